@@ -1,12 +1,12 @@
-"""What a GPU gains: the same runs on the CPU, on CUDA, and on CUDA in bfloat16, in turn. Needs a CUDA device.
+"""What a GPU gains: the same runs on the CPU and on CUDA, in turn. Needs a CUDA device.
 
-Per case: seconds of a round on each (wall time: the machine must be otherwise idle), what CUDA gains over the CPU and
-bfloat16 over float32 there, the scores, and what the device held at most in either precision. The first rounds are left
-out, as kernels are loaded then. Results go to
+Per case: seconds of a round (wall time: the machine must be otherwise idle) in one process on the CPU, in as many as
+``--workers`` says, in one process on CUDA in float32 and in bfloat16, and in four on CUDA; the scores; and what the
+device held at most. The first rounds are left out, as kernels are loaded then. Results go to
 ``.benchmarks/gpu-COMMIT.json``.
 
     python benchmarks/gpu.py
-    python benchmarks/gpu.py --cases "FedAvg, PubMed" --threads 16
+    python benchmarks/gpu.py --cases "FedAvg, PubMed" --workers 10
 """
 
 from __future__ import annotations
@@ -34,8 +34,20 @@ print(json.dumps({
 """
 WARM_UP = 2
 """Rounds that are not counted."""
-WAYS = {"cpu": ("cpu", "float32"), "cuda": ("cuda", "float32"), "bfloat16": ("cuda", "bfloat16")}
-"""Device and precision of each column."""
+ON_GPU = 4
+"""Processes of the last column."""
+
+
+def ways(workers: int) -> dict[str, dict[str, Any]]:
+    """The settings of each column."""
+    return {
+        "CPU, one process": {"run.device": "cpu"},
+        f"CPU, {workers} processes": {"run.device": "cpu", "run.workers": workers},
+        "GPU": {"run.device": "cuda"},
+        "GPU, bfloat16": {"run.device": "cuda", "run.precision": "bfloat16"},
+        f"GPU, {ON_GPU} processes": {"run.device": "cuda", "run.workers": ON_GPU},
+    }
+
 
 LARGE = {
     "data.name": "citation-sbm",
@@ -60,18 +72,31 @@ CASES: dict[str, dict[str, Any]] = {
         "method.rounds": 22,
     },
     "FedAvg, 169,343 nodes": {**LARGE, "method.name": "fedavg", "method.rounds": 12},
-    "FedPG, 169,343 nodes": {**LARGE, "method.name": "fedpg", "model.name": "gcn", "method.rounds": 8},
+    "FedPG, 169,343 nodes": {**LARGE, "method.name": "fedpg", "model.name": "gcn", "method.rounds": 6},
+    "FedLoG, PubMed": {
+        "data.name": "PubMed",
+        "partition.rule": "louvain",
+        "partition.clients": 10,
+        "method.name": "fedlog",
+        "method.generator_epochs": 2,
+        "method.rounds": 5,
+    },
+    "FedAvg, 600,000 nodes": {
+        "data.name": "product-sbm",
+        "data.options": {"nodes": 600_000, "mean_degree": 25.0},
+        "partition.rule": "metis",
+        "partition.clients": 10,
+        "method.name": "fedavg",
+        "method.rounds": 6,
+    },
 }
 
 
-def measure(overrides: dict[str, Any], way: str, threads: int, limit: float) -> dict[str, Any]:
-    """One run on one device in one precision; seconds of a round are the median after the warm-up."""
-    device, precision = WAYS[way]
-    given = {**overrides, "run.device": device, "run.precision": precision}
-    command = [sys.executable, "-c", CHILD, json.dumps(given)]
-    ended = children.execute(command, limit=limit, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads))
+def measure(overrides: dict[str, Any], way: dict[str, Any], limit: float) -> dict[str, Any]:
+    """One run in one way; seconds of a round are the median after the warm-up."""
+    ended = children.execute([sys.executable, "-c", CHILD, json.dumps({**overrides, **way})], limit=limit)
     found = ended.json()
-    return {**found, "round": statistics.median(found["rounds"][WARM_UP:])}
+    return {**found, "round": statistics.median(found["rounds"][WARM_UP:]), "process": ended.wall_seconds}
 
 
 def main() -> None:
@@ -79,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-root", default=children.data_root())
     parser.add_argument("--cases", nargs="*", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of the CPU runs")
+    parser.add_argument("--workers", type=int, default=min(10, os.cpu_count() or 1), help="processes on the CPU")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--limit", type=float, default=1800, help="seconds after which a run is stopped")
     options = parser.parse_args()
@@ -91,12 +116,9 @@ def main() -> None:
             "this benchmark compares a CUDA device with the CPU, and torch sees none here. Run it on a machine with an "
             "NVIDIA GPU and a CUDA build of torch."
         )
-    table = []
-    print(
-        f"| case | CPU, {options.threads} threads: s/round | GPU: s/round | gain | GPU, bfloat16: s/round | gain over "
-        f"float32 | accuracy, CPU / GPU / bfloat16 | GPU memory, float32 / bfloat16 |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    columns, table = ways(options.workers), []
+    print(f"| case | {' | '.join(f'{name}: ms a round' for name in columns)} | accuracy | GPU memory |")
+    print("|---|" + "--:|" * len(columns) + "---|--:|")
     for name in options.cases:
         base = {
             **CASES[name],
@@ -106,24 +128,19 @@ def main() -> None:
             "evaluation.modes": ["own_local"],
         }
         turns = [
-            {way: measure(base, way, options.threads, options.limit) for way in WAYS} for _ in range(options.turns)
+            {way: measure(base, settings, options.limit) for way, settings in columns.items()}
+            for _ in range(options.turns)
         ]
-        seconds = {way: statistics.median(turn[way]["round"] for turn in turns) for way in WAYS}
-        gain = statistics.median(turn["cpu"]["round"] / turn["cuda"]["round"] for turn in turns)
-        lowered = statistics.median(turn["cuda"]["round"] / turn["bfloat16"]["round"] for turn in turns)
-        first = turns[0]
-        accuracies = " / ".join(f"{first[way]['accuracy']:.4f}" for way in WAYS)
-        memory = " / ".join(f"{first[way]['device_bytes'] / 1e6:.0f}" for way in ("cuda", "bfloat16"))
+        seconds = {way: [turn[way]["round"] for turn in turns] for way in columns}
+        cells = [f"{1000 * statistics.median(each):.1f}" for each in seconds.values()]
+        scores = [f"{turns[0][way]['accuracy']:.4f}" for way in columns]
         print(
-            f"| {name} | {seconds['cpu']:.4f} | {seconds['cuda']:.4f} | {gain:.1f} | {seconds['bfloat16']:.4f} | "
-            f"{lowered:.2f} | {accuracies} | {memory} MB |",
+            f"| {name} | {' | '.join(cells)} | {', '.join(scores)} | {turns[0]['GPU']['device_bytes'] / 1e6:.0f} MB |",
             flush=True,
         )
-        table.append(
-            {"case": name, "seconds_per_round": seconds, "gain": gain, "gain_of_bfloat16": lowered, "turns": turns}
-        )
-    machine = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "threads": options.threads}
-    children.write_json(children.RESULTS / f"gpu-{children.commit()}.json", {"machine": machine, "cases": table})
+        table.append({"case": name, "seconds_per_round": seconds, "turns": turns})
+        machine = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "workers": options.workers}
+        children.write_json(children.RESULTS / f"gpu-{children.commit()}.json", {"machine": machine, "cases": table})
 
 
 if __name__ == "__main__":

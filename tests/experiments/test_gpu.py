@@ -1,18 +1,22 @@
 """Every method on a CUDA device: it really computes there, comes close to the CPU, and repeats itself.
 
-In bfloat16 as well, which comes close to float32.
+In bfloat16 as well, which comes close to float32. And a run there is the same however it is carried out.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+import graphsilo
 from graphsilo import models
 from graphsilo.data.sources import catalog
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.models import GraphTensors
+from graphsilo.testing.conformance import numbers
 from graphsilo.training.local import LocalTrainer
 
 pytestmark = [
@@ -21,6 +25,13 @@ pytestmark = [
 ]
 METHODS = registry.names()
 PRECISIONS = ["float32", "bfloat16"]
+IN_BOTH = [
+    (method, precision)
+    for method in METHODS
+    for precision in PRECISIONS
+    if precision == "float32" or registry.load(method).backbone
+]
+"""A method without a backbone refuses bfloat16."""
 
 
 def scores(small, method, device, **more):
@@ -30,8 +41,7 @@ def scores(small, method, device, **more):
     return [row["test"]["accuracy"] for row in seed["rounds"]]
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "precision"), IN_BOTH)
 def test_computes_on_the_device(small, method, precision):
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -40,8 +50,7 @@ def test_computes_on_the_device(small, method, precision):
     assert all(0 <= value <= 1 for value in found)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "precision"), IN_BOTH)
 def test_repeats_itself(small, method, precision):
     again = {"run__precision": precision}
     assert scores(small, method, "cuda", **again) == scores(small, method, "cuda", **again)
@@ -98,3 +107,102 @@ def test_a_step_waits_for_nothing(small, model, precision, monkeypatch):
     monkeypatch.setattr(LocalTrainer, "run", strict)
     scores(small, "fedavg", "cuda", model__name=model, run__precision=precision)
     assert seen
+
+
+class Stopped(Exception):
+    pass
+
+
+class AfterTwoRounds(Observer):
+    def progressed(self, progress):
+        if progress.round == 2:
+            raise Stopped
+
+
+@pytest.fixture
+def learned(small, tmp_path):
+    """The numbers of a run and every byte of its models."""
+
+    def carry_out(name, method, **more):
+        quick = {f"method__{key}": value for key, value in registry.load(method).quick.items()}
+        config = small(**{"method__name": method, **quick, "run__device": "cuda", "evaluation__models": True, **more})
+        out = tmp_path / name
+        tree = run(config, out=out, resume=out.exists()).tree
+        return numbers(tree), [path.read_bytes() for path in sorted((out / "models").iterdir())]
+
+    return carry_out
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_offloaded_and_in_workers(learned, method):
+    whole = learned("whole", method)
+    assert whole == learned("offloaded", method, run__resident_clients=1)
+    assert whole == learned("spread", method, run__workers=2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_after_a_stop(small, learned, tmp_path, method):
+    again = {"run__checkpoint_every": 1}
+    whole = learned("whole", method, **again)
+    quick = {f"method__{key}": value for key, value in registry.load(method).quick.items()}
+    config = small(method__name=method, **quick, run__device="cuda", evaluation__models=True, **again)
+    try:
+        run(config, out=tmp_path / "stopped", observer=AfterTwoRounds())
+        pytest.skip("it has no second round to be stopped after")
+    except Stopped:
+        assert whole == learned("stopped", method, **again)
+
+
+NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).tasks]
+
+
+@pytest.mark.parametrize("model", NODE_MODELS)
+def test_every_backbone_follows_the_cpu(small, model):
+    settings = {"model__name": model, "run__seeds": [0], **({"model__layers": 3} if model.startswith("gcnii") else {})}
+    if "dropout" in models.entry(model).settings.model_fields:
+        settings["model__dropout"] = 0.0
+    assert scores(small, "fedavg", "cuda", **settings) == pytest.approx(
+        scores(small, "fedavg", "cpu", **settings), abs=0.1
+    )
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_neighbourhoods_are_drawn(learned, model):
+    plain = {"model__name": model, "method__batch_size": 16}
+    drawn = learned("drawn", "fedavg", **plain, method__fan_out=[3, 2])
+    assert drawn == learned("again", "fedavg", **plain, method__fan_out=[3, 2])
+    assert drawn[1] != learned("whole", "fedavg", **plain)[1]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"run__compression": "int8"},
+        {"run__compression": "topk"},
+        {"run__secure_sums": True},
+        {"evaluation__modes": ["own_local", "own_global", "aggregate_local", "aggregate_global"]},
+        {"data__scale": "standard"},
+        {"evaluation__auc": True, "evaluation__report": "federation"},
+        {"scenario__name": "unseen"},
+        {"method__participation": 0.5, "evaluation__share": 0.5},
+    ],
+    ids=str,
+)
+def test_what_surrounds_a_method_works(small, more):
+    tree = run(small(run__device="cuda", **more)).tree
+    assert all(0 <= seed["test"]["accuracy"] <= 1 for seed in tree["seeds"])
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedstar", "gcfl", "gcfl_plus", "local", "global"])
+def test_whole_graphs_are_classified(small, molecules, method):
+    named = {} if method == "fedstar" else {"model__name": "gin"}
+    tree = run(
+        small(method__name=method, data__name=str(molecules), data__generator=None, run__device="cuda", **named)
+    ).tree
+    assert all(0 <= seed["test"]["accuracy"] <= 1 for seed in tree["seeds"])
+
+
+def test_predictions_on_the_cpu_of_models_from_the_gpu(small, tmp_path):
+    run(small(run__device="cuda", evaluation__models=True), out=tmp_path / "run")
+    found = graphsilo.predict(tmp_path / "run", client=0).probabilities
+    assert np.allclose(found.sum(axis=1), 1, atol=1e-5)

@@ -65,3 +65,17 @@ def test_state_holds_the_attributes_that_are_named():
     assert (list(other.sums), other.total) == (["a"], 3.0)
     other.sums.clear()
     assert list(state["sums"]) == ["a"]
+
+
+def test_a_saved_tensor_goes_where_the_attribute_was():
+    """It comes back on the CPU; ``meta`` stands for a GPU here."""
+
+    class Counting(Server):
+        kept = ("counts",)
+
+    server = Counting.__new__(Counting)
+    server.counts = torch.zeros(3, device="meta")
+    server.load_state({"counts": torch.ones(3)})
+    assert server.counts.device.type == "meta"
+    server.load_state({"counts": None})
+    assert server.counts is None

@@ -76,6 +76,17 @@ def test_state_comes_back_at_any_step(kind, settings):
 
 
 @pytest.mark.parametrize(("kind", "settings"), CASES, ids=str)
+def test_a_saved_state_goes_where_the_parameters_are(kind, settings):
+    """It comes back on the CPU; ``meta`` stands for a GPU here."""
+    first = optimizer(kind, parameters(), **settings)
+    first.step(gradients(0))
+    second = optimizer(kind, [value.to("meta") for value in parameters()], **settings)
+    second.load_state(decode_tree(encode_tree(first.state())))
+    found = [value for part in second.state().values() for value in (part if isinstance(part, list) else [part])]
+    assert all(value.device.type == "meta" for value in found)
+
+
+@pytest.mark.parametrize(("kind", "settings"), CASES, ids=str)
 def test_a_saved_state_is_no_alias(kind, settings):
     first = optimizer(kind, parameters(), **settings)
     first.step(gradients(0))

@@ -141,7 +141,9 @@ class ServerBase(ABC, Generic[ConfigT]):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
         for name in self.kept:
-            setattr(self, name, _copied(state[name]))
+            value, before = _copied(state[name]), getattr(self, name, None)
+            there = isinstance(value, Tensor) and isinstance(before, Tensor)
+            setattr(self, name, value.to(before.device) if there else value)  # saved tensors come back on the CPU
 
     def generator(self, *names: Name) -> torch.Generator:
         """A generator for one purpose of the server."""

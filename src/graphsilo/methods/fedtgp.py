@@ -83,6 +83,7 @@ class Server(PrototypeServer[FedTGPConfig]):
         )
         rows, labels, weights = gathered(replies.require(self.config.min_clients))
         if len(labels):
+            labels = labels.to(self.present.device)
             self.learn(number, rows.to(self.prototypes), labels, weights.to(self.prototypes))
             self.prototypes = self.net()
             self.present = self.present.index_fill(0, labels, True)

@@ -110,7 +110,8 @@ class Adam(Optimizer):
         if state["step"] is None:
             return
         self.start()
-        self._step = state["step"].clone()
+        assert self._step is not None
+        self._step.copy_(state["step"])  # in place: saved tensors come back on the CPU
         for mine, saved in ((self.first, "first"), (self.second, "second")):
             for tensor, value in zip(mine, state[saved], strict=True):
                 tensor.copy_(value)
@@ -147,7 +148,10 @@ class SGD(Optimizer):
         return {"velocity": list(self._velocity)}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self._velocity = [value.clone() for value in state["velocity"]]
+        self._velocity = [
+            value.to(parameter.device, copy=True)
+            for value, parameter in zip(state["velocity"], self.parameters, strict=bool(state["velocity"]))
+        ]
 
 
 def shorten(gradients: Sequence[Tensor], longest: float | None) -> None:
