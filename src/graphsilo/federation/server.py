@@ -142,8 +142,9 @@ class ServerBase(ABC, Generic[ConfigT]):
         """Continue from ``state()``."""
         for name in self.kept:
             value, before = _copied(state[name]), getattr(self, name, None)
-            there = isinstance(value, Tensor) and isinstance(before, Tensor)
-            setattr(self, name, value.to(before.device) if there else value)  # saved tensors come back on the CPU
+            if isinstance(value, Tensor) and isinstance(before, Tensor):
+                value = value.to(before.device)  # saved tensors come back on the CPU
+            setattr(self, name, value)
 
     def generator(self, *names: Name) -> torch.Generator:
         """A generator for one purpose of the server."""
