@@ -105,7 +105,7 @@ class Server(fedavg.Server[FedNHConfig]):
     def __init__(self, context: ServerContext[FedNHConfig]):
         super().__init__(context)
         classes, width = self.weights["prototypes"].shape
-        self.weights["prototypes"] = spread_rows(classes, width, self.generator("prototypes")).to(context.device)
+        self.weights["prototypes"] = spread_rows(classes, width, self.generator("prototypes"))
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         context, draw = self.context, generator(self.context.seed, *seed_names)
@@ -143,9 +143,9 @@ def moved(prototypes: Tensor, sums: Tensor, counts: Tensor, smoothing: float) ->
         counts: [C] Σ_k n_kc.
         smoothing: ρ.
     """
-    new = torch.lerp(unit_rows(sums.to(prototypes.device).double()), prototypes.double(), smoothing)
+    new = torch.lerp(unit_rows(sums.double()), prototypes.double(), smoothing)
     # Opposite directions may cancel, and with ρ = 1 nothing moves, not by rounding either.
-    moves = (counts.to(new.device) > 0) & (new.norm(dim=1) > _ROUNDING) & (smoothing < 1)
+    moves = (counts > 0) & (new.norm(dim=1) > _ROUNDING) & (smoothing < 1)
     return torch.where(moves[:, None], unit_rows(new).to(prototypes.dtype), prototypes)
 
 

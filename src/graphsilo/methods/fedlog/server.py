@@ -33,7 +33,8 @@ class Server(ServerBase[FedLoGConfig]):
         receiver = self.config.receiver
         if receiver is not None and receiver not in context.clients:
             raise ConfigError(f"method.receiver is client {receiver}; there are clients {list(context.clients)}.")
-        _, self.weights = build_modules(context.common, self.schema, self.config, context.seed, context.device)
+        # In main memory, where the sums of what clients answer are.
+        _, self.weights = build_modules(context.common, self.schema, self.config, context.seed, "cpu")
         self.synthetic: Tensor | None = None
 
     def set_up(self, federation: Federation) -> None:
