@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -81,6 +82,18 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     )  # fmt: skip
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+def test_a_run_outlasts_who_reads_its_progress(small, tmp_path):
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "graphsilo", "run", *small, "--rounds", "3", "--out", str(folder)]
+    done = subprocess.run(
+        f"{shlex.join(command)} 2>&1 | head -n 1; exit ${{PIPESTATUS[0]}}",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "result.json").exists()
+    assert (folder / "report.html").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])

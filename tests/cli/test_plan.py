@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -21,6 +22,18 @@ def test_tables(call, small):
     ):
         assert words in out
     assert "≈" not in out
+
+
+def test_bytes_of_several_seeds_are_exact_where_nothing_is_drawn(call, small):
+    tried = ("--rounds", "4", "--seconds", "1", "--seeds", "0,1")
+    code, out, _ = call("plan", *small, *tried)
+    assert code == 0
+    assert "The whole run" in out
+    assert "≈" not in out
+    _, out, _ = call("plan", *small, *tried, "--set", "method.participation=0.4")
+    (run,) = [line for line in out.splitlines() if line.startswith("The whole run")]
+    # Other seeds draw other clients, which send as much in all.
+    assert re.findall(r"(≈?)[0-9.]+ [kM]?B", run) == ["", "", "≈", "≈"]
 
 
 def test_json(call, small):

@@ -66,6 +66,20 @@ def test_what_is_scored_is_said():
     )
 
 
+def test_that_a_part_of_the_silos_is_scored_is_said():
+    tests: list[dict[str, float]] = [{"accuracy": 0.5}, {}, {}]
+    clients = [{"client": client, "test_items": 9, "test": test} for client, test in enumerate(tests)]
+    scored_one = record(
+        seeds=[seed_tree(clients=clients)],
+        config={"evaluation": {"share": 0.5}},
+        partition={**TREE["partition"], "clients": 4, "without": [{"client": 3}]},
+    )
+    text = "1 of 3 silos was scored (evaluation.share=0.5); Centralised: all 3. Sent and received:"
+    assert text in scored(scored_one)
+    assert "Worst scored client" in sheet(scored_one).columns
+    assert sheet(scored_one).corner == "Test, % (1 seed, without client 3)"
+
+
 def test_remarks_name_what_failed():
     assert remarks(record()) == [
         "client 1 has no test item.",

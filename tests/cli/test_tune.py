@@ -95,6 +95,8 @@ def test_lines():
     assert line(found, "fedprox", ended) == (
         "fedprox, trial 1 (lr 0.01235, mu 1): pruned after round 7 at validation 40.00; best so far 50.00 (trial 0)"
     )
-    assert line(found, "fedprox", failed).startswith("fedprox, trial 2 (as configured): failed: it diverged.")
+    assert line(found, "fedprox", failed).startswith(
+        "fedprox, trial 2 (as configured): failed: it diverged; best so far"
+    )
     final = FinalRecord(method="fedprox", tuned=True, folder="final/fedprox/tuned")
     assert line(found, "fedprox", final) == "fedprox, tuned: run with seeds 0, 1"

@@ -216,7 +216,7 @@ def test_resuming_removes_what_a_killed_write_left(small, tmp_path):
 @pytest.mark.parametrize("model", ["gcn", "sign"])
 def test_neighbours_that_do_not_fit_the_model_are_refused_before_data_is_read(small, monkeypatch, model):
     monkeypatch.setattr(runner, "prepare", lambda *_: pytest.fail("data was read"))
-    said = {"gcn": "the model has 2 layers, 3 numbers came", "sign": "the model sign; use another model"}
+    said = {"gcn": "the model has 2 layers, a list of 3 numbers came", "sign": "the model sign; use another model"}
     with pytest.raises(ConfigError, match=said[model]):
         run(small(model__name=model, method__fan_out=[5, 5, 5]))
 

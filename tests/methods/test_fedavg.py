@@ -9,6 +9,8 @@ import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.runner import run
 from graphsilo.federation.averaging import step_to
 from graphsilo.federation.codec import decode, encode
 from graphsilo.methods import fedavg, local
@@ -324,3 +326,17 @@ def test_local_never_mixes(kit):
     mine, his = weights_of(federation.client(0).model), weights_of(alone.client(0).model)
     assert all(torch.equal(mine[name], his[name]) for name in mine)
     assert by_kind(federation.ledger, "up") == {"counts": 0, "control": federation.ledger.total("round")["up"]}
+
+
+@pytest.mark.parametrize(
+    ("fan_out", "text"),
+    [
+        ([], "the model has 2 layers, a list of no numbers came"),
+        ([5], r"a list of 1 number came\. One for all layers is said without brackets: fan_out=5"),
+        ([5, 3, 1], "a list of 3 numbers came"),
+        ([0, 0, 0], "a list of 3 numbers came"),
+    ],
+)
+def test_a_list_of_neighbours_has_one_number_for_each_layer(small, fan_out, text):
+    with pytest.raises(ConfigError, match=f"method.fan_out is one number for all layers.*{text}"):
+        run(small(method__fan_out=fan_out))

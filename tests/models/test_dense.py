@@ -110,3 +110,28 @@ def test_tanh_is_the_same_on_every_processor(monkeypatch, is_amd):
     expected = torch.tensor([-1.0, -0.7615942, -9.999997e-4, 0.0, 0.4621172, 1.0])
     assert dense.tanh_(values) is values
     torch.testing.assert_close(values, expected, rtol=0, atol=2e-7)
+
+
+def test_steps_with_another_number_of_rows_each_share_programs(library, monkeypatch):
+    taken, plain = set(), dense.mm
+
+    def noted(left, right, *more, **named):
+        taken.add(tuple(left.shape))
+        return plain(left, right, *more, **named)
+
+    monkeypatch.setattr(dense, "mm", noted)
+    monkeypatch.setattr(dense, "WORTH_ANY", 0)
+    monkeypatch.setattr(dense, "_worth_asking", lambda: True)
+    weight = torch.tensor([[1.0, 2.0, -1.0, 0.5]]).repeat(2, 4)
+    for rows in range(17_000, 17_100, 9):
+        values = torch.arange(2.0 * rows).view(rows, 2).remainder_(5.0)
+        with dense.varying_rows():
+            found = dense.matmul(values, weight)
+            turned = dense.matmul(values.t(), values[:, :1].expand(-1, 16))
+        torch.testing.assert_close(found, values @ weight)
+        torch.testing.assert_close(turned, values.t() @ values[:, :1].expand(-1, 16))
+    # 17,000 lies between 2^14 and 2^15: multiples of 2^15 / 2^7 = 256, of which 66 · 256 = 16,896 is the last
+    assert taken == {(16_896, 2), (2, 16_896)}
+    taken.clear()
+    dense.matmul(values, weight)
+    assert taken == {(17_099, 2)}

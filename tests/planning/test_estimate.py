@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from graphsilo.errors import ConfigError
@@ -22,7 +24,18 @@ def step(phase: str, number: int, clients: int, each: float, server: float, up: 
         "down": clients * down, "max_up": up, "max_down": down,
     }  # fmt: skip
     memory = {"now": 300_000_000, "peak": 350_000_000}
-    return {"event": "step", "phase": phase, "round": number, "cost": cost, "lasted": 0.0, **memory}
+    moved = {str(client): (up, down) for client in range(clients)}
+    return {"event": "step", "phase": phase, "round": number, "cost": cost, "moved": moved, "lasted": 0.0, **memory}
+
+
+def taking_turns(drawn: list[list[int]], *, rounds: int) -> Trial:
+    """Three clients without set-up; in each round some of them send 100 bytes each and get 200."""
+    found = trial(3, len(drawn), rounds=rounds)
+    del found.steps[0]
+    for clients, one in zip(drawn, found.steps[::2], strict=True):
+        one["moved"] = {str(client): (100, 200) for client in clients}
+        one["cost"] |= {"up": 100 * len(clients), "down": 200 * len(clients)}
+    return found
 
 
 def trial(clients: int, done: int, *, setup: float = 4, rounds: int = 20, workers: int = 1) -> Trial:
@@ -62,6 +75,49 @@ def test_a_measured_trial_is_carried_over_to_all_rounds_and_seeds(small):
     known.events["trained"] = {"cpu": 3 + 39.5 + 0.5, "now": 1, "peak": 1, "sizes": {}}
     known.events["finished"] = {"cpu": 45.0, "sizes": {}}
     assert plan_of(config, known, machine=PLENTY).run.cpu == pytest.approx(3 + 2 * found.seed.cpu + 2 * 0.5 + 2)
+
+
+def test_the_client_that_moves_most_is_one_and_the_same(small):
+    """Of one client in each of four rounds, 1 sends twice; scored are all of them, in every round."""
+    found = plan_of(small(), taking_turns([[0], [1], [2], [1]], rounds=4), machine=PLENTY)
+    assert (found.seed.up, found.seed.max_up, found.seed.max_down) == (400, 200, 400)
+    assert (found.run.max_up, found.run.max_down) == (200 + 4 * 8, 400 + 4 * 9)
+    assert (found.round.max_up, found.exact) == (100, ("seed", "seed_max", "run", "run_max"))
+
+
+def test_turns_that_were_not_seen_are_taken_to_be_as_many_for_each(small):
+    """Client 1 was asked in two of four rounds; in each of the other sixteen, a third of 100 bytes for each."""
+    found = plan_of(small(), taking_turns([[0], [1], [2], [1]], rounds=20), machine=PLENTY)
+    assert found.seed.up == 20 * 100
+    assert found.seed.max_up == pytest.approx(200 + 16 * 100 / 3)
+    assert found.exact == ("seed", "run")
+    # 2 was not asked yet: it is taken to send what the others do
+    found = plan_of(small(), taking_turns([[0], [1], [0], [1]], rounds=20), machine=PLENTY)
+    assert found.seed.max_down == pytest.approx(400 + 16 * 200 / 3)
+
+
+def test_bytes_of_other_seeds_are_exact_where_nothing_is_drawn(small):
+    seeds = small(run__seeds=[0, 1])
+    everyone = [[0, 1, 2]] * 4
+    assert plan_of(seeds, taking_turns(everyone, rounds=4), machine=PLENTY).exact == (
+        "seed", "seed_max", "run", "run_max",
+    )  # fmt: skip
+    # other seeds draw other clients, which send as much in all
+    turns = taking_turns([[0], [1], [2], [1]], rounds=4)
+    assert plan_of(seeds, turns, machine=PLENTY).exact == ("seed", "seed_max", "run")
+    # what differs from round to round may differ from seed to seed; so may set-up
+    vary = taking_turns([[0, 1, 2], [0, 1], [0, 1, 2], [0, 1]], rounds=4)
+    assert plan_of(seeds, vary, machine=PLENTY).exact == ("seed", "seed_max")
+    assert plan_of(seeds, trial(3, 4, rounds=4), machine=PLENTY).exact == ("seed", "seed_max")
+    late = taking_turns([[0]], rounds=4)
+    assert plan_of(small(), late, machine=PLENTY).exact == ()
+
+
+def test_evaluations_that_vary_are_exact_where_the_run_has_those_that_were_seen(small):
+    known = taking_turns([[0, 1, 2]] * 4, rounds=4)
+    known.steps[3]["moved"]["0"] = (9, 9)  # in the second evaluation
+    assert plan_of(small(), known, machine=PLENTY).exact == ("seed", "seed_max", "run", "run_max")
+    assert plan_of(small(evaluation__every=2), known, machine=PLENTY).exact == ("seed", "seed_max")
 
 
 def test_memory_with_workers(small):
@@ -133,6 +189,20 @@ def test_bytes_are_those_of_the_run(small, planned):
     assert planned.is_steady
     assert planned.seed.up == tree["summary"]["upload_bytes"]
     assert planned.seed.down == tree["summary"]["download_bytes"]
+
+
+def test_the_client_that_moves_most_is_that_of_the_ledger(small, tmp_path):
+    """With two of five clients in a round, nobody is in all of them."""
+    config = small(partition__clients=5, method__rounds=8, method__participation=0.4)
+    found = plan(config, seconds=2.0)
+    runner.run(config, out=tmp_path / "run")
+    for direction, most in (("up", found.seed.max_up), ("down", found.seed.max_down)):
+        sent: dict[int, int] = defaultdict(int)
+        for row in pq.read_table(tmp_path / "run" / "ledger.parquet").to_pylist():
+            if row["phase"] != "evaluation" and row["direction"] == direction:
+                sent[row["client"]] += row["bytes"]
+        assert most == max(sent.values()) < 8 * found.round.up / 2
+    assert "seed_max" in found.exact
 
 
 def test_bytes_of_secure_sums_are_those_of_the_run(small):

@@ -34,6 +34,10 @@ def test_a_call_waits_for_the_fullest_process_and_the_slowest_site(monkeypatch):
     assert cost["up"] == federation.ledger.total("round", 1)["up"]
     assert cost["down"] == federation.ledger.total("round", 1)["down"]
     assert cost["up"] / clients <= cost["max_up"] < cost["up"]
+    moved = step["moved"]
+    assert list(moved) == list(federation.clients)
+    assert (cost["up"], cost["down"]) == tuple(map(sum, zip(*moved.values(), strict=True)))
+    assert cost["max_up"] == max(up for up, _ in moved.values())
 
 
 def test_a_trial_that_takes_too_long_ends_between_two_answers(monkeypatch):

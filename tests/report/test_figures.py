@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from graphsilo.report.formats import Names, Spread
 from graphsilo.report.html import render
 from graphsilo.report.plot import Bars, Dots, Heat
 from graphsilo.report.record import Ledger, load
+from graphsilo.report.svg import draw
 from kit import result_tree
 
 
@@ -53,6 +55,17 @@ def test_a_thousand_clients_stay_small(tmp_path: Path, sample: ModuleType) -> No
     assert (len(bars.values), sum(value or 0 for value in bars.values)) == (20, 1000)
     assert "uploads" not in drawn  # everybody sends the same
     assert len(render(run)) < 700_000
+
+
+def test_numbers_below_the_homophily_of_many_clients_reach_its_ends() -> None:
+    counts = {"nodes": 4, "train": 1, "val": 1, "test": 2}
+    per_client = [{"client": k, "homophily": 0.61 + 0.39 * k / 299, **counts} for k in range(300)]
+    figure = figures.homophily(record_of(result_tree(partition={"per_client": per_client}), RunRecord).partition)
+    assert figure is not None
+    [(_, pictures)] = draw(figure)
+    wide, narrow = (re.findall(r'text-anchor="middle">([^<]+)', picture) for _, picture in pictures)
+    assert wide == ["0.65", "0.7", "0.75", "0.8", "0.85", "0.9", "0.95", "1"]
+    assert narrow == ["0.7", "0.8", "0.9", "1"]
 
 
 def test_a_class_nobody_has_leaves_a_gap() -> None:

@@ -135,6 +135,33 @@ def test_without_training_alone_it_says_what_to_run(tmp_path: Path) -> None:
     assert finding(load(lost.path)).missing.endswith("(references/local).")
 
 
+def test_that_a_part_of_the_silos_is_scored_is_said(tmp_path: Path) -> None:
+    half = {"config": {"evaluation": {"share": 0.5}}}
+
+    def scored(folder: str, together: Scores, alone: Scores | None = None) -> Run:
+        """Of as many silos again, nobody is scored."""
+        run = run_of(tmp_path / folder, together, alone, **half)
+        run.result.partition.clients *= 2
+        return run
+
+    found = finding(scored("unknown", [[0.5, 0.7]]))
+    assert found.sentence.startswith("Together, the scored silos reach 60.0 % accuracy on average, from 50.0 to 70.0.")
+    assert found.certainty == "2 of 4 silos were scored (evaluation.share=0.5)."
+    found = finding(scored("gain", [[0.5, 0.7]], [[0.4, 0.6]]))
+    assert found.sentence.startswith("Together, all 2 scored silos do better than alone: +10.0 points")
+    assert found.certainty.startswith("2 of 4 silos were scored (evaluation.share=0.5). One seed: ")
+    run = scored("seeds", [[0.5, 0.7], [0.5, 0.7]])
+    run.seeds[1].clients[1].client = 2
+    assert finding(run).certainty.endswith("(evaluation.share=0.5), not the same in every seed.")
+    for seed in run.seeds:
+        seed.clients = []
+    assert finding(run).certainty == "Not all of the 4 silos were scored (evaluation.share=0.5)."
+    page = Page(report.write(tmp_path / "gain").read_text(encoding="utf-8")).words
+    assert "scored: the clients' own models at some of the silos." in page
+    assert "Worst scored client, accuracy 50.0 %" in page
+    assert "All silos'" not in page
+
+
 def test_references_are_not_called_together(tmp_path: Path) -> None:
     local = {"name": "local", "title": "Local only"}
     assert finding(run_of(tmp_path / "l", [[0.5, 0.7]], method=local)).sentence == (

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from graphsilo.report.scales import apart, nice, number
+from graphsilo.report.scales import Scale, apart, nice, number
 
 
 @pytest.mark.parametrize(("step", "rounded"), [(0.3, 0.5), (7, 10), (1, 1), (0.021, 0.05), (150, 200), (0, 1)])
 def test_steps_between_ticks_are_round(step: float, rounded: float) -> None:
     assert nice(step) == pytest.approx(rounded)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "pixels", "whole", "ticks"),
+    [
+        (0.61, 0.998, 300, False, [0.7, 0.8, 0.9]),  # steps of 0.2 would leave 0.8
+        (0.61, 0.998, 600, False, [0.7, 0.8, 0.9]),
+        (3, 7, 100, True, [4, 6]),  # of 5, only 5
+        (3, 4, 10, True, [3, 4]),
+        (0.6, 1.4, 100, True, [1]),  # there is no other whole number
+    ],
+)
+def test_an_axis_has_two_ticks_or_more(low: float, high: float, pixels: float, whole: bool, ticks: list[float]) -> None:
+    assert Scale(low, high, 0, pixels, False).ticks(90, whole) == pytest.approx(ticks)
+
+
+def test_decades_are_two_or_more_however_narrow_the_place() -> None:
+    assert Scale(1, 100, 0, 300, True).ticks(90, False) == [1, 10, 100]
+    assert Scale(1, 1000, 0, 100, True).ticks(90, False) == [1, 1000]
 
 
 def test_ticks_are_written_as_people_read_them() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import METRICS, Metric, accuracy
+from graphsilo.experiments.config import WITHOUT_EFFECT, RunSection
 from graphsilo.report import Comparison, Grid
 from graphsilo.report import comparison as any_comparison
 from graphsilo.report.comparable import distinct_labels
@@ -172,6 +173,55 @@ def test_scaling_that_differs_is_named(tmp_path: Path) -> None:
     runs = [load(run(tmp_path, name, [0.8], config={"data": scale})) for name, scale in scalings.items()]
     table = beside(runs, ["one", "two"], columns(runs, None))
     assert table.notes == ("data.scale differs (one: none; two: standard).",)
+
+
+def test_settings_of_the_run_that_change_numbers_are_named(tmp_path: Path) -> None:
+    base = {"compression": "none", "top_share": 0.01, "secure_sums": False, "early_stopping": None, "workers": 1}
+
+    def table(**changed: dict[str, Any]) -> Comparison:
+        same: dict[str, Any] = {"method": {"name": "fedavg", "title": "FedAvg"}}
+        return comparison(
+            [
+                run(tmp_path, f"{len(list(tmp_path.iterdir()))}{name}", [0.8], config={"run": base | more}, **same)
+                for name, more in {"base": {}, **changed}.items()
+            ]
+        )
+
+    found = table(other={"compression": "int8", "workers": 2, "checkpoint_every": 5})
+    assert [row.label for row in found.rows] == ["FedAvg (compression none)", "FedAvg (compression int8)"]
+    assert found.notes[0] == (
+        "run.compression differs (FedAvg (compression none): none; FedAvg (compression int8): int8)."
+    )
+    found = table(other={"secure_sums": True})
+    assert found.rows[1].label == "FedAvg (secure_sums true)"
+    assert found.notes[0].startswith("run.secure_sums differs ")
+    found = table(other={"early_stopping": 5})
+    assert found.rows[0].label == "FedAvg (early_stopping none)"
+    assert found.notes[0].startswith("run.early_stopping differs ")
+    assert [row.label for row in table(other={"compression": "topk"}).rows][1] == "FedAvg (compression topk)"
+    found = table(few={"compression": "topk"}, many={"compression": "topk", "top_share": 0.1})
+    assert [row.label for row in found.rows] == [
+        "FedAvg (compression none)", "FedAvg (compression topk, top_share 0.01)",
+        "FedAvg (compression topk, top_share 0.1)",
+    ]  # fmt: skip
+    assert [note.split(" ")[0] for note in found.notes if "differs" in note] == ["run.compression", "run.top_share"]
+    assert not any("differs" in note for note in table(unused={"top_share": 0.1}).notes)
+
+
+def test_every_setting_of_the_run_that_changes_numbers_is_compared(tmp_path: Path) -> None:
+    names = RunSection.model_fields.keys() - WITHOUT_EFFECT - {"seeds", "without", "top_share"}
+    runs = [
+        load(run(tmp_path, value, [0.8], config={"run": dict.fromkeys(names, value)})) for value in ("one", "other")
+    ]
+    notes = beside(runs, ["one", "other"], columns(runs, None)).notes
+    assert {note.split(" ")[0] for note in notes} == {f"run.{name}" for name in names}
+
+
+def test_sampling_of_neighbours_is_part_of_the_schedule(tmp_path: Path) -> None:
+    settings = {"one": {"fan_out": 0}, "two": {"fan_out": 5}}
+    runs = [load(run(tmp_path, name, [0.8], config={"method": own})) for name, own in settings.items()]
+    table = beside(runs, ["one", "two"], columns(runs, None))
+    assert table.notes == ("method.fan_out differs (one: 0; two: 5).",)
 
 
 def test_runs_of_the_same_question_are_comparable(runs: dict[str, Path]) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphsilo.errors import MessageError
+from graphsilo.models import dense
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.local import LocalTrainer, Teacher, load_weights, weights_of
@@ -41,6 +42,14 @@ def test_epochs_add_up():
     one.run(3, draw)
     two.run(5, generator(0))
     assert all(torch.equal(*pair) for pair in zip(one.parameters, two.parameters, strict=True))
+
+
+@pytest.mark.parametrize(("size", "varying"), [(0, False), (10_000, False), (4, True)])
+def test_products_know_whether_each_step_has_other_rows(size, varying):
+    loop, seen = trainer(silo()), []
+    loop.run(2, generator(0), batch_size=size, adjust=lambda gradients, batch: seen.append(dense._VARYING.get()))
+    assert set(seen) == {varying}
+    assert dense._VARYING.get() is False
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin", "mlp", "sgc", "gat"])

@@ -14,7 +14,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from graphsilo.errors import GraphsiloError, shown
 from graphsilo.loading import without_collector
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given
     _never_fail_to_print()
     try:
-        with _terminated_like_interrupted():
+        with _terminated_like_interrupted(), _outlasting_readers():
             status = _dispatch(given)
             sys.stdout.flush()
         return status
@@ -172,6 +173,53 @@ def _never_fail_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+class _Outlasting:
+    """A stream whose reader may go away, e.g. ``| head``: what comes after is dropped, and the work goes on."""
+
+    def __init__(self, stream: Any):
+        self._stream, self._heard = stream, True
+
+    def write(self, text: str) -> int:
+        if self._heard:
+            with self._until_gone():
+                self._stream.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        if self._heard:
+            with self._until_gone():
+                self._stream.flush()
+
+    @contextlib.contextmanager
+    def _until_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            self._heard = False
+            # What the stream still holds would fail once more when Python ends.
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def _outlasting_readers() -> Iterator[None]:
+    """A run of hours must not end because nobody reads its progress any more."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_Outlasting, before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 @contextlib.contextmanager

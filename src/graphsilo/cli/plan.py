@@ -106,25 +106,27 @@ def _steps(plan: Plan) -> None:
     heads = [*("CPU", "Wall", "Between machines")[: len(times)], "To server", "To clients", "One: up", "One: down"]
     grid = terminal.table("Step", *heads, numbers=range(1, len(heads) + 1))
     exact, steady, about = plan.is_whole, plan.is_steady, plan.about
-    rows: list[tuple[str, Cost, bool]] = [
-        ("Start, data and cut", plan.start, True),
-        ("Set-up", plan.setup, exact),
-        ("First round", plan.first_round, exact),
-        *([(f"Each later round of {about['rounds']}", plan.round, steady)] if about["rounds"] > 1 else []),
-        (f"Each evaluation of {about['evaluations']}", plan.evaluation, exact),
-        ("Each checkpoint", plan.checkpoint, True),
-        ("Results and report", plan.finish, True),
-        ("Seed: set-up, rounds", plan.seed, steady),
-        ("The whole run", plan.run, steady and about["seeds"] == 1),
+    seed, seed_max, run, run_max = (name in plan.exact for name in ("seed", "seed_max", "run", "run_max"))
+    rows: list[tuple[str, Cost, bool, bool]] = [  # and whether bytes are exact: of all clients, of the one
+        ("Start, data and cut", plan.start, True, True),
+        ("Set-up", plan.setup, exact, exact),
+        ("First round", plan.first_round, exact, exact),
+        *([(f"Each later round of {about['rounds']}", plan.round, steady, steady)] if about["rounds"] > 1 else []),
+        (f"Each evaluation of {about['evaluations']}", plan.evaluation, exact, exact),
+        ("Each checkpoint", plan.checkpoint, True, True),
+        ("Results and report", plan.finish, True, True),
+        ("Seed: set-up, rounds", plan.seed, seed, seed_max),
+        ("The whole run", plan.run, run, run_max),
     ]
     least = "" if plan.is_whole else "≥"  # where not everything was seen, nothing is unknown
-    for name, cost, is_exact in rows:
+    for name, cost, is_exact, is_exact_max in rows:
         cells = [f"{least}{duration(time)}" if (time := getattr(cost, key)) else MISSING for key in times]
-        for size in (cost.up, cost.down, cost.max_up, cost.max_down):
-            cells.append(f"{'' if is_exact else '≈'}{data_size(size)}" if size else MISSING)
+        sizes = [(cost.up, is_exact), (cost.down, is_exact), (cost.max_up, is_exact_max), (cost.max_down, is_exact_max)]
+        cells += [f"{'' if known else '≈'}{data_size(size)}" if size else MISSING for size, known in sizes]
         grid.add_row(name, *cells, style="bold" if cost in (plan.seed, plan.run) else "")
     terminal.show(grid)
-    vary = "" if all(is_exact for *_, is_exact in rows) else " ≈ where messages vary, or not all were seen; else exact."
+    is_all = all(is_exact and is_exact_max for *_, is_exact, is_exact_max in rows)
+    vary = "" if is_all else " ≈ where messages vary or clients take turns, and not all were seen; else exact."
     terminal.say(
         f"One: the client that moves most. Bytes of a seed are those of set-up and rounds, of the run with evaluations."
         f"{vary}"

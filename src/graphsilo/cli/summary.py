@@ -19,6 +19,7 @@ from graphsilo.report.formats import (
     cost_texts,
     percent,
     plus_minus,
+    scored_part,
 )
 
 SCENARIOS = {"missing_class": "Missing class", "unseen_node": "Unseen node", "new_client": "New client"}
@@ -44,7 +45,7 @@ def sheet(record: RunRecord) -> Sheet:
 
     columns = [
         *(metric_of(name).title for name in names),
-        *(["Worst client"] if worst else []),
+        *([f"Worst {'scored ' if scored_part(record) else ''}client"] if worst else []),
         *(SCENARIOS[name] for name in scenarios),
         "Best round",
         *COST_TITLES,
@@ -69,12 +70,14 @@ def sheet(record: RunRecord) -> Sheet:
 
 
 def scored(record: RunRecord) -> str:
-    """Whose model the table scores, on whose test data, and when."""
+    """Whose model the table scores, on whose test data, and when; and how many silos, where not all were scored."""
     modes = list(record.seeds[0].modes)
     others = f"; {', '.join(modes[1:])} {'is' if len(modes) == 2 else 'are'} in result.json" if modes[1:] else ""
+    part = scored_part(record)
     return (
-        f"Scored: {MODES.get(modes[0], modes[0])} ({modes[0]}) at the round that validation chose{others}. Sent and "
-        f"received: for training, per seed; what evaluation takes is in ledger.parquet."
+        f"Scored: {MODES.get(modes[0], modes[0])} ({modes[0]}) at the round that validation chose{others}. "
+        f"{f'{part}. ' if part else ''}Sent and received: for training, per seed; what evaluation takes is in "
+        f"ledger.parquet."
     )
 
 

@@ -104,7 +104,7 @@ def line(found: TuneRecord, method: str, ended: TrialRecord | FinalRecord) -> st
     outcome = {
         "complete": f"validation {metric(ended.validation, found.metric, 2)}",
         "pruned": f"pruned after round {ended.round} at validation {metric(ended.validation, found.metric, 2)}",
-        "failed": f"failed: {ended.error}",
+        "failed": f"failed: {(ended.error or '').removesuffix('.')}",
         "running": "running",
     }[ended.state]
     first = f"{method}, trial {ended.trial} ({_settings(ended)}): {outcome}"

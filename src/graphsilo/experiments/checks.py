@@ -49,12 +49,12 @@ def check_device(device: str, precision: Precision = "float32") -> None:
         raise ConfigError(f"run.device '{device}' is no device; use cpu or cuda.") from None
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(
-            "run.device cuda was asked for, but this machine or this build of torch has none. Use --set "
+            "run.device cuda was asked for, but this machine or this build of torch has none. Use "
             "run.device=cpu, or install torch with CUDA."
         )
     if device.startswith("cuda") and precision == "bfloat16" and not torch.cuda.is_bf16_supported():
         raise ConfigError(
-            "run.precision bfloat16 was asked for, but this CUDA device cannot compute in it. Use --set "
+            "run.precision bfloat16 was asked for, but this CUDA device cannot compute in it. Use "
             "run.precision=float32."
         )
     if device.startswith("cuda"):

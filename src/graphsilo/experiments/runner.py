@@ -36,7 +36,7 @@ from graphsilo.experiments.storage.inputs import adopted, check_places
 from graphsilo.experiments.storage.outputs import write_missing_embeddings
 from graphsilo.experiments.storage.records import Means, References, RunRecord
 from graphsilo.experiments.storage.results import Result
-from graphsilo.experiments.storage.resume import check_free, check_outputs, finished, reason
+from graphsilo.experiments.storage.resume import check_begun, check_free, check_outputs, finished, reason
 from graphsilo.experiments.usage import UsageMeter
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
@@ -124,8 +124,11 @@ def run(
             checkpoints = Checkpoints(folder / "checkpoints", run_fingerprint, settings, why)
             if resume:  # another run's is refused before anything of it is overwritten
                 done = finished(folder, run_fingerprint, why)
-                for seed in config.run.seeds if done is None else ():
+                # Also of seeds that are not asked for now: the folder is theirs.
+                for seed in {*config.run.seeds, *checkpoints.seeds} if done is None else ():
                     checkpoints.load(seed)
+                if done is None and not checkpoints.seeds:
+                    check_begun(folder, settings, why)
                 check_outputs(folder, config.evaluation)
                 remove_unfinished(folder)
         if done is not None and set(config.run.references) <= done.reference_rows.keys():

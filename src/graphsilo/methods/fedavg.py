@@ -60,7 +60,7 @@ class FedAvgConfig(LocalTrainingConfig):
             ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
         """
         asked = self.fan_out
-        if not any(self.fan_outs):
+        if not any(self.fan_outs) and (isinstance(asked, int) or len(asked) == depth):
             return ()
         said = asked if isinstance(asked, int) else list(asked)
         if task != "node" or not depth:
@@ -71,9 +71,11 @@ class FedAvgConfig(LocalTrainingConfig):
             )
         counts = (asked,) * depth if isinstance(asked, int) else asked
         if len(counts) != depth:
+            came = f"a list of {len(counts) or 'no'} number{'' if len(counts) == 1 else 's'} came"
+            alone = f". One for all layers is said without brackets: fan_out={counts[0]}" if len(counts) == 1 else ""
             raise ConfigError(
-                f"method.fan_out needs one number for every layer, or one per layer: the model has {depth} layers, "
-                f"{len(counts)} number{'' if len(counts) == 1 else 's'} came."
+                f"method.fan_out is one number for all layers, or a list with one for each: the model has {depth} "
+                f"layers, {came}{alone}."
             )
         return counts
 

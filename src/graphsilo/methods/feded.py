@@ -68,7 +68,7 @@ class Client(fedavg.Client[FedEDConfig]):
         self.trainer.objective = ClassifyItems(
             self.data, self.silo, partial(calibrated_cross_entropy, prior=self.shares),
             all_items=config.distill_nodes == "all" and self.silo.schema.task == "node" and bool(self.empty.any()),
-            fan_out=self.fan_out,
+            fan_out=self.fan_out, unless="method.distill_nodes=train",
         )  # fmt: skip
 
     def fit(self, request: fedavg.TrainRequest) -> None:

@@ -71,7 +71,9 @@ class Client(fedavg.Client[MOONConfig]):
                 f"set has no hidden layer. {self.model.deeper}, or set method.projection to a width."
             )
         everywhere = self.config.mu > 0 and self.config.contrast == "all" and self.silo.schema.task == "node"
-        self.goal = ClassifyItems(self.data, self.silo, all_items=everywhere, fan_out=self.fan_out)
+        self.goal = ClassifyItems(
+            self.data, self.silo, all_items=everywhere, fan_out=self.fan_out, unless="method.contrast=train"
+        )
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         if not self.config.projection:

@@ -6,6 +6,9 @@ other library, oneDNN, uses all of it, but takes some 15 µs to call.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -22,8 +25,23 @@ WORTH_ROUNDING, WORTH_ANY = 1 << 22, 1 << 25
 WORTH_ONCE = 1 << 29
 """The same where a shape may come but once, so that its program is made for one call."""
 MULTIPLE = 64
+_VARYING = ContextVar("varying", default=False)
 NARROW, FEW = 16, 4
 """Columns below which a product by torch is turned round, and below which its right factor is copied by columns."""
+
+
+@contextlib.contextmanager
+def varying_rows(wanted: bool = True) -> Iterator[None]:
+    """Products of steps that have another number of rows each time, as batches do.
+
+    oneDNN keeps a thousand programs, of up to a megabyte each: every step would add some. Within this, rows come in
+    multiples of a sixty-fourth of their number, so that a few programs serve all steps.
+    """
+    token = _VARYING.set(wanted)
+    try:
+        yield
+    finally:
+        _VARYING.reset(token)
 
 
 def mm(
@@ -76,8 +94,9 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     work = rows * inner * columns
     if _by_onednn(left, work, WORTH_ROUNDING):
         count = inner if turned else rows
-        whole = count - count % MULTIPLE
-        if work > WORTH_ANY or whole == count:
+        varying = _VARYING.get()
+        whole = count - count % (max(MULTIPLE, 1 << count.bit_length() >> 7) if varying else MULTIPLE)
+        if whole == count or (work > WORTH_ANY and not varying):
             return mm(left, right)
         if whole and turned:
             return mm(left[:, :whole], right[:whole]).addmm_(left[:, whole:], right[whole:])

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.references import with_local
 from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
@@ -98,6 +101,13 @@ class Trial:
             found.append(cost)
         return found
 
+    def moved(self, phase: str) -> NDArray[np.float64]:
+        """Bytes of every client in the steps of one phase: [steps, clients, up and down]."""
+        steps = [step["moved"] for step in self.steps if step["phase"] == phase]
+        # Names of clients have gone through JSON.
+        found = [[step.get(str(silo["client"]), (0, 0)) for silo in self.silos] for step in steps]
+        return np.array(found, dtype=np.float64).reshape(len(steps), len(self.silos), 2)
+
 
 def plan_of(
     config: RunConfig, trial: Trial, *, machine: Memory | None, line: Connection | None = None, out: Path | None = None
@@ -110,7 +120,9 @@ def plan_of(
     evaluations = math.ceil(rounds / config.evaluation.every)
     trained = _sum(setup) + _sum(first[:rounds]) + later * max(0, rounds - len(first))
     spent = trained + (_sum(evaluated[:1]) + evaluation * (evaluations - 1))
-    seed = replace(spent, up=trained.up, down=trained.down, max_up=trained.max_up, max_down=trained.max_down)
+    before, moved, scored = (trial.moved(phase) for phase in ("setup", "round", "evaluation"))
+    sent = before.sum(axis=0) + moved[:rounds].sum(axis=0) + _later(moved, moved[2:]) * max(0, rounds - len(moved))
+    seed = _most(replace(spent, up=trained.up, down=trained.down), sent)
     checkpoint, checkpoints = _checkpoints(config, trial, _sum(setup).up > 0, spent.cpu, out)
     started, loaded = events["started"]["cpu"], events["loaded"]["cpu"]
     created = finish = 0.0
@@ -120,7 +132,8 @@ def plan_of(
     if "finished" in events:
         finish = events["finished"]["cpu"] - events["trained"]["cpu"]
     beside = loaded + seeds * (created + checkpoints * checkpoint) + finish
-    run = spent * seeds
+    sent = sent + scored[:1].sum(axis=0) + _later(scored, scored[1:]) * (evaluations - 1)
+    run = _most(spent, sent) * seeds
     run = replace(
         run, cpu=run.cpu + beside + started * (workers - 1),  # each other process imports what clients need
         wall=run.wall + beside + (started if workers > 1 else 0.0),
@@ -142,10 +155,64 @@ def plan_of(
     basis, weak = _basis(trial)
     return Plan(
         about, basis, trial.is_whole, trial.is_whole and (alike or len(first) >= rounds),
-        Cost(cpu=loaded, wall=loaded), _sum(setup), _sum(first[:1]), later, evaluation,
+        Cost(cpu=loaded, wall=loaded), _most(_sum(setup), before.sum(axis=0)), _sum(first[:1]), later, evaluation,
         Cost(cpu=checkpoint, wall=checkpoint), Cost(cpu=finish, wall=finish), seed, run, processes, memory,
         events.get("trained", {}).get("gpu", 0), disk, _findings(config, trial, weak, memory, disk, out, line),
+        _exact(config, trial, alike) if trial.is_whole else (),
     )  # fmt: skip
+
+
+def _later(steps: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bytes of every client in a step that was not measured, from all that were and those most like it.
+
+    Where clients take turns, each is taken to be asked as often as the others.
+    """
+    if not len(steps):
+        return np.zeros(steps.shape[1:])
+    asked = _asked(steps)
+    if _same(asked):
+        return np.asarray((later if len(later) else steps[-1:]).mean(axis=0))
+    times = asked.sum(axis=0)[:, None]
+    usual = steps.sum(axis=(0, 1)) / asked.sum()  # of those that were not asked yet
+    each = np.where(times > 0, steps.sum(axis=0) / np.maximum(times, 1), usual)
+    return np.asarray(each * asked.mean())
+
+
+def _most(cost: Cost, sent: NDArray[np.float64]) -> Cost:
+    """The cost, with the bytes of the client that moves most in all."""
+    up, down = sent.max(axis=0, initial=0.0).tolist()
+    return replace(cost, max_up=up, max_down=down)
+
+
+def _exact(config: RunConfig, trial: Trial, alike: bool) -> tuple[str, ...]:
+    """Which bytes are exact: ``Plan.exact``.
+
+    Args:
+        config, trial: Of the plan.
+        alike: Whether enough later rounds were seen, and all clients together moved the same in each.
+    """
+    before, moved, scored = (trial.moved(phase) for phase in ("setup", "round", "evaluation"))
+    is_all, is_one = len(moved) >= trial.rounds, len(config.run.seeds) == 1
+    # Clients that take turns take other turns later, and with other seeds.
+    everyone = bool(_asked(moved).all())
+    seed, seed_max = is_all or alike, is_all or (alike and everyone and _same(moved[2:]))
+    evaluated = _same(scored[1:]) or (is_all and config.evaluation.every == 1)
+    # What is the same in every round is not drawn, and the same with every seed; set-up is seen once.
+    fixed = len(moved) > 1 and _same(moved.sum(axis=1)) and _same(scored) and not before.any()
+    run = seed and evaluated and (is_one or fixed)
+    run_max = run and seed_max and (is_one or (everyone and _same(moved)))
+    found = {"seed": seed, "seed_max": seed_max, "run": run, "run_max": run_max}
+    return tuple(name for name, is_exact in found.items() if is_exact)
+
+
+def _asked(steps: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which clients moved anything: [steps, clients]."""
+    return np.asarray(steps.sum(axis=2) > 0)
+
+
+def _same(steps: NDArray[Any]) -> bool:
+    """Whether every step is as the first."""
+    return bool((steps == steps[:1]).all())
 
 
 def _basis(trial: Trial) -> tuple[str, str]:

@@ -115,5 +115,8 @@ class Meter:
             sum(self._up.values()), sum(self._down.values()),
             max(self._up.values(), default=0), max(self._down.values(), default=0),
         )  # fmt: skip
-        lasted = time.perf_counter() - self._began
-        return {"event": event, "phase": phase, "round": number, "cost": asdict(cost), "lasted": lasted}
+        return {
+            "event": event, "phase": phase, "round": number, "cost": asdict(cost),
+            "moved": {client: (up, self._down[client]) for client, up in self._up.items()},
+            "lasted": time.perf_counter() - self._began,
+        }  # fmt: skip

@@ -119,6 +119,8 @@ class Plan:
         disk: Bytes written: ``models``, ``results``, both together (``kept``), a ``checkpoint``, and the most of all at
             once (``peak``).
         findings: What to know, the gravest first.
+        exact: Which bytes are those of the run, to the byte: of all clients together (``seed``, ``run``), and of the
+            client that moves most (``seed_max``, ``run_max``).
     """
 
     about: dict[str, Any]
@@ -139,6 +141,7 @@ class Plan:
     gpu: int
     disk: dict[str, float]
     findings: tuple[PlanFinding, ...] = ()
+    exact: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         method, data = self.about["method"]["title"], self.about["data"]["name"]

@@ -15,6 +15,7 @@ from graphsilo.report.formats import (
     integer,
     mean,
     metric,
+    scored_part,
     sortable,
 )
 from graphsilo.report.record import Context, Run
@@ -169,15 +170,17 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
         "sorted_up": sign == 1,
         "rows": table,
         "first": FIRST_ROWS if len(table) > 2 * FIRST_ROWS else len(table),
-        "note": _note(len(rows), len(table), main if main in names else None),
+        "note": _note(len(rows), len(table), main if main in names else None, scored_part(run.result)),
         "spread": _spread(scores, main),
     }
 
 
-def _note(clients: int, shown: int, main: str | None) -> str:
+def _note(clients: int, shown: int, main: str | None, part: str) -> str:
     if main is None:
         return "Scores per client: not recorded; the test data belong to no single client."
     text = f"Means over seeds, sorted by {in_sentence(main)}, worst first; choose a heading to sort."
+    if part:
+        text += f" {part}."
     if shown < clients:
         text += f" The worst {shown} of {integer(clients)} clients are listed; result.json holds all."
     return text

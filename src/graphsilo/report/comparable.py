@@ -8,12 +8,13 @@ from typing import Any
 
 from msgspec import structs
 
+from graphsilo.experiments.config import NO_NUMBERS
 from graphsilo.experiments.storage.records import BesideScores, Scores
 from graphsilo.report.formats import MODES, absent_clients, short_hash
 from graphsilo.report.record import Run, flatten
 
-# Settings (or whole sections) in which runs may differ without a word: where and how they ran.
-_FREE = ("run", "data.root", "evaluation.models", "evaluation.embeddings")
+# Settings in which runs may differ without a word: they change no number, or are compared by what they led to.
+_FREE = NO_NUMBERS | {"run.seeds", "run.without"}
 # Settings of the question that was asked. Of the first two, contents are compared, so that a name, path or seed that
 # leads to the same contents is no difference.
 _BY_CONTENT = ("data", "partition")
@@ -21,7 +22,9 @@ _BY_CONTENT = ("data", "partition")
 _SCALING = ("data.scale", "data.scale_by")
 _ASKED = ("task", "scenario", "perturb")
 # Within the method's section these are the schedule that compared runs usually share; the rest is the method itself.
-_SCHEDULE = ("rounds", "local_epochs", "batch_size", "participation", "optimizer", "lr", "weight_decay")
+_SCHEDULE = ("rounds", "local_epochs", "batch_size", "fan_out", "participation", "optimizer", "lr", "weight_decay")
+_TOP_SHARE = "run.top_share"
+_UNSET = "unset"
 
 
 def questions(runs: Sequence[Run]) -> list[list[int]]:
@@ -81,17 +84,19 @@ def distinct_labels(runs: Sequence[Run], groups: Sequence[Sequence[int]] | None 
         flat = [
             {
                 key: value
-                for key, value in flatten(runs[position].config).items()
-                if not _is_free(key) and not (several and key.split(".")[0] in (*_BY_CONTENT, *_ASKED))
+                for key, value in _settings(runs[position]).items()
+                if not (several and key.split(".")[0] in (*_BY_CONTENT, *_ASKED))
             }
             for position in mine
         ]
         keys = dict.fromkeys(key for settings in flat for key in settings)
-        telling = [key for key in keys if len({repr(settings.get(key)) for settings in flat}) > 1]
+        telling = [key for key in keys if _differ(key, [settings.get(key, _UNSET) for settings in flat])]
         for position, settings in zip(mine, flat, strict=True):
             if 0 < len(telling) <= 2:
                 parts = [
-                    f"{key.removesuffix('.name').rsplit('.', 1)[-1]} {settings.get(key, 'unset')}" for key in telling
+                    f"{key.removesuffix('.name').rsplit('.', 1)[-1]} {_written(settings.get(key, _UNSET))}"
+                    for key in telling
+                    if key in settings or key != _TOP_SHARE
                 ]
                 labels[position] = f"{title} ({', '.join(parts)})"
             elif telling or not several:
@@ -155,15 +160,15 @@ def differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], li
         if len({repr(value) for value in values}) > 1:
             differing.add(what)
             warnings.append(f"The runs are not comparable: {what} differ ({_distinct(labels, values)}).")
-    flat = [flatten(run.config) for run in runs]
+    flat = [_settings(run) for run in runs]
     for key in dict.fromkeys(key for settings in flat for key in settings):
         section = key.split(".")[0]
-        values = [settings.get(key, "unset") for settings in flat]
-        if _is_free(key) or len({repr(value) for value in values}) == 1:
+        values = [settings.get(key, _UNSET) for settings in flat]
+        if not _differ(key, values):
             continue
         if section in _BY_CONTENT and key not in _SCALING:
             continue
-        if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or "unset" in values):
+        if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or _UNSET in values):
             continue
         sentence = f"{key} differs ({_distinct(labels, values)})."
         if section not in _ASKED:
@@ -195,7 +200,7 @@ def _distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
     """``A, B: 10; C: 20``, shortened when there are many values."""
     groups: dict[str, list[str]] = {}
     for label, value in zip(labels, values, strict=True):
-        groups.setdefault("not recorded" if value is None else str(value), []).append(label)
+        groups.setdefault(_written(value), []).append(label)
     parts = [f"{', '.join(who)}: {value}" for value, who in groups.items()]
     return "; ".join(parts) if len(parts) <= 6 else "; ".join(parts[:6]) + f"; and {len(parts) - 6} more"
 
@@ -211,5 +216,22 @@ def _partition_identity(run: Run) -> str:
     return f"{partition.rule} {partition.clients}, hash {short_hash(partition.hash)}"
 
 
-def _is_free(key: str) -> bool:
-    return key in _FREE or key.split(".")[0] in _FREE
+def _settings(run: Run) -> dict[str, Any]:
+    """Settings that may tell runs apart, by dotted name."""
+    flat = {key: value for key, value in flatten(run.config).items() if key not in _FREE}
+    if flat.get("run.compression") != "topk":
+        flat.pop(_TOP_SHARE, None)
+    return flat
+
+
+def _differ(key: str, values: Sequence[Any]) -> bool:
+    """Whether a setting differs. That one run alone has a share of topk, its compression says already."""
+    told = [value for value in values if value != _UNSET] if key == _TOP_SHARE else values
+    return len({repr(value) for value in told}) > 1
+
+
+def _written(value: Any) -> str:
+    """As a person would set it."""
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -59,7 +59,7 @@ def homophily(partition: PartitionFacts) -> Figure | None:
         return None
     # Binned here: a thousand numbers say no more than twenty bars
     counts, edges = np.histogram(values, bins=20)
-    middles = np.round((edges[:-1] + edges[1:]) / 2, 4).tolist()
+    middles = ((edges[:-1] + edges[1:]) / 2).tolist()
     tips = [f"{count} clients near {at:.2f}" for count, at in zip(counts.tolist(), middles, strict=True)]
     bars = Bars(counts.tolist(), tips=tips, at=middles, width=float(edges[1] - edges[0]))
     return Figure(
@@ -120,8 +120,8 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure |
     heat = Heat(100 * shares, 100.0, counts.astype(np.int64), "% of class", written=width <= 12)
     return Figure(
         "confusion",
-        "Rows are true classes, columns predictions; the numbers are percent of the true class. All clients' test "
-        f"items at the round that validation chose, summed over seeds.{numbered(names)}",
+        "Rows are true classes, columns predictions; the numbers are percent of the true class. Test items of "
+        f"all clients that were scored, at the round that validation chose, summed over seeds.{numbered(names)}",
         f"Confusion matrix of {width} classes, {100 * np.trace(counts) / counts.sum():.1f} percent on the diagonal",
         _class_height(width),
         {"confusion": Plot(Axis("Predicted", names), Axis("True class", names), (heat,))},

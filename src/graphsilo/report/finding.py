@@ -16,7 +16,7 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.experiments.storage.views import by_client
-from graphsilo.report.formats import in_sentence, listed, mean, metric
+from graphsilo.report.formats import in_sentence, listed, mean, metric, scored_part
 from graphsilo.report.record import Run, flatten
 
 Side: TypeAlias = Literal["gains", "loses", "same"]
@@ -100,23 +100,25 @@ def finding(run: Run) -> Finding:
     if score is None:
         return Finding(f"{title}: no test score was recorded.")
     reached = f"{metric(score.mean, name)}{' %' if metric_of(name).is_share else ''} {in_sentence(name)}"
-    caution = one_class(run)
+    part = scored_part(run.result)
+    first, scored = (f"{part}. ", "scored ") if part else ("", "")
+    caution = f"{first}{one_class(run)}".strip()
     if run.result.method.pooled:
         return Finding(f"With all data in one place {title} reaches {reached}.", caution)
     if run.result.method.name in ALONE:
-        return Finding(f"Every silo alone: {reached} on average{_span(run)}.", caution)
-    together = f"Together, the silos reach {reached} on average{_span(run)}"
+        return Finding(f"Every {scored}silo alone: {reached} on average{_span(run)}.", caution)
+    together = f"Together, the {scored}silos reach {reached} on average{_span(run)}"
     if run.alone is None or _is_pooled_test(run):
         return Finding(f"{together}. Whether that is more than alone is not known.", caution, missing=_missing(run))
     overall = compare_paired(*_in_order(name, _by_seed(run.result, name), _by_seed(run.alone, name)))
     found = gains_of(run)
     if overall.difference is None:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
-    certainty = f"{_certainty(overall)} {caution}".strip()
+    certainty = f"{first}{_certainty(overall)} {one_class(run)}".strip()
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
         return Finding(text, certainty, overall=overall)
-    return Finding(_sentence(found, overall, name, run.names.title), certainty, found, overall)
+    return Finding(_sentence(found, overall, name, run.names.title, scored), certainty, found, overall)
 
 
 def gains_of(run: Run) -> tuple[Gain, ...]:
@@ -153,16 +155,18 @@ def _by_seed(record: RunRecord | None, name: str) -> dict[int, float]:
     return {seed: value for seed, value in found.items() if value is not None}
 
 
-def _sentence(gains: Sequence[Gain], overall: PairedComparison, name: str, called: Callable[[int], str]) -> str:
+def _sentence(
+    gains: Sequence[Gain], overall: PairedComparison, name: str, called: Callable[[int], str], scored: str
+) -> str:
     better, worse = ([gain for gain in gains if gain.side == side] for side in ("gains", "loses"))
     count = len(gains)
     if count == 1:
-        who = "the silo does" if better else "the silo does not do"
+        who = f"the {scored}silo does" if better else f"the {scored}silo does not do"
     elif len(better) in (0, count):
-        who = f"all {count} silos do" if better else "no silo does"
+        who = f"all {count} {scored}silos do" if better else f"no {scored}silo does"
     else:
         few = "only " if len(better) < count / 2 else ""
-        who = f"{few}{len(better)} of {count} silos {'does' if len(better) == 1 else 'do'}"
+        who = f"{few}{len(better)} of {count} {scored}silos {'does' if len(better) == 1 else 'do'}"
     text = f"Together, {who} better than alone: {_mean(overall, name)} on average{interval(overall, name)}"
     if worse and count > 1:
         lost = f"{points(worse[-1].difference, name).lstrip('+−')}{unit_of(name)} ({called(worse[-1].client)})"

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import over_seeds
-from graphsilo.experiments.storage.records import PartitionFacts, Spent
+from graphsilo.experiments.storage.records import PartitionFacts, RunRecord, Spent
 
 MISSING = "–"
 """What stands where there is nothing to show: an empty group, a metric that was not recorded."""
@@ -30,6 +30,8 @@ REFERENCES = {
     "global": "Centralised",
 }  # fmt: skip
 """Names of the reference rows, in the order they are shown."""
+POOLED = ("global_cut", "global")
+"""Those of one place that holds everything, and is scored on everything."""
 REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
     "local": "every silo trains alone",
@@ -184,6 +186,26 @@ def absent_clients(partition: PartitionFacts) -> str:
         return ""
     shown = listed(names) if len(names) <= 6 else f"{', '.join(names[:6])} and {len(names) - 6} more"
     return f"{'client' if len(names) == 1 else 'clients'} {shown}"
+
+
+def scored_part(record: RunRecord) -> str:
+    """How many silos were scored, where ``evaluation.share`` asks for a part of them: "2 of 4 silos were scored
+    (evaluation.share=0.5)"; empty where all were."""
+    share = record.config.get("evaluation", {}).get("share", 1.0)
+    total = record.partition.clients - len(record.partition.without)
+    if share >= 1 or total < 2 or record.method.pooled:
+        return ""
+    scored = [tuple(row.client for row in seed.clients if row.test.metrics) for seed in record.seeds]
+    fewest, most = min(map(len, scored)), max(map(len, scored))
+    if most == 0:  # the federation's sums alone are known
+        text = f"Not all of the {total} silos were scored (evaluation.share={share:g})"
+    else:
+        count = str(most) if fewest == most else f"{fewest} to {most}"
+        text = f"{count} of {total} silos {'was' if most == 1 else 'were'} scored (evaluation.share={share:g})"
+        if len(set(scored)) > 1:
+            text += ", not the same in every seed"
+    central = [REFERENCES[key] for key in POOLED if key in record.reference_rows]
+    return f"{text}; {listed(central)}: all {total}" if central else text
 
 
 def in_sentence(name: str) -> str:

@@ -33,8 +33,8 @@ TERMS = {
         "every seed, so it does not say what other items would have given.",
     ),
     "own": ("Clients' own models", "Every silo's model after its local steps of a round, before it is averaged."),
-    "common": ("Common model", "The one model that the silos made together (aggregate), scored at every silo."),
-    "pooled": ("Pooled", "All silos' test items counted as one set, instead of a mean over silos."),
+    "common": ("Common model", "The one model that the silos made together (aggregate), scored at the silos."),
+    "pooled": ("Pooled", "The silos' test items counted as one set, instead of a mean over silos."),
     "gap": ("Gap closed", "How far the way from training alone to having all data in one place was gone."),
 }
 """Key to the word and its meaning. Metrics have their own names as keys."""

@@ -19,6 +19,7 @@ from graphsilo.report.formats import (
     percent,
     plus_minus,
     references_explained,
+    scored_part,
     spread,
     with_unit,
     words,
@@ -138,7 +139,8 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
             tiles.append((metric_of(name).title, with_unit(run.spread(name), name)))
     worst = spread(_worst(run))
     if worst is not None:
-        tiles.append((f"Worst client, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
+        who = "Worst scored client" if scored_part(run.result) else "Worst client"
+        tiles.append((f"{who}, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
     return [
         *tiles,
         ("Sent for training, per seed", data_size(run.result.summary.upload_bytes)),

@@ -23,6 +23,7 @@ from graphsilo.report.formats import (
     listed,
     percent,
     plus_minus,
+    scored_part,
     short_hash,
     spread,
     words,
@@ -114,7 +115,8 @@ def sentence(run: Run) -> str:
         text += f", scenario {run.scenario}"
     seeds = run.seed_names
     text += f", {'seed' if len(seeds) == 1 else 'seeds'} {listed(map(str, seeds)) if len(seeds) <= 6 else len(seeds)}"
-    return f"{text}; scored: the {MODES.get(run.modes[0], run.modes[0])}."
+    part = " at some of the silos" if scored_part(run.result) else ""
+    return f"{text}; scored: the {MODES.get(run.modes[0], run.modes[0])}{part}."
 
 
 def _cut(run: Run) -> str:
@@ -168,11 +170,12 @@ def _readings(run: Run) -> Context | None:
     names = main_ones(run.metrics())
     reported = run.modes[0]
     whose = MODES.get(reported, reported)
+    pooled = "the scored clients'" if scored_part(run.result) else "all clients'"
     picks: list[tuple[str, Pick]] = [
         (f"Reported: {whose}, round chosen by validation", lambda seed: seed.test),
         ("Last round", lambda seed: seed.test_last),
         ("Validation at the chosen round", lambda seed: seed.validation),
-        ("Pooled: all clients' items as one set", lambda seed: seed.test.beside.pooled),
+        (f"Pooled: {pooled} items as one set", lambda seed: seed.test.beside.pooled),
     ]
     for mode in run.modes[1:]:
         title = MODES.get(mode, words(mode))

@@ -27,16 +27,26 @@ class Scale:
         return self.start + (self.end - self.start) * share
 
     def ticks(self, apart: float, whole: bool) -> list[float]:
-        """Round values, at least ``apart`` pixels from each other."""
+        """Round values, at least ``apart`` pixels from each other unless there would be only one."""
         if self.log:
             decades = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
             if len(decades) > 1:
                 every = max(1, math.ceil(len(decades) * apart / abs(self.end - self.start)))
+                every = min(every, len(decades) - 1)
                 return [10.0**power for power in decades[::every]]
             return [self.low, self.high]
         room = max(1, int(abs(self.end - self.start) / apart))
         step = nice((self.high - self.low) / room)
         step = max(1.0, float(round(step))) if whole else step
+        found = self._multiples(step)
+        # One number alone does not say how far it is to anything.
+        while len(found) < 2 and self.low < self.high and (step > 1 or not whole):
+            step = nice(step / 2.5)
+            step = max(1.0, float(round(step))) if whole else step
+            found = self._multiples(step)
+        return found
+
+    def _multiples(self, step: float) -> list[float]:
         first = math.ceil(self.low / step - 1e-9)
         return [place * step for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
 

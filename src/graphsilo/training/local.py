@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphsilo.errors import MessageError
 from graphsilo.models.base import Model, Outputs, borrowed
+from graphsilo.models.dense import varying_rows
 from graphsilo.models.view import View
 from graphsilo.training.objective import Objective, Term
 from graphsilo.training.optimizer import Optimizer
@@ -59,7 +60,8 @@ class LocalTrainer:
         steps = self.objective.gradient_steps(
             self.model, epochs, batch_size, generator, self.parameters, term, node_weights
         )
-        return self.follow(steps, adjust)
+        with varying_rows(not self.objective.is_full(batch_size)):
+            return self.follow(steps, adjust)
 
     def follow(self, steps: Iterable[tuple[list[Tensor], Any]], adjust: Adjust | None = None) -> int:
         """Take a step for each list of gradients; the parameters have changed before the next one is asked for.

@@ -98,6 +98,10 @@ class Objective(ABC):
     def loss(self, model: Model, batch: Any, generator: torch.Generator | None) -> Tensor:
         """The scalar to minimise on a batch."""
 
+    def is_full(self, size: int) -> bool:
+        """Whether with batches of that size all steps compute the same rows."""
+        return True
+
     def gradient_steps(
         self,
         model: Model,
@@ -154,6 +158,7 @@ class ClassifyItems(Objective):
         each: The loss of an item; None for cross-entropy.
         all_items: Every step computes all items and shows them to the term; the loss itself is of as many as ever.
         fan_out: Every step draws so many neighbours per node anew, see ``SampledView``; () takes all.
+        unless: The setting with which steps do not compute all items, for the message.
 
     Raises:
         ConfigError: Neighbours are to be sampled where every step computes all items.
@@ -165,12 +170,12 @@ class ClassifyItems(Objective):
 
     def __init__(
         self, data: GraphTensors, silo: Silo, each: ItemLoss | None = None, *, all_items: bool = False,
-        fan_out: Sequence[int] = (),
+        fan_out: Sequence[int] = (), unless: str = "other settings",
     ):  # fmt: skip
         if all_items and fan_out:
             raise ConfigError(
-                f"method.fan_out={list(fan_out)} samples neighbours of a step's training nodes, and with these "
-                f"settings every step computes all nodes. Use fan_out=0, or settings by which it does not."
+                f"method.fan_out samples neighbours of a step's training nodes, and with these settings every step "
+                f"computes all nodes. Use fan_out=0, or {unless}."
             )
         labels = silo.labels[silo.train]
         items = silo.train[labels >= 0]

@@ -289,3 +289,23 @@ def test_few_differences_are_listed():
         "run.early_stopping was null when the run was begun and is not set now"
     ]
     assert some([str(number) for number in range(8)]) == "0; 1; 2; 3; 4; and 3 more"
+
+
+def test_a_folder_is_not_taken_over_with_other_seeds(small, tmp_path):
+    """Its own seeds' checkpoints are looked at, also where others are asked for."""
+    out = tmp_path / "run"
+    stopped(small(run__checkpoint_every=1), out)
+    before = (out / "config.yaml").read_bytes()
+    for other in ({"run__seeds": [1]}, {"run__seeds": [1], "method__name": "fedprox"}):
+        with pytest.raises(ConfigError, match=r"run\.seeds was \[0\] when the run was begun and is \[1\] now"):
+            run(small(**other), out=out, resume=True)
+    assert (out / "config.yaml").read_bytes() == before
+    run(small(run__checkpoint_every=1), out=out, resume=True)
+
+
+def test_nor_is_one_that_has_no_checkpoint_yet(small, tmp_path):
+    out = tmp_path / "run"
+    stopped(small(run__checkpoint_every=0), out)
+    with pytest.raises(ConfigError, match=r"is another run's, which has no checkpoint yet: method\.lr was 0\.01"):
+        run(small(run__checkpoint_every=0, method__lr=0.5), out=out, resume=True)
+    run(small(run__checkpoint_every=0), out=out, resume=True)

@@ -42,6 +42,8 @@ def test_another_study_does_not_go_on_in_the_folder(tmp_path):
         ({"partition.ratios": [0.6, 0.0, 0.4]}, "no client has anything to validate on"),
         ({"evaluation.select_by": "test_accuracy"}, "evaluation.select_by"),
         ({"executor": "slurm://here"}, "an executor is"),
+        ({"device": "cuda"}, "run.device cuda was asked for"),
+        ({"run.top_share": 0.1}, "run.top_share would have no effect"),
         ({"method": "majority", "space": None}, "the space of majority is empty"),
     ],
 )

@@ -40,6 +40,7 @@ class Lowest:
         ({"method.mu": [1]}, r"What is for one method stands under its name: \{fedavg: \{\.\.\.\}\}"),
         ({"method.lr": [-1]}, "the space of fedavg, method.lr -1: method.lr must be above 0"),
         ({"method.momentum": [0.5]}, "method.momentum would have no effect: method.optimizer is 'adam'"),
+        ({"method.fan_out": [[5, 3], [5, 3, 1]]}, r"method.fan_out \[5, 3, 1\]: method.fan_out is one number for all"),
         ({"test.accuracy": [0.5]}, "'test.accuracy' is a score"),
         ({"data.name": ["Cora"]}, "'data.name' cannot be drawn"),
         ({"run.seeds": [[1], [2]]}, "'run.seeds' cannot be drawn"),

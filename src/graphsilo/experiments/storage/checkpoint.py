@@ -48,6 +48,12 @@ class Checkpoints:
         self._digests: dict[tuple[int, int, int], str] = {}  # of files that were looked through
         self._histories: dict[int, History] = {}
 
+    @property
+    def seeds(self) -> list[int]:
+        """Which seeds have a checkpoint."""
+        names = (path.stem.removeprefix("seed-") for path in self.folder.glob("seed-*.ckpt"))
+        return sorted(int(name) for name in names if name.removeprefix("-").isdecimal())
+
     def save(self, seed: int, tree: Mapping[str, Any], rows: Mapping[str, list[Any]]) -> None:
         """Replace the seed's checkpoint. Clients that are offloaded keep their files, under other names beside it.
 

@@ -42,8 +42,8 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(
-            f"{path} could not be written ({error.strerror}). What was there before is unharmed; free some space or "
-            f"choose another --out, then continue with --resume."
+            f"{path} could not be written ({error.strerror}). What was there before is unharmed: free some space, "
+            f"then continue with --resume. On another disk, copy the folder there first and name it with --out."
         ) from error
 
 

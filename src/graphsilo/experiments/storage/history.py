@@ -59,8 +59,9 @@ class History:
                 os.fsync(file.fileno())
         except OSError as error:
             raise RunError(
-                f"{self.path} could not be written ({error.strerror}). The last checkpoint is unharmed; free some "
-                f"space or choose another --out, then continue with --resume."
+                f"{self.path} could not be written ({error.strerror}). The last checkpoint is unharmed: free some "
+                f"space, then continue with --resume. On another disk, copy the folder there first and name it with "
+                f"--out."
             ) from error
         self._size += len(part)
         self._hash.update(part)

@@ -54,6 +54,17 @@ def finished(folder: Path, fingerprint: str, why: Callable[[Any], str]) -> RunRe
     return record
 
 
+def check_begun(folder: Path, config: Mapping[str, Any], why: Callable[[Any], str]) -> None:
+    """Refuse to go on in the folder of another run that has no checkpoint yet: what it has written would stay in it.
+
+    Raises:
+        ConfigError: The folder's config.yaml has other settings.
+    """
+    begun = stored_config(folder)
+    if begun is not None and differences(begun, config, with_partition=False):
+        raise ConfigError(f"{folder} is another run's, which has no checkpoint yet: {why(begun)}")
+
+
 def reason(folder: Path, config: Mapping[str, Any], simulation: Participants, begun: Mapping[str, Any]) -> str:
     """In what a run differs from the one that its folder holds, and what to do.
 

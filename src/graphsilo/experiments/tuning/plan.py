@@ -13,7 +13,7 @@ from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.batch import Task
-from graphsilo.experiments.checks import check_support
+from graphsilo.experiments.checks import check_device, check_support
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.doors import RECORDS, spelled
 from graphsilo.experiments.effects import settled
@@ -21,7 +21,7 @@ from graphsilo.experiments.evaluation import selection_metric
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
-from graphsilo.experiments.tuning.space import MOST_POINTS, Settings, Space, spaces_of, trial_config
+from graphsilo.experiments.tuning.space import MOST_POINTS, TUNED, Settings, Space, spaces_of, trial_config
 from graphsilo.federation import registry
 
 STUDY = "study.yaml"
@@ -117,6 +117,10 @@ class Study:
                 f"got {list(plan.tuning_seeds)} for tuning and {seeds} afterwards. Choose other seeds for one of them."
             )
         methods = list(dict.fromkeys(spelled("method", name) for name in plan.methods or [config.method.name]))
+        check_device(config.run.device, config.run.precision)
+        # Settings of methods and models are looked at with each method's trials.
+        others = [name for name in config.explicit if name.partition(".")[0] not in TUNED]
+        settled(config.with_explicit(others), out=Path(out))
         base = config.complete()
         study = cls(base, plan, spaces_of(plan.space, methods, base), seeds, Path(out))
         endless = [name for name, space in study.spaces.items() if plan.sampler == "grid" and space.points() is None]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import RunConfig, configure, door_of
 from graphsilo.experiments.doors import spelled
 from graphsilo.experiments.effects import settled
@@ -131,7 +133,10 @@ def _is_fixed(values: Values) -> bool:
 
 def _drawn(trial: Draw, name: str, values: Values) -> Any:
     if isinstance(values, tuple):
-        return trial.suggest_categorical(name, list(values))
+        with warnings.catch_warnings():
+            # Optuna keeps lists, such as one number per layer, but says of each that others may not.
+            warnings.filterwarnings("ignore", "Choices for a categorical distribution", UserWarning)
+            return trial.suggest_categorical(name, list(values))
     if values.is_whole:
         return trial.suggest_int(name, int(values.low), int(values.high), log=values.log)
     return trial.suggest_float(name, values.low, values.high, log=values.log)
@@ -268,7 +273,8 @@ def _check(space: Space, method: str, base: Mapping[str, Any]) -> None:
         for name, values in table.items():
             for value in _ends(values):
                 try:
-                    settled(trial_config(base, method, {**first, name: value})).method_config()
+                    config = settled(trial_config(base, method, {**first, name: value}))
+                    check_models(config, registry.load(method), config.method_config())
                 except ConfigError as error:
                     raise ConfigError(f"the space of {method}, {name} {shown(value)}: {error}") from None
 

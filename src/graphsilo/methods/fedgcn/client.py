@@ -44,8 +44,8 @@ class Client(fedavg.Client[FedGCNConfig]):
         self._given: GivenTensors | None = None
         if self.config.hops and self.fan_out:
             raise ConfigError(
-                f"method.fan_out={self.config.fan_out} samples neighbours, and FedGCN has exact sums over all of them. "
-                f"Use fan_out=0, or hops=0."
+                "method.fan_out samples neighbours, and FedGCN has exact sums over all of them. "
+                "Use fan_out=0, or hops=0."
             )
         scored = [evaluation.graph for evaluation in self.silo.evaluations if evaluation.name != "global"]
         if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):

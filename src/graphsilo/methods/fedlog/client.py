@@ -36,6 +36,7 @@ from graphsilo.methods.fedlog.messages import (
 from graphsilo.methods.fedlog.rows import BatchRows, trace
 from graphsilo.methods.fedlog.step import Network, Synthetic
 from graphsilo.models.base import Model
+from graphsilo.models.dense import varying_rows
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.local import check_weights, load_weights, tensors_of
@@ -198,10 +199,11 @@ class Client(ClientBase[FedLoGConfig]):
             synthetic = self.customise(self.global_nodes["nodes"])
         draw = self.generator("train")
         beside = synthetic if config.generalization == "joint" else None
-        for _ in range(config.local_epochs):
-            for batch in self.batches(draw):
-                if len(batch) or beside is not None:
-                    self.step(batch, beside, draw)
+        with varying_rows(not self.rows.whole):
+            for _ in range(config.local_epochs):
+                for batch in self.batches(draw):
+                    if len(batch) or beside is not None:
+                        self.step(batch, beside, draw)
         if synthetic is not None and beside is None:
             self.generalise(synthetic, draw)
         if synthetic is not None and config.adaptive_factor:

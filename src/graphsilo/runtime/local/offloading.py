@@ -276,8 +276,8 @@ class ClientCache:
             size = len(data) + sum(tensor.nbytes for tensors in shared.values() for tensor in tensors.values())
             raise RunError(
                 f"client {client} had to make room for others, and its state ({size / 1e6:.1f} MB) could not be "
-                f"written to {self._folder} ({error.strerror}). Free some space there or choose another --out, and "
-                f"continue with --resume; run.resident_clients says how many clients stay in memory."
+                f"written to {self._folder} ({error.strerror}). Free some space there, then continue with "
+                f"--resume; run.resident_clients says how many clients stay in memory."
             ) from error
         self._keep(client, path, tuple(shared))
         self._changed.discard(client)
