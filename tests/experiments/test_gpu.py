@@ -12,12 +12,12 @@ import torch
 import graphsilo
 from graphsilo import models
 from graphsilo.data.sources import catalog
-from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.models import GraphTensors
 from graphsilo.testing.conformance import numbers
 from graphsilo.training.local import LocalTrainer
+from kit.stopped import Stop, StopAfter
 
 pytestmark = [
     pytest.mark.gpu,
@@ -109,16 +109,6 @@ def test_a_step_waits_for_nothing(small, model, precision, monkeypatch):
     assert seen
 
 
-class Stopped(Exception):
-    pass
-
-
-class AfterTwoRounds(Observer):
-    def progressed(self, progress):
-        if progress.round == 2:
-            raise Stopped
-
-
 @pytest.fixture
 def learned(small, tmp_path):
     """The numbers of a run and every byte of its models."""
@@ -147,9 +137,9 @@ def test_the_same_after_a_stop(small, learned, tmp_path, method):
     quick = {f"method__{key}": value for key, value in registry.load(method).quick.items()}
     config = small(method__name=method, **quick, run__device="cuda", evaluation__models=True, **again)
     try:
-        run(config, out=tmp_path / "stopped", observer=AfterTwoRounds())
+        run(config, out=tmp_path / "stopped", observer=StopAfter(0, 2))
         pytest.skip("it has no second round to be stopped after")
-    except Stopped:
+    except Stop:
         assert whole == learned("stopped", method, **again)
 
 

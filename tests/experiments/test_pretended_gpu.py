@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from graphsilo import models
-from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.testing.conformance import numbers
 from graphsilo.training.optimizer import optimizer
 from kit.broad import BROAD
 from kit.pretended_gpu import OnGPU, pretended_gpu
+from kit.stopped import Stop, StopAfter
 
 METHODS = [
     pytest.param(name, marks=[] if name in BROAD | {"fedtgp", "fednh"} else [pytest.mark.slow])
@@ -97,16 +97,6 @@ def test_it_finds_a_counter_that_came_back_in_main_memory(gpu):
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-class Stopped(Exception):
-    pass
-
-
-class AfterTwoRounds(Observer):
-    def progressed(self, progress):
-        if progress.round == 2:
-            raise Stopped
-
-
 def quick(name):
     return {f"method__{key}": value for key, value in registry.load(name).quick.items()}
 
@@ -126,8 +116,8 @@ def test_every_method_however_it_is_carried_out(small, gpu, tmp_path, method):
     whole = learned("whole")
     assert whole == learned("offloaded", run__resident_clients=1)
     try:
-        run(small(**settings), out=tmp_path / "stopped", observer=AfterTwoRounds())
-    except Stopped:
+        run(small(**settings), out=tmp_path / "stopped", observer=StopAfter(0, 2))
+    except Stop:
         assert whole == learned("stopped")
 
 
