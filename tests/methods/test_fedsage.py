@@ -103,7 +103,7 @@ def test_sampling_where_there_is_no_choice_changes_nothing(kit, fan_out, unit_ro
 def test_a_fan_out_that_does_not_fit_is_refused(kit):
     with pytest.raises(ConfigError, match=r"task node and a model such as gcn.*the model sign"):
         kit.build("fedsage", [kit.tiny_silo(0)], model="sign", fan_out=5)
-    with pytest.raises(ConfigError, match="2 layers, 3 numbers"):
+    with pytest.raises(ConfigError, match="2 layers, a list of 3 numbers"):
         kit.build("fedsage", [kit.tiny_silo(0)], model="sage", fan_out=(5, 5, 5))
     with pytest.raises(ConfigError, match=r"method\.fan_out must be at least 0"):
         registry.load("fedsage").config(fan_out=-1)

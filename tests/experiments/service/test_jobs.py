@@ -27,7 +27,7 @@ def test_folder_without_a_job_keeps_its_number(kit: Path, tmp_path: Path) -> Non
         (["run.secure_sums=true", "run.compression=topk"], "run.compression sends a part of each model"),
         (["method.name=fedridge", "run.compression=int8"], "no answer of FedRidge holds a model"),
         (["method.name=gcfl", "run.secure_sums=true"], "needs every client's update"),
-        (["method.fan_out=[5,5,5]"], "the model has 2 layers, 3 numbers came"),
+        (["method.fan_out=[5,5,5]"], "the model has 2 layers, a list of 3 numbers came"),
         (["method.fan_out=1001"], "method.fan_out must be"),
         (["run.secure_sums=true", "run.without=[0]"], "a secure sum needs 3 clients or more.*Here 2 are asked"),
     ],
