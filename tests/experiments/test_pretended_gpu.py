@@ -13,12 +13,11 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.testing.conformance import numbers
 from graphsilo.training.optimizer import optimizer
-from kit.broad import BROAD
 from kit.pretended_gpu import OnGPU, pretended_gpu
 from kit.stopped import Stop, StopAfter
 
 METHODS = [
-    pytest.param(name, marks=[] if name in BROAD | {"fedtgp", "fednh"} else [pytest.mark.slow])
+    pytest.param(name, marks=[] if name in ("fedavg", "fedlog", "fedtgp", "scaffold") else [pytest.mark.slow])
     for name in registry.names()
 ]
 
