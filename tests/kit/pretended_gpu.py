@@ -74,13 +74,7 @@ def _there(value: Any, gpu: bool) -> Any:
 _INDEXING = {Tensor.__getitem__, Tensor.__setitem__, torch.index_put, Tensor.index_put_}
 _ACROSS = {Tensor.copy_, *_INDEXING}
 _TO_HOST = {Tensor.numpy, Tensor.__array__}
-_NOWHERE = {Tensor.device.__get__, Tensor.is_cuda.__get__, Tensor.is_cpu.__get__, Tensor.get_device}
-
-
-def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
-    """The device that a call asks for."""
-    given = kwargs.get("device")
-    return None if given is None else torch.device(given)
+_WHERE = {Tensor.device.__get__, Tensor.is_cuda.__get__, Tensor.is_cpu.__get__, Tensor.get_device}
 
 
 class PretendedGPU(TorchFunctionMode):
@@ -88,7 +82,7 @@ class PretendedGPU(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        if func in _NOWHERE:
+        if func in _WHERE:
             return self._where(func, args[0])
         if func is torch.autograd.grad:
             return self._backward(func, args, kwargs)
@@ -108,16 +102,13 @@ class PretendedGPU(TorchFunctionMode):
             return self._moved(args[0], GPU, {})
         if func is Tensor.to:
             return self._to(args, kwargs)
-        wanted = _named(args, kwargs)
+        wanted = None if kwargs.get("device") is None else torch.device(kwargs["device"])
         if wanted is not None:
             kwargs["device"] = "cpu"
         like = self._device_of(func, found)
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **kwargs)
-        if not any(True for _ in _tensors(result)):
-            return result
-        gpu = like if wanted is None else wanted.type == "cuda"
-        return _there(result, gpu)
+        return _there(result, like if wanted is None else wanted.type == "cuda")
 
     def _where(self, func: Any, tensor: Tensor) -> Any:
         gpu = _is_gpu(tensor)
@@ -141,16 +132,15 @@ class PretendedGPU(TorchFunctionMode):
                 raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
             return first
         name = getattr(func, "__name__", str(func))
-        strict = "fused" in name  # torch's fused optimisers take their counters from the device
-        counted = [each for each in found if strict or each.dim() > 0] or found
-        kinds = {_is_there(each) for each in counted}
-        if len(kinds) > 1:
+        # Numbers without dimensions may be anywhere, but torch's fused optimisers take their counters from the device.
+        counted = {_is_there(each) for each in found if each.dim() or "fused" in name}
+        if func in _IN_PLACE:
+            counted.add(first)
+        if len(counted) > 1:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but {name} got some on cuda:0, some on cpu"
             )
-        if func in _IN_PLACE_ON_FIRST and counted[0] is not found[0] and first != kinds.pop():
-            raise RuntimeError(f"{name} cannot write numbers of one device into a tensor of another")
-        return kinds.pop() if kinds else first
+        return counted.pop() if counted else any(map(_is_there, found))
 
     def _to(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         tensor, *rest = args
@@ -192,7 +182,7 @@ class PretendedGPU(TorchFunctionMode):
         return _there(result, gpu)
 
 
-_IN_PLACE_ON_FIRST: set[Any] = {
+_IN_PLACE: set[Any] = {
     getattr(Tensor, name)
     for name in dir(Tensor)
     if name.endswith("_") and not name.endswith("__") and name not in ("copy_", "requires_grad_")
