@@ -241,3 +241,4 @@ def pretended_gpu() -> Iterator[None]:
             yield
     finally:
         torch.__future__.set_overwrite_module_params_on_conversion(before)
+        torch.use_deterministic_algorithms(False)  # which a run there asks for

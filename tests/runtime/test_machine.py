@@ -1,12 +1,16 @@
-"""What the machine tells of its memory, read from files as Linux writes them."""
+"""What the machine tells of its memory, read from files as Linux writes them; how processes compute on it."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+import torch
 
+from graphsilo.runtime import machine
+from graphsilo.runtime.local import worker
 from graphsilo.runtime.machine import Memory, free_disk, memory
 
 MEMINFO = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n"
@@ -67,3 +71,34 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 2000
+
+
+def test_a_process_that_computes_on_a_gpu_repeats_itself(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    try:
+        machine.repeatable("cpu")
+        assert not torch.are_deterministic_algorithms_enabled()
+        assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+        machine.repeatable("cuda:0")
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    finally:
+        torch.use_deterministic_algorithms(False)
+        os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+
+def test_worker_processes_do_so_too(monkeypatch):
+    asked = []
+
+    class Enough(Exception):
+        pass
+
+    def noted(device):
+        asked.append(device)
+        raise Enough
+
+    monkeypatch.setattr(worker, "repeatable", noted)
+    with pytest.raises(Enough):
+        worker._start({"device": "cuda"}, [])
+    assert asked == ["cuda"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from graphsilo.models.footprint import propagated_bytes
 from graphsilo.models.view import tensors_of
 from graphsilo.random import generator
 from graphsilo.runtime.local.placement import free_memory
-from graphsilo.runtime.machine import free_disk
+from graphsilo.runtime.machine import free_disk, repeatable
 from graphsilo.types import ClientId, Precision
 
 if TYPE_CHECKING:
@@ -57,9 +56,7 @@ def check_device(device: str, precision: Precision = "float32") -> None:
             "run.precision bfloat16 was asked for, but this CUDA device cannot compute in it. Use "
             "run.precision=float32."
         )
-    if device.startswith("cuda"):
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True, warn_only=True)
+    repeatable(device)
 
 
 def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> None:

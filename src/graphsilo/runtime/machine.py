@@ -89,6 +89,18 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Names of glibc's settings, of malloc.h."""
 
 
+def repeatable(device: str) -> None:
+    """Have this process compute the same numbers each time on a GPU, where torch can.
+
+    For each process that computes: torch remembers it per process. Where it has no such kernel it warns.
+    """
+    if device.startswith("cuda"):
+        import torch
+
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+
+
 def keep_freed_memory() -> None:
     """Let this process use the memory that it has freed again, instead of handing it back; with glibc alone.
 

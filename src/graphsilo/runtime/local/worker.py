@@ -29,7 +29,7 @@ from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import ClientCache, received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget
-from graphsilo.runtime.machine import keep_freed_memory, peak
+from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
 from graphsilo.types import ClientId
 
 _MAX_MAPPED = 2000
@@ -83,6 +83,7 @@ def main() -> None:
 
 
 def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
+    repeatable(header["device"])
     store = Path(header["store"])
     for name, *own in header["own"]:
         admit("model", name, Own(*own))

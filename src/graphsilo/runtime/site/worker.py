@@ -65,7 +65,7 @@ from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime import pipe
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.machine import keep_freed_memory, peak
+from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
 from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, parts, unpack
 from graphsilo.runtime.site.certified import Kits
@@ -192,6 +192,7 @@ class SiteWorker:
             raise ConfigError("run.device must be cpu or cuda between machines.")
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
+        repeatable(device)
         compression = Compression.of(header["compression"])
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         if not agreeing:
