@@ -15,8 +15,8 @@ from graphsilo.data.sources import catalog
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.models import GraphTensors
-from graphsilo.testing.conformance import numbers
 from graphsilo.training.local import LocalTrainer
+from kit import runs
 from kit.stopped import Stop, StopAfter
 
 pytestmark = [
@@ -35,8 +35,7 @@ IN_BOTH = [
 
 
 def scores(small, method, device, **more):
-    settings = {f"method__{key}": value for key, value in registry.load(method).quick.items()}
-    config = small(method__name=method, run__device=device, method__rounds=3, **settings, **more)
+    config = small(method__name=method, run__device=device, method__rounds=3, **runs.quick(method), **more)
     (seed,) = run(config).tree["seeds"]
     return [row["test"]["accuracy"] for row in seed["rounds"]]
 
@@ -114,11 +113,8 @@ def learned(small, tmp_path):
     """The numbers of a run and every byte of its models."""
 
     def carry_out(name, method, **more):
-        quick = {f"method__{key}": value for key, value in registry.load(method).quick.items()}
-        config = small(**{"method__name": method, **quick, "run__device": "cuda", "evaluation__models": True, **more})
-        out = tmp_path / name
-        tree = run(config, out=out, resume=out.exists()).tree
-        return numbers(tree), [path.read_bytes() for path in sorted((out / "models").iterdir())]
+        settings = {"method__name": method, **runs.quick(method), "run__device": "cuda", "evaluation__models": True}
+        return runs.learned(small(**{**settings, **more}), tmp_path / name)
 
     return carry_out
 
@@ -134,8 +130,7 @@ def test_the_same_offloaded_and_in_workers(learned, method):
 def test_the_same_after_a_stop(small, learned, tmp_path, method):
     again = {"run__checkpoint_every": 1}
     whole = learned("whole", method, **again)
-    quick = {f"method__{key}": value for key, value in registry.load(method).quick.items()}
-    config = small(method__name=method, **quick, run__device="cuda", evaluation__models=True, **again)
+    config = small(method__name=method, **runs.quick(method), run__device="cuda", evaluation__models=True, **again)
     try:
         run(config, out=tmp_path / "stopped", observer=StopAfter(0, 2))
         pytest.skip("it has no second round to be stopped after")
@@ -167,13 +162,7 @@ def test_neighbourhoods_are_drawn(learned, model):
 @pytest.mark.parametrize(
     "more",
     [
-        {"run__compression": "int8"},
-        {"run__compression": "topk"},
-        {"run__secure_sums": True},
-        {"evaluation__modes": ["own_local", "own_global", "aggregate_local", "aggregate_global"]},
-        {"data__scale": "standard"},
-        {"evaluation__auc": True, "evaluation__report": "federation"},
-        {"scenario__name": "unseen"},
+        *runs.AROUND,
         {"method__participation": 0.5, "evaluation__share": 0.5},
     ],
     ids=str,

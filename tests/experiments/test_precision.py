@@ -13,7 +13,7 @@ from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods import fedavg
-from graphsilo.testing.conformance import numbers
+from kit import runs
 
 LOW = {"run__precision": "bfloat16"}
 
@@ -33,9 +33,7 @@ def learned(small, tmp_path):
     """The scores of a run and every byte of its models."""
 
     def carry_out(name, **more):
-        out = tmp_path / name
-        tree = run(small(**{"evaluation__models": True, **more}), out=out, resume=out.exists()).tree
-        return numbers(tree), [path.read_bytes() for path in sorted((out / "models").iterdir())]
+        return runs.learned(small(**{"evaluation__models": True, **more}), tmp_path / name)
 
     return carry_out
 

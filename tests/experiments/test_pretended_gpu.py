@@ -11,8 +11,8 @@ import torch
 from graphsilo import models
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
-from graphsilo.testing.conformance import numbers
 from graphsilo.training.optimizer import optimizer
+from kit import runs
 from kit.pretended_gpu import OnGPU, pretended_gpu
 from kit.stopped import Stop, StopAfter
 
@@ -96,21 +96,15 @@ def test_it_finds_a_counter_that_came_back_in_main_memory(gpu):
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-def quick(name):
-    return {f"method__{key}": value for key, value in registry.load(name).quick.items()}
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_however_it_is_carried_out(small, gpu, tmp_path, method):
     settings = {
         "method__name": method, "run__device": "cuda", "evaluation__models": True, "run__checkpoint_every": 1,
-        **quick(method),
+        **runs.quick(method),
     }  # fmt: skip
 
     def learned(name, **more):
-        out = tmp_path / name
-        tree = run(small(**settings, **more), out=out, resume=out.exists()).tree
-        return numbers(tree), [path.read_bytes() for path in sorted((out / "models").iterdir())]
+        return runs.learned(small(**settings, **more), tmp_path / name)
 
     whole = learned("whole")
     assert whole == learned("offloaded", run__resident_clients=1)
@@ -126,7 +120,7 @@ def test_every_method_on_graphs_and_links(small, gpu, molecules, method):
     entry = registry.load(method)
     for task in {"graph", "link"} & set(entry.tasks):
         data = {"data__name": str(molecules), "data__generator": None} if task == "graph" else {}
-        run(small(method__name=method, task=task, run__device="cuda", **data, **quick(method)))
+        run(small(method__name=method, task=task, run__device="cuda", **data, **runs.quick(method)))
 
 
 @pytest.mark.parametrize("model", [name for name in models.names() if "node" in models.entry(name).tasks])
@@ -142,7 +136,7 @@ def test_every_backbone(small, gpu, model):
 def test_settings_of_the_server(small, gpu, method):
     fields = registry.load(method).config.model_fields
     more = {"method__server_lr": 0.5} if "server_lr" in fields else {}
-    some = {"method__name": method, "run__device": "cuda", "method__participation": 0.7, **more, **quick(method)}
+    some = {"method__name": method, "run__device": "cuda", "method__participation": 0.7, **more, **runs.quick(method)}
     run(small(**some))
     if method not in ("fedtgp", "scaffold", "feddc"):  # whose models leave as they are, or not at all
         run(small(**some, run__compression="int8"))
@@ -151,13 +145,7 @@ def test_settings_of_the_server(small, gpu, method):
 @pytest.mark.parametrize(
     "more",
     [
-        {"run__compression": "int8"},
-        {"run__compression": "topk"},
-        {"run__secure_sums": True},
-        {"evaluation__modes": ["own_local", "own_global", "aggregate_local", "aggregate_global"]},
-        {"data__scale": "standard"},
-        {"evaluation__auc": True, "evaluation__report": "federation"},
-        {"scenario__name": "unseen"},
+        *runs.AROUND,
         {"method__fan_out": [3, 2], "method__batch_size": 16},
         {"method__optimizer": "sgd", "method__momentum": 0.5, "run__resident_clients": 1},
     ],

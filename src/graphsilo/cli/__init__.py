@@ -201,11 +201,7 @@ class _Outlasting:
             yield
         except BrokenPipeError:
             self._heard = False
-            # What the stream still holds would fail once more when Python ends.
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, self._stream.fileno())
-                os.close(nowhere)
+            _discard_output(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -246,7 +242,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _discard_output() -> None:
-    """Python flushes stdout at exit, which would complain once more."""
+def _discard_output(stream: Any = None) -> None:
+    """Python flushes a stream, stdout by default, at exit, which would complain once more."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())

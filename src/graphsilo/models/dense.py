@@ -25,9 +25,12 @@ WORTH_ROUNDING, WORTH_ANY = 1 << 22, 1 << 25
 WORTH_ONCE = 1 << 29
 """The same where a shape may come but once, so that its program is made for one call."""
 MULTIPLE = 64
-_VARYING = ContextVar("varying", default=False)
 NARROW, FEW = 16, 4
 """Columns below which a product by torch is turned round, and below which its right factor is copied by columns."""
+
+
+_VARYING = ContextVar("varying", default=False)
+"""Whether products are of steps with another number of rows each."""
 
 
 @contextlib.contextmanager

@@ -158,7 +158,7 @@ def plan_of(
         Cost(cpu=loaded, wall=loaded), _most(_sum(setup), before.sum(axis=0)), _sum(first[:1]), later, evaluation,
         Cost(cpu=checkpoint, wall=checkpoint), Cost(cpu=finish, wall=finish), seed, run, processes, memory,
         events.get("trained", {}).get("gpu", 0), disk, _findings(config, trial, weak, memory, disk, out, line),
-        _exact(config, trial, alike) if trial.is_whole else (),
+        _exact(config, trial.rounds, before, moved, scored, alike) if trial.is_whole else (),
     )  # fmt: skip
 
 
@@ -184,15 +184,23 @@ def _most(cost: Cost, sent: NDArray[np.float64]) -> Cost:
     return replace(cost, max_up=up, max_down=down)
 
 
-def _exact(config: RunConfig, trial: Trial, alike: bool) -> tuple[str, ...]:
+def _exact(
+    config: RunConfig,
+    rounds: int,
+    before: NDArray[np.float64],
+    moved: NDArray[np.float64],
+    scored: NDArray[np.float64],
+    alike: bool,
+) -> tuple[str, ...]:
     """Which bytes are exact: ``Plan.exact``.
 
     Args:
-        config, trial: Of the plan.
+        config: Of the run.
+        rounds: Of a seed.
+        before, moved, scored: ``Trial.moved`` in set-up, rounds and evaluations.
         alike: Whether enough later rounds were seen, and all clients together moved the same in each.
     """
-    before, moved, scored = (trial.moved(phase) for phase in ("setup", "round", "evaluation"))
-    is_all, is_one = len(moved) >= trial.rounds, len(config.run.seeds) == 1
+    is_all, is_one = len(moved) >= rounds, len(config.run.seeds) == 1
     # Clients that take turns take other turns later, and with other seeds.
     everyone = bool(_asked(moved).all())
     seed, seed_max = is_all or alike, is_all or (alike and everyone and _same(moved[2:]))

@@ -102,7 +102,8 @@ def finding(run: Run) -> Finding:
     reached = f"{metric(score.mean, name)}{' %' if metric_of(name).is_share else ''} {in_sentence(name)}"
     part = scored_part(run.result)
     first, scored = (f"{part}. ", "scored ") if part else ("", "")
-    caution = f"{first}{one_class(run)}".strip()
+    single = one_class(run)
+    caution = f"{first}{single}".strip()
     if run.result.method.pooled:
         return Finding(f"With all data in one place {title} reaches {reached}.", caution)
     if run.result.method.name in ALONE:
@@ -114,7 +115,7 @@ def finding(run: Run) -> Finding:
     found = gains_of(run)
     if overall.difference is None:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
-    certainty = f"{first}{_certainty(overall)} {one_class(run)}".strip()
+    certainty = f"{first}{_certainty(overall)} {single}".strip()
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
         return Finding(text, certainty, overall=overall)

@@ -26,6 +26,12 @@ class BusyError(RunError):
     """Another process is writing the folder."""
 
 
+MAKE_ROOM = (
+    "free some space, then continue with --resume. On another disk, copy the folder there first and name it with --out."
+)
+"""What to do where a run's folder could not be written."""
+
+
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write a file so that it is either the old one or the whole new one, whatever happens.
 
@@ -42,8 +48,7 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(
-            f"{path} could not be written ({error.strerror}). What was there before is unharmed: free some space, "
-            f"then continue with --resume. On another disk, copy the folder there first and name it with --out."
+            f"{path} could not be written ({error.strerror}). What was there before is unharmed: {MAKE_ROOM}"
         ) from error
 
 

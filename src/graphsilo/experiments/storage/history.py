@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from graphsilo.errors import RunError
+from graphsilo.experiments.storage.disk import MAKE_ROOM
 
 _LENGTH = 8
 _decoder = msgspec.msgpack.Decoder(dict[str, list[Any]])
@@ -59,9 +60,7 @@ class History:
                 os.fsync(file.fileno())
         except OSError as error:
             raise RunError(
-                f"{self.path} could not be written ({error.strerror}). The last checkpoint is unharmed: free some "
-                f"space, then continue with --resume. On another disk, copy the folder there first and name it with "
-                f"--out."
+                f"{self.path} could not be written ({error.strerror}). The last checkpoint is unharmed: {MAKE_ROOM}"
             ) from error
         self._size += len(part)
         self._hash.update(part)
