@@ -88,7 +88,7 @@ def test_the_default_lets_out_what_methods_send_by_default():
     assert set(KINDS) - set(made.kinds) == {"topology", "logits"}
     assert (made.max_message_bytes, made.max_run_bytes, made.methods) == (268_435_456, None, None)
     for name in set(registry.names()) - {"fedgcn"}:
-        made.check_method(name, registry.load(name).config(), [1, 0, 3])
+        made.check_method(registry.load(name), registry.load(name).config(), [1, 0, 3])
 
 
 def test_values_as_people_write_them():
@@ -162,7 +162,7 @@ def test_wrong_policies_are_explained(values, text):
 
 def refusal(made: DisclosurePolicy, name: str, counts: typing.Sequence[int] = (9, 9), **config: object) -> str:
     with pytest.raises(DisclosureError) as caught:
-        made.check_method(name, registry.load(name).config(**config), counts)
+        made.check_method(registry.load(name), registry.load(name).config(**config), counts)
     return str(caught.value)
 
 
@@ -184,10 +184,10 @@ def test_the_refusal_names_message_field_and_kind():
 def test_only_what_the_settings_send_is_needed():
     plain = policy(kinds=["model", "counts", "score", "generator", "gradient"])
     assert "(kind 'embedding')" in refusal(plain, "fedsage_plus")
-    plain.check_method("fedsage_plus", registry.load("fedsage_plus").config(neighgen="shared"), [9])
+    plain.check_method(registry.load("fedsage_plus"), registry.load("fedsage_plus").config(neighgen="shared"), [9])
     few = policy(kinds=["model", "counts", "synthetic"])
     assert "GeneratorReply.generators" in refusal(few, "fedlog")
-    few.check_method("fedlog", registry.load("fedlog").config(neighbour_generator=False), [9])
+    few.check_method(registry.load("fedlog"), registry.load("fedlog").config(neighbour_generator=False), [9])
 
 
 def test_what_gives_features_away_needs_a_word():
@@ -195,7 +195,7 @@ def test_what_gives_features_away_needs_a_word():
     assert "OutputComparison.gradient, which 'compare_outputs' sends, lets features of single nodes be computed" in text
     assert "Choose other settings than method.neighgen=own, method.exchange=outputs" in text
     config = registry.load("fedsage_plus").config(exchange="outputs")
-    policy(recoverable=True).check_method("fedsage_plus", config, [9])
+    policy(recoverable=True).check_method(registry.load("fedsage_plus"), config, [9])
 
 
 def test_what_goes_on_to_other_silos():
@@ -203,14 +203,14 @@ def test_what_goes_on_to_other_silos():
         policy(relay=False), "fedsage_plus"
     )
     assert "TrainReply.values, which 'train' sends, goes on" in refusal(policy(relay=False), "fairfgl")
-    policy(relay=False).check_method("fedavg", registry.load("fedavg").config(), [9])
+    policy(relay=False).check_method(registry.load("fedavg"), registry.load("fedavg").config(), [9])
 
 
 def test_rounds():
     made = policy(max_rounds=50)
     assert "takes part in 50 rounds at most (policy.max_rounds); the run has 51." in refusal(made, "fedavg", rounds=51)
-    made.check_method("fedavg", registry.load("fedavg").config(rounds=50), [9])
-    made.check_method("opfgl", registry.load("opfgl").config(), [9])  # one round, whatever its setting says
+    made.check_method(registry.load("fedavg"), registry.load("fedavg").config(rounds=50), [9])
+    made.check_method(registry.load("opfgl"), registry.load("opfgl").config(), [9])  # one round, whatever its setting says
     gate = Gate(made, [9])
     gate.admit(50)
     with pytest.raises(DisclosureError, match="this is round 51"):
@@ -223,7 +223,7 @@ def test_fedgcn_is_let_out_by_those_who_allow_edges_and_features_to_be_told():
     kinds = [kind for kind in KINDS if kind != "logits"]
     assert "lets features of single nodes be computed" in refusal(policy(kinds=kinds), "fedgcn")
     made = policy(kinds=kinds, recoverable=True)
-    made.check_method("fedgcn", config, [9])
+    made.check_method(registry.load("fedgcn"), config, [9])
     assert "Border.degrees, which 'border' sends, goes on" in refusal(
         policy(kinds=kinds, recoverable=True, relay=False), "fedgcn"
     )
@@ -232,13 +232,13 @@ def test_fedgcn_is_let_out_by_those_who_allow_edges_and_features_to_be_told():
 def test_small_classes_before_a_run():
     made = policy(min_class_count=5)
     for name in NAMES:
-        made.check_method(name, registry.load(name).config(), [5, 0, 9])
+        made.check_method(registry.load(name), registry.load(name).config(), [5, 0, 9])
     fields = {"fedlog": "GeneratorReply.generators", "fedpg": "TrainReply.prototypes", "fedgta": "TrainReply.moments"}
     for name, field in fields.items():
         assert f"{field}, which" in refusal(made, name, [5, 4, 9])
     for name in ("fedavg", "fedprox", "fedsage", "fedsage_plus", "fairfgl", "local"):
-        made.check_method(name, registry.load(name).config(), [5, 4, 9])
-    made.check_method("fedlog", registry.load("fedlog").config(local_generalization=False), [5, 4, 9])
+        made.check_method(registry.load(name), registry.load(name).config(), [5, 4, 9])
+    made.check_method(registry.load("fedlog"), registry.load("fedlog").config(local_generalization=False), [5, 4, 9])
 
 
 def test_a_setting_that_leaves_small_classes_out():
@@ -246,13 +246,13 @@ def test_a_setting_that_leaves_small_classes_out():
     text = refusal(made, "opfgl", [5, 4, 9], min_count=4)
     assert "Statistics.counts, which 'statistics' sends, describes classes one by one" in text
     assert "Set method.min_count to 5 or more" in text
-    made.check_method("opfgl", registry.load("opfgl").config(min_count=5), [5, 4, 9])
+    made.check_method(registry.load("opfgl"), registry.load("opfgl").config(min_count=5), [5, 4, 9])
 
 
 def test_a_refusal_says_nothing_of_the_data():
     """Which class is small, and how small, is a note: it is no part of the text that goes to the coordinator."""
     with pytest.raises(DisclosureError) as caught:
-        policy(min_class_count=50).check_method("fedpg", registry.load("fedpg").config(), [90, 37, 90])
+        policy(min_class_count=50).check_method(registry.load("fedpg"), registry.load("fedpg").config(), [90, 37, 90])
     assert "37" not in str(caught.value)
     assert caught.value.__notes__ == ["Classes with too few training items here: 1."]
 
@@ -505,13 +505,13 @@ def test_where_there_is_a_bound_nothing_of_training_leaves_without_noise():
     with pytest.raises(DisclosureError, match="have no noise"):
         strict.check_scaling()
     ridge = registry.load("fedridge")
-    strict.check_method("fedridge", ridge.config(epsilon=8.0), [9, 9])
+    strict.check_method(registry.load("fedridge"), ridge.config(epsilon=8.0), [9, 9])
     for config, has in ((ridge.config(), "none"), (ridge.config(epsilon=9.0), "ε = 9")):
         with pytest.raises(DisclosureError, match=rf"for ε = 8 at most.*this run has {has}"):
-            strict.check_method("fedridge", config, [9, 9])
+            strict.check_method(registry.load("fedridge"), config, [9, 9])
     averaging = registry.load("fedavg")
     with pytest.raises(DisclosureError, match="Choose a method that has"):
-        strict.check_method("fedavg", averaging.config(), [9, 9])
+        strict.check_method(registry.load("fedavg"), averaging.config(), [9, 9])
 
 
 def test_shared_noise_counts_only_where_the_owner_says_so():
@@ -521,11 +521,11 @@ def test_shared_noise_counts_only_where_the_owner_says_so():
     share = release(1.0, honest=4)
     strict, trusting = policy(max_epsilon=9.0), policy(max_epsilon=9.0, shared_noise=True)
     with pytest.raises(DisclosureError, match=r"wants all of the noise in its own answer.*policy\.shared_noise"):
-        strict.check_method("fedridge", config, [9, 9])
+        strict.check_method(registry.load("fedridge"), config, [9, 9])
     with pytest.raises(DisclosureError, match="wants all of the noise in its own answer"):
         Gate(strict, [9, 9]).check("noisy_statistics", share)
-    trusting.check_method("fedridge", config, [9, 9])
-    policy().check_method("fedridge", config, [9, 9])  # without a bound what has no noise leaves, too
+    trusting.check_method(registry.load("fedridge"), config, [9, 9])
+    policy().check_method(registry.load("fedridge"), config, [9, 9])  # without a bound what has no noise leaves, too
     gate = Gate(trusting, [9, 9])
     for _ in range(3):
         gate.check("noisy_statistics", share)
@@ -535,6 +535,6 @@ def test_shared_noise_counts_only_where_the_owner_says_so():
 def test_small_classes_may_be_in_sums_with_noise():
     ridge = registry.load("fedridge")
     careful = policy(min_class_count=5)
-    careful.check_method("fedridge", ridge.config(epsilon=8.0), [2, 9])
+    careful.check_method(registry.load("fedridge"), ridge.config(epsilon=8.0), [2, 9])
     with pytest.raises(DisclosureError, match="min_class_count"):
-        careful.check_method("fedridge", ridge.config(), [2, 9])
+        careful.check_method(registry.load("fedridge"), ridge.config(), [2, 9])

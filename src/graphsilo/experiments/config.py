@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     SelectBy: TypeAlias = str
 else:
     SelectBy = Literal[tuple(selecting())]
-RunReference = Literal["local", "fedridge", "global", "global_cut", "majority"]
+RunReference = Literal["local", "alone", "fedridge", "global", "global_cut", "majority"]
 REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
 """Settings of ``run`` that change no number."""
@@ -212,7 +212,14 @@ class RunSection(Settings):
     top_share: float = setting(
         0.01, "share of a model's entries that topk sends", gt=0, le=1, when={"compression": ("topk",)}
     )
-    references: list[RunReference] = setting([], "reference rows to add: local, fedridge, global, global_cut, majority")
+    alone: bool = setting(
+        False, "every client runs the method by itself, in a federation of one: nothing of training leaves it"
+    )
+    references: list[RunReference] = setting(
+        [],
+        "reference rows to add: local (every silo trains its backbone by itself), alone (every silo runs this method by "
+        "itself, as run.alone does), fedridge, global, global_cut, majority",
+    )
 
     @field_validator("seeds", mode="before")
     @classmethod

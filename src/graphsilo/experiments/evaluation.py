@@ -225,14 +225,15 @@ def evaluate(
     pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
     wanted = next((mode for mode in modes if mode.startswith("aggregate")), None)
     aggregates = {} if wanted is None else server.aggregates()
-    if wanted is not None and not all(aggregates.get(client) for client in asked):
+    apart = server.aggregates_at_clients
+    if wanted is not None and not apart and not all(aggregates.get(client) for client in asked):
         # Clients asked for a view that they were never sent would answer with their own models.
         raise UnsupportedError(
             f"evaluation mode '{wanted}' scores the server's model, but the server of "
             f"{type(server).__module__.rpartition('.')[2]} has none in this run. Score the clients' own models: --set "
             f"'evaluation.modes=[own_local]'. (A method whose aggregates() are always empty has evaluates=('own',).)"
         )
-    is_common = len({id(aggregate) for aggregate in aggregates.values()}) <= 1
+    is_common = not apart and len({id(aggregate) for aggregate in aggregates.values()}) <= 1
     if summed:
         installed = aggregates if "aggregate" in local else {}
         total = federation.sum(client.evaluate_sums, _requests(asked, installed, local, [], auc), to=to)

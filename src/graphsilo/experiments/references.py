@@ -1,4 +1,8 @@
-"""Reference rows under the run's data, cut, model, seeds and schedule: silos alone, all data together, a constant."""
+"""Reference rows under the run's data, cut, model, seeds and schedule: silos alone, all data together, a constant.
+
+``alone`` is the run's own method and settings with every silo in a federation of one: what joining brings is the
+difference to it. ``local`` trains the backbone by itself, whatever the method.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,26 @@ from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
+from graphsilo.federation.registry import Method
+from graphsilo.federation.release import PrivateConfig
+from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.alone import alone
 
 _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
 """Settings of a method that its references share, where they have them."""
+_AMONG_OTHERS = {"participation", *(PrivateConfig.model_fields.keys() - MethodConfig.model_fields.keys())}
+"""Settings of a method that a silo by itself has no use for."""
 
 
-def reference_method(name: RunReference) -> str:
+def method_of(config: RunConfig) -> Method:
+    """What a configuration runs: a method, or with ``run.alone`` what every silo makes of it by itself."""
+    method = registry.load(config.method.name)
+    return alone(method) if config.run.alone and not (method.alone or method.pooled) else method
+
+
+def reference_method(config: RunConfig, name: RunReference) -> str:
     """The method that makes a reference row."""
-    return "global" if name == "global_cut" else name
+    return config.method.name if name == "alone" else "global" if name == "global_cut" else name
 
 
 def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
@@ -21,13 +37,16 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
 
     Args:
         config: Of the run that it stands beside.
-        name: ``local``, ``fedridge``, ``global``, ``majority``, or ``global_cut``: all data in one place without the
-            edges between silos.
+        name: ``local``, ``alone``, ``fedridge``, ``global``, ``majority``, or ``global_cut``: all data in one place
+            without the edges between silos.
     """
-    method = registry.load(reference_method(name))
+    method = registry.load(reference_method(config, name))
     kind = method.config
     shared = config.method_config().model_dump()
     options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}
+    if name == "alone":
+        # What does not leave needs no noise, and a silo by itself is always there.
+        options = {key: value for key, value in config.method.options.items() if key not in _AMONG_OTHERS}
     if name == "global_cut":
         options["cross_edges"] = False
     if config.evaluation.report == "federation" and "best_round" in kind.model_fields:
@@ -42,7 +61,9 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
             "run": config.run.model_copy(
                 update={
                     "references": [],
-                    "compression": "none",  # they send no model, or all that they know in one answer
+                    "alone": name == "alone",
+                    # Others send no model, or all that they know in one answer.
+                    "compression": config.run.compression if name == "alone" else "none",
                     "precision": config.run.precision if method.backbone else "float32",
                     **summed,
                 }

@@ -27,7 +27,7 @@ from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
 from graphsilo.experiments.participants import Federations, Participants
-from graphsilo.experiments.references import gaps_closed, reference_config, reference_method
+from graphsilo.experiments.references import gaps_closed, method_of, reference_config, reference_method
 from graphsilo.experiments.seed import SeedRun, tell_again
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
 from graphsilo.experiments.storage import disk, results
@@ -89,7 +89,7 @@ def run(
     folder = None if out is None else Path(out)
     remote = simulation is not None and not isinstance(simulation, Simulation)
     config = settled(config, out=folder, remote=remote)
-    method = registry.load(config.method.name)
+    method = method_of(config)
     method_config = config.method_config()
     check_device(config.run.device, config.run.precision)
     check_models(config, method, method_config)
@@ -107,7 +107,7 @@ def run(
             check_resources(simulation, method_config)
         check_support(config, method, method_config, simulation)
         for name in config.run.references:  # before the run, not after it
-            check_data(registry.load(reference_method(name)), simulation)
+            check_data(registry.load(reference_method(config, name)), simulation)
         if isinstance(simulation, Simulation):
             check_own(config, method, simulation)
             check_precision(simulation)
@@ -234,7 +234,7 @@ def _references(
             continue
         place = None if folder is None else folder / "references" / name
         again = resume and place is not None and place.exists()
-        reuse = simulation if name == "local" and not registry.load(config.method.name).pooled else None
+        reuse = simulation if name in ("local", "alone") and not registry.load(config.method.name).pooled else None
         try:
             result = run(
                 reference_config(config, name),
@@ -252,7 +252,7 @@ def _references(
             observer.warned(missing[-1])
             continue
         summary, spent = result.record.summary, result.record.spent
-        if registry.load(reference_method(name)).pooled:
+        if registry.load(reference_method(config, name)).pooled:
             spent = replace(spent, upload_bytes=None, download_bytes=None)
         beside = replace(summary.test.beside, scenarios=summary.scenarios, spent=spent)
         rows[name] = Means(summary.test.metrics, beside)

@@ -81,7 +81,9 @@ class SeedRun:
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
-        self.own_rounds = getattr(method_config, "best_round", "common") == "own"
+        # By itself a silo chooses its own round, as far as its own scores are seen.
+        by_itself = config.run.alone and config.evaluation.report == "silos"
+        self.own_rounds = by_itself or getattr(method_config, "best_round", "common") == "own"
         self.best = Aggregates()
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took

@@ -153,14 +153,14 @@ class DisclosurePolicy(Settings):
 
     # -- before a run --------------------------------------------------------------------------------------------------
 
-    def check_method(self, name: str, config: MethodConfig, class_counts: Sequence[int]) -> None:
+    def check_method(self, method: Method, config: MethodConfig, class_counts: Sequence[int]) -> None:
         """Refuse a run that would be stopped by this policy on its way, before anything is trained.
 
         Looked at are the answers that the method's steps are declared to give, evaluation included, as far as its
         settings have them given. Fields that may be left out or be empty are looked at when they are filled (``Gate``).
 
         Args:
-            name: Of the method.
+            method: What is run.
             config: Its settings in this run.
             class_counts: [C] training items of each class at this silo.
 
@@ -169,7 +169,6 @@ class DisclosurePolicy(Settings):
         """
         from graphsilo.federation.release import PrivateConfig  # with torch, which a policy is read without
 
-        method = registry.load(name)
         if self.methods is not None and method.name not in self.methods:
             allowed = ", ".join(self.methods) or "none at all"
             raise DisclosureError(
@@ -181,16 +180,17 @@ class DisclosurePolicy(Settings):
                 f"this silo takes part in {self.max_rounds} rounds at most (policy.max_rounds); the run has "
                 f"{config.total_rounds}. Set method.rounds={self.max_rounds}."
             )
+        most = None if method.alone else self.max_epsilon  # of the training of silos by themselves nothing leaves
         epsilon = config.epsilon if isinstance(config, PrivateConfig) else None
         if isinstance(config, PrivateConfig) and epsilon is not None and self.max_epsilon is not None:
             epsilon = noise.epsilon_of(noise.together([config.account] * config.releases), self.max_delta)
-        if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon * (1 + 1e-9)):
+        if most is not None and (epsilon is None or epsilon > most * (1 + 1e-9)):
             raise DisclosureError(
-                f"this silo sends nothing in training without noise, for ε = {self.max_epsilon:g} at most in all runs "
+                f"this silo sends nothing in training without noise, for ε = {most:g} at most in all runs "
                 f"(policy.max_epsilon); this run has {'none' if epsilon is None else f'ε = {epsilon:.4g}'}. Choose a "
                 f"method that has method.epsilon, such as fedridge, or ask the silo's owner."
             )
-        if self.max_epsilon is not None and config.needs_secure_sums and not self.shared_noise:
+        if most is not None and config.needs_secure_sums and not self.shared_noise:
             raise DisclosureError(NOT_SHARED)
         small = small_classes(class_counts, self.min_class_count)
         for step, reply in _answers(method.client):

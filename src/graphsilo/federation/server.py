@@ -58,10 +58,12 @@ class ServerBase(ABC, Generic[ConfigT]):
         schema: What all clients agree on.
         log: Numbers worth a curve; the runner stores them with the round and clears them.
         kept: Names of the attributes that are the server's state; a method names its own.
+        aggregates_at_clients: Whether each client has an aggregate of its own, which the server never sees.
         works: Long pieces of its work since the last round, as ``work`` made them; the runner takes them as well.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
+    aggregates_at_clients: ClassVar[bool] = False
 
     def __init__(self, context: ServerContext[ConfigT]):
         self.context = context

@@ -288,7 +288,7 @@ def _refusals(
     secure, report = config.run.secure_sums, config.evaluation.report
     scaling = described.scaling
     checks: list[Callable[[], object]] = [
-        lambda: policy.check_method(method.name, settings, held.class_counts().tolist()),
+        lambda: policy.check_method(method, settings, held.class_counts().tolist()),
         lambda: policy.check_secure_sums(settings, secure, report),
         *([policy.check_scaling] if scaling.is_agreed else []),
         *([lambda: policy.check_scaled_rows(visible_rows(held).shape[0])] if scaling.is_agreed else []),

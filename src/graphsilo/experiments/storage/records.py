@@ -316,7 +316,7 @@ class Seed(Record, kw_only=True):
 
 
 class MethodFacts(Record):
-    """What was run."""
+    """What was run; ``alone`` where every client ran it by itself."""
 
     name: str
     title: str
@@ -325,6 +325,7 @@ class MethodFacts(Record):
     pooled: bool
     backbone: bool
     rounds: int
+    alone: bool = False
 
 
 class DataFacts(Record, kw_only=True):
@@ -414,6 +415,7 @@ class References(Record):
 
     majority: Means | None = None
     local: Means | None = None
+    alone: Means | None = None
     fedridge: Means | None = None
     global_cut: Means | None = None
     global_: Means | None = msgspec.field(default=None, name="global")
@@ -493,7 +495,7 @@ class RunRecord(Record, kw_only=True):
     def reference_rows(self) -> dict[str, Means]:
         """The reference rows that were run, by name, in the order in which they are shown."""
         of = self.references or References()
-        names = ("majority", "local", "fedridge", "global_cut", "global_")
+        names = ("majority", "local", "alone", "fedridge", "global_cut", "global_")
         return {name.rstrip("_"): means for name in names if (means := getattr(of, name)) is not None}
 
     @property

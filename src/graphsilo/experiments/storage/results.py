@@ -220,6 +220,7 @@ def assemble(
         method=MethodFacts(
             evaluates=list(method.evaluates),
             rounds=config.method_config().total_rounds,
+            alone=method.alone,
             **{key: getattr(method, key) for key in ("name", "title", "citation", "pooled", "backbone")},
         ),
         data=record_of({**simulation.data, "hash": simulation.data_hash}, DataFacts),

@@ -25,6 +25,7 @@ from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.model_files import scale_of
 from graphsilo.federation.own import Own, admit, class_at
+from graphsilo.runtime.alone import client_of
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import ClientCache, received_states, sent_states
@@ -88,7 +89,7 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     for name, *own in header["own"]:
         admit("model", name, Own(*own))
     # By address, not through the registry: the very classes that the coordinator uses.
-    kind: type[ClientBase[Any]] = _named(header["client_class"])
+    kind = client_of(*map(_named, header["client_class"]))
     config = _named(header["config_class"]).of(header["config"])
 
     scaling, compression = Scaling.from_tree(header["scaling"]), Compression.of(header["compression"])

@@ -28,6 +28,7 @@ from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.model_files import scale_tensors
 from graphsilo.federation.own import Own, address_of
 from graphsilo.federation.wire import Encoded
+from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.local.frames import Channel, Ring
@@ -135,7 +136,7 @@ class WorkerPool:
                 "do": "start",
                 "store": str(self.folder),
                 "own": [[name, *own] for name, own in self.own.items()],
-                "client_class": address_of(setup.method.client),
+                "client_class": [address_of(kind) for kind in classes_of(setup.method.client)],
                 "config_class": address_of(type(setup.config)),
                 "config": setup.config.model_dump(mode="json"),
                 "clients": list(clients),

@@ -30,6 +30,7 @@ from graphsilo.federation.message import Message
 from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.secure.messages import ANSWERS, CALL, MASK, Offer
 from graphsilo.federation.wire import Encoded, aligned_view
+from graphsilo.runtime.alone import AloneClient
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.lost import StateLost
@@ -63,6 +64,7 @@ class Remote(Exchange):
             "device": setup.device,
             "common": setup.common.wire(),
             "agreeing": setup.method.client is ScalingClient,
+            "alone": issubclass(setup.method.client, AloneClient),
             "scaling": setup.scaling.tree(),
             "compression": setup.compression.wire(),
             **sites.facts,

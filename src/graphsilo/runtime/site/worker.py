@@ -63,6 +63,7 @@ from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime import pipe
+from graphsilo.runtime.alone import alone
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
@@ -181,6 +182,8 @@ class SiteWorker:
                 f"--out."
             )
         method = registry.load(str(header["method"]))
+        if bool(header.get("alone")):
+            method = alone(method)
         if method.pooled:
             raise ConfigError(f"{method.title} pools all data in one place; silos do not take part in that.")
         if header["task"] not in method.tasks:  # of a task that it is not made for, a policy does not know what it says
@@ -216,7 +219,7 @@ class SiteWorker:
             silo = self._silo(member, header["task"], schema, header["sparse"])
             counts = silo.class_counts().tolist()
             try:
-                member.policy.check_method(method.name, config, counts)
+                member.policy.check_method(method, config, counts)
                 member.policy.check_secure_sums(config, bool(header.get("secure_sums")), str(header.get("report")))
                 if agreeing:
                     member.policy.check_scaling()
@@ -229,7 +232,7 @@ class SiteWorker:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
                 text = visible_to_silo(method.title, config.square_columns(schema), counts, least)
-                if text:
+                if text and not method.alone:
                     member.journal.note("warned", run, method.name, 0, "open", text)
                     print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
             # The log is read only where there is a bound: one of years is long.
