@@ -210,7 +210,9 @@ def test_rounds():
     made = policy(max_rounds=50)
     assert "takes part in 50 rounds at most (policy.max_rounds); the run has 51." in refusal(made, "fedavg", rounds=51)
     made.check_method(registry.load("fedavg"), registry.load("fedavg").config(rounds=50), [9])
-    made.check_method(registry.load("opfgl"), registry.load("opfgl").config(), [9])  # one round, whatever its setting says
+    made.check_method(
+        registry.load("opfgl"), registry.load("opfgl").config(), [9]
+    )  # one round, whatever its setting says
     gate = Gate(made, [9])
     gate.admit(50)
     with pytest.raises(DisclosureError, match="this is round 51"):

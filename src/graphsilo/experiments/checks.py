@@ -28,6 +28,7 @@ from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.models.view import tensors_of
 from graphsilo.random import generator
+from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk, repeatable
 from graphsilo.types import ClientId, Precision
@@ -295,7 +296,7 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
         ConfigError: Names it.
     """
     found = [(section, name, one.place) for section in OWN for name, one in config.brought(section).items()]
-    found += [("method", method.name, own.place_of(part)) for part in (method.client, method.config)]
+    found += [("method", method.name, own.place_of(part)) for part in (*classes_of(method.client), method.config)]
     for section, name, place in found:
         if not own.findable(place):
             raise ConfigError(

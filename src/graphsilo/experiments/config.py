@@ -217,8 +217,8 @@ class RunSection(Settings):
     )
     references: list[RunReference] = setting(
         [],
-        "reference rows to add: local (every silo trains its backbone by itself), alone (every silo runs this method by "
-        "itself, as run.alone does), fedridge, global, global_cut, majority",
+        "reference rows to add: local (every silo trains its backbone by itself), alone (every silo runs this method "
+        "by itself, as with run.alone), fedridge, global, global_cut, majority",
     )
 
     @field_validator("seeds", mode="before")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,14 @@ class SeedProgress:
     best_score: tuple[float, int] | None = None
 
     def note(
-        self, number: int, scores: RoundScores, modes: tuple[str, ...], metric: Metric, *, alone: bool = False
+        self,
+        number: int,
+        scores: RoundScores,
+        modes: tuple[str, ...],
+        metric: Metric,
+        *,
+        alone: bool = False,
+        patience: float = math.inf,
     ) -> bool | frozenset[ClientId]:
         """Keep what is best by validation, per mode; says whether the first mode has never been better.
 
@@ -38,8 +45,11 @@ class SeedProgress:
             modes: What was scored, the first one first.
             metric: Of validation.
             alone: Whether every client has a best round of its own; then those that have just had it are returned.
+            patience: With ``alone``, rounds without a better one after which nothing of a client counts any more.
         """
         improved: bool | frozenset[ClientId] = False
+        own = self.views[modes[0]].rounds if alone and modes[0] in self.views else {}
+        stopped = {client for client, (best, _) in own.items() if number - best > patience}
         self.current = {}
         for place, mode in enumerate(modes):
             view = mode.split("_")[0]
@@ -61,7 +71,7 @@ class SeedProgress:
             value = light.get("validation", {}).get(metric.name)
             kept.last = sets
             if alone:
-                better_clients = kept.note_each(number, sets, mode, metric)
+                better_clients = kept.note_each(number, sets, mode, metric, stopped)
                 if place == 0:
                     improved = better_clients
                 continue
@@ -141,13 +151,17 @@ class ViewProgress:
     last: dict[str, SetScores] = field(default_factory=dict)
     rounds: dict[ClientId, tuple[int, float]] = field(default_factory=dict)
 
-    def note_each(self, number: int, sets: dict[str, SetScores], mode: str, metric: Metric) -> frozenset[ClientId]:
+    def note_each(
+        self, number: int, sets: dict[str, SetScores], mode: str, metric: Metric, stopped: Collection[ClientId] = ()
+    ) -> frozenset[ClientId]:
         """Keep every client's own best round; says whose this one is. Without validation items it is the last."""
         scored = sets[first_set(mode)]
         better = set()
         for client, value in zip(scored.clients, scored.each("val", metric.name), strict=True):
             score = float("-inf") if value is None else metric.goodness(value)
             known = self.rounds.get(client)
+            if client in stopped:
+                continue
             if known is None or score > known[1] or (value is None and known[1] == float("-inf")):
                 self.rounds[client] = (number, score)
                 better.add(client)

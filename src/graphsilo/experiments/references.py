@@ -57,7 +57,9 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     return config.model_copy(
         update={
             "method": config.method.model_copy(update={"name": method.name, "options": options}),
-            "evaluation": config.evaluation.model_copy(update={"modes": None, "embeddings": False, **report}),
+            "evaluation": config.evaluation.model_copy(
+                update={"modes": config.evaluation.modes if name == "alone" else None, "embeddings": False, **report}
+            ),
             "run": config.run.model_copy(
                 update={
                     "references": [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -323,7 +324,9 @@ class SeedRun:
                 summed=config.report == "federation",
             )  # fmt: skip
             asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))
-            better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds)
+            stop = self.config.run.early_stopping
+            patience = math.inf if stop is None or not self.config.run.alone else stop * config.every
+            better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds, patience=patience)
             if better and self.keeps_models:
                 whose = None if better is True else better
                 federation.remember(whose)
