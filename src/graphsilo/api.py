@@ -562,6 +562,7 @@ def predict(
     seed: int | None = None,
     checkpoint: str = "best",
     graph: PathName | Graph | GraphCollection | Foreign | None = None,
+    model: str | None = None,
 ) -> Prediction:
     """Classify with the model that a client had in a finished run.
 
@@ -571,6 +572,7 @@ def predict(
         seed: Seed of training; None takes the run's first.
         checkpoint: ``best`` (by validation) or ``last``.
         graph: A graph or a file of one, such as the client's with new nodes; None takes the client's own.
+        model: The client's ``own`` or the ``common`` one; None takes the one that the run reports.
 
     Raises:
         RunError: The run had no folder, or its models were not saved.
@@ -596,7 +598,7 @@ def predict(
     else:
         place = run.out
     target = Path(graph) if isinstance(graph, str | PathLike) else graph
-    return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target)
+    return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target, model=model)
 
 
 _ARGUMENTS = {

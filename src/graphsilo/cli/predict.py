@@ -32,6 +32,13 @@ class SavedModel(StrEnum):
     last = "last"
 
 
+class Whose(StrEnum):
+    """Whose model answers."""
+
+    own = "own"
+    common = "common"
+
+
 def predict(
     run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.", autocompletion=complete.runs)],
     client: Annotated[
@@ -39,6 +46,9 @@ def predict(
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
     checkpoint: Annotated[SavedModel, typer.Option(help="Best by validation, or last round.")] = SavedModel.best,
+    model: Annotated[
+        Whose | None, typer.Option(help="The silo's own model or the common one; else the one that the run reports.")
+    ] = None,
     graph: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Graph to predict on (.yaml, .npz, .pt); else the client's own."),
@@ -55,7 +65,14 @@ def predict(
     from graphsilo.experiments import predict as predictions
     from graphsilo.experiments.storage import disk
 
-    found = predictions.predict(run, client=client, seed=seed, checkpoint=checkpoint.value, graph=graph)
+    found = predictions.predict(
+        run,
+        client=client,
+        seed=seed,
+        checkpoint=checkpoint.value,
+        graph=graph,
+        model=None if model is None else model.value,
+    )
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_wanted(found, nodes))
     if out is not None:
         disk.write_text(out.expanduser(), to_csv(found, rows))

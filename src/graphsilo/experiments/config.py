@@ -119,6 +119,12 @@ class EvaluationConfig(Settings):
         "method has, on the clients' own graphs",
         min_length=1,
     )
+    model: Literal["run", "silo", "own", "common", "first"] = setting(
+        "run",
+        "whose model is reported and predicts where a method has both, each silo's own and a common one. run: the one "
+        "that validation prefers, seed by seed; silo: the same for each silo by itself; first: the one that its paper "
+        "reports, or that evaluation.modes names first, which is taken where modes are named",
+    )
     every: int = setting(1, "evaluate every so many rounds, and after the last", ge=1)
     share: float = setting(
         1.0,

@@ -16,7 +16,7 @@ from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.evaluate import metrics, sums
 from graphsilo.evaluate.scores import Score, combine
 from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
-from graphsilo.experiments.config import EvaluationConfig, Mode
+from graphsilo.experiments.config import EvaluationConfig, Mode, RunConfig
 from graphsilo.experiments.storage.records import Scores
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.interface import Failure, Federation, Replies
@@ -46,6 +46,16 @@ def modes_of(config: EvaluationConfig, method: Method) -> tuple[Mode, ...]:
                 f"{' and '.join(method.evaluates)}."
             )
     return tuple(dict.fromkeys(config.modes))
+
+
+def view_of(mode: str) -> str:
+    """``own`` or ``aggregate``."""
+    return mode.split("_")[0]
+
+
+def choice_of(config: RunConfig) -> str:
+    """How the reported model is chosen: ``evaluation.model``, where nobody named modes and not that."""
+    return "first" if config.evaluation.modes and not config.says("evaluation.model") else config.evaluation.model
 
 
 @dataclass

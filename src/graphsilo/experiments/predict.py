@@ -25,10 +25,11 @@ from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk, records
-from graphsilo.experiments.storage.records import RunRecord, SiloRecord
+from graphsilo.experiments.storage.records import SiloRecord, mode_of
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
-from graphsilo.federation.model_files import Kept, model_path
+from graphsilo.federation.message import Tensors
+from graphsilo.federation.model_files import SCALE, Kept, aggregate_path, model_path
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import probabilities
 from graphsilo.runtime.site.schema import schema_of
@@ -102,6 +103,7 @@ def predict(
     seed: int | None = None,
     checkpoint: str = "best",
     graph: str | Path | Graph | GraphCollection | None = None,
+    model: str | None = None,
 ) -> Prediction:
     """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
     folder = Path(run_dir)
@@ -109,6 +111,10 @@ def predict(
     if checkpoint not in ("best", "last"):
         raise ConfigError(
             f"a run keeps the models of two checkpoints, 'best' and 'last'; '{checkpoint}' was asked for."
+        )
+    if model not in (None, *_VIEWS):
+        raise ConfigError(
+            f"a run has each silo's own model and may have a common one; {model!r} is neither own nor common."
         )
     seeds = [row.seed for row in result.seeds]
     chosen = seeds[0] if seed is None else seed
@@ -131,6 +137,10 @@ def predict(
     silo = asked.silo if kept.scale is None else scaled(asked.silo, kept.scale)
     member = asked.method.client(ClientContext(silo.client, silo, asked.config.method_config(), asked.spec, chosen))
     member.load_final(kept.models)
+    reported = mode_of(next(row for row in result.seeds if row.seed == chosen), silo.client)
+    whose = model or ("common" if reported.startswith("aggregate") else "own")
+    if whose == "common":
+        member.install_aggregate(_common(folder, chosen, silo.client, checkpoint, kept))
     target: Graph | GraphCollection
     if graph is None:
         trained_on = result.silo_data if isinstance(result, SiloRecord) else result.data.hash
@@ -158,30 +168,44 @@ def predict(
         if kept.scale is not None:
             target = scaled_graph(target, kept.scale)
     with torch.no_grad():
-        found = probabilities(member.predict(member.tensors(target))).cpu().numpy()
+        found = probabilities(member.predict(member.tensors(target), _VIEWS[whose])).cpu().numpy()
     return Prediction(
         node_ids=target.external_ids,
         classes=found.argmax(axis=1).astype(np.int64),
         probabilities=found,
         class_names=silo.schema.class_names,
         on=on,
-        by=_words_of_model(owner, checkpoint, _scored(result, chosen)),
+        by=_words_of_model(owner, checkpoint, whose, reported),
     )
 
 
-def _scored(result: RunRecord | SiloRecord, seed: int) -> str:
-    """The mode that a run's table scores; empty for a silo's own results, which score its own model alone."""
-    if isinstance(result, SiloRecord):
-        return ""
-    return next(iter(next(row for row in result.seeds if row.seed == seed).modes))
+_VIEWS = {"own": "own", "common": "aggregate"}
 
 
-def _words_of_model(owner: str, checkpoint: str, scored: str) -> str:
-    """Whose model answers; and where the run's table scores another one, that it does."""
-    own = f"{owner}'s own model {'of the last round' if checkpoint == 'last' else 'of the best round by validation'}"
-    if not scored.startswith("aggregate"):
-        return own
-    return f"{own}, not the model that came from the server, whose score the run's table shows ({scored})"
+def _words_of_model(owner: str, checkpoint: str, whose: str, reported: str) -> str:
+    """Whose model answers; and where the run reports the other one, that it does."""
+    named = {"own": f"{owner}'s own model", "common": "the common model"}
+    text = f"{named[whose]} {'of the last round' if checkpoint == 'last' else 'of the best round by validation'}"
+    other = "common" if whose == "own" else "own"
+    if reported.split("_")[0] != _VIEWS[other]:
+        return text
+    return f"{text}, not {named[other]}, whose score the run reports"
+
+
+def _common(folder: Path, seed: int, client: ClientId, checkpoint: str, kept: Kept) -> Tensors:
+    """The common model, from the client's file or one of its own."""
+    if kept.common is not None:
+        return kept.common
+    for owner in (client, None):
+        path = aggregate_path(folder, seed, owner, checkpoint)
+        if path.exists():
+            found = disk.read_tensors(path)
+            return {name: tensor for name, tensor in found.items() if not name.startswith(f"{SCALE}/")}
+    raise RunError(
+        f"the common model of seed {seed} ({checkpoint}) is not in {folder}: a method may have none, models are saved "
+        f"unless evaluation.models is false, and a silo is sent the one that its run reports. Ask for the silo's own "
+        f"model (--model own, model='own')."
+    )
 
 
 @dataclass(frozen=True)

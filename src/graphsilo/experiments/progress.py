@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.evaluation import RoundScores, SetScores
 from graphsilo.experiments.storage.records import ModeScores, Scores
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId
+
+Improved: TypeAlias = bool | frozenset[ClientId]
+"""Whether a mode has never been better; where every client has its own best round, whose it is."""
 
 
 @dataclass
@@ -36,8 +39,8 @@ class SeedProgress:
         *,
         alone: bool = False,
         patience: float = math.inf,
-    ) -> bool | frozenset[ClientId]:
-        """Keep what is best by validation, per mode; says whether the first mode has never been better.
+    ) -> dict[str, Improved]:
+        """Keep what is best by validation, per mode; says which of them has never been better.
 
         Args:
             number: Of the round.
@@ -47,7 +50,7 @@ class SeedProgress:
             alone: Whether every client has a best round of its own; then those that have just had it are returned.
             patience: With ``alone``, rounds without a better one after which nothing of a client counts any more.
         """
-        improved: bool | frozenset[ClientId] = False
+        improved: dict[str, Improved] = {}
         own = self.views[modes[0]].rounds if alone and modes[0] in self.views else {}
         stopped = {client for client, (best, _) in own.items() if number - best > patience}
         self.current = {}
@@ -71,9 +74,7 @@ class SeedProgress:
             value = light.get("validation", {}).get(metric.name)
             kept.last = sets
             if alone:
-                better_clients = kept.note_each(number, sets, mode, metric, stopped)
-                if place == 0:
-                    improved = better_clients
+                improved[mode] = kept.note_each(number, sets, mode, metric, stopped)
                 continue
             # A round in which a client was not scored is no match for one in which all were: its mean is of others.
             scored = sets[first_set(mode)].scored
@@ -85,8 +86,8 @@ class SeedProgress:
                 kept.best, kept.best_round = sets, number
                 if value is not None:
                     kept.best_worth = worth
-                improved = improved or place == 0
-        if improved:
+                improved[mode] = True
+        if improved.get(modes[0]):
             first = self.views[modes[0]]
             value = first.best[first_set(modes[0])].light().get("validation", {}).get(metric.name) if alone else None
             self.since_best = 0
@@ -94,6 +95,46 @@ class SeedProgress:
         else:
             self.since_best += 1
         return improved
+
+    def reported(self, modes: tuple[str, ...], metric: Metric, choice: str) -> Reported:
+        """The mode that stands for the seed, and its evaluations.
+
+        Args:
+            modes: What was scored.
+            metric: Of validation.
+            choice: As ``evaluation.model`` has it. Only modes on the same graphs are compared; of equals the first is
+                taken, and so it is where nothing was validated.
+        """
+        alike = [mode for mode in modes if mode in self.views and first_set(mode) == first_set(modes[0])]
+        named = {"own": "own", "common": "aggregate"}.get(choice)
+        found = [mode for mode in alike if mode.split("_")[0] == named] if named else alike
+        if choice == "first" or len(found) < 2:
+            mode = (found or alike)[0]
+            return Reported(mode, self.views[mode])
+        worth = [self.views[mode].worth(mode, metric) for mode in found]
+        if choice == "run":
+            mode = found[max(range(len(found)), key=worth.__getitem__)]
+            return Reported(mode, self.views[mode])
+        return self._by_silo(found, metric)
+
+    def _by_silo(self, modes: Sequence[str], metric: Metric) -> Reported:
+        """Each client's scores by the mode that its own validation prefers."""
+        values: dict[ClientId, dict[str, float]] = {}
+        for mode in modes:
+            scored = self.views[mode].best[first_set(mode)]
+            for client, value in zip(scored.clients, scored.each("val", metric.name), strict=True):
+                values.setdefault(client, {})[mode] = float("-inf") if value is None else metric.goodness(value)
+        whose = {client: max(each, key=each.__getitem__) for client, each in values.items()}
+        mixed = ViewProgress()
+        for mode in modes:
+            view, mine = self.views[mode], {client for client, chosen in whose.items() if chosen == mode}
+            for kept, found in ((mixed.best, view.best), (mixed.last, view.last)):
+                for name, scores in found.items():
+                    part = scores.only(mine)
+                    kept[name] = kept[name].joined(part) if name in kept else part
+            mixed.rounds |= {client: view.rounds.get(client, (view.best_round, 0.0)) for client in sorted(mine)}
+        mixed.best_round = max((number for number, _ in mixed.rounds.values()), default=0)
+        return Reported(f"silo_{modes[0].split('_')[1]}", mixed, whose)
 
     def logs(self, server: ServerBase[Any]) -> None:
         """Take the server's own numbers of the last round."""
@@ -173,6 +214,11 @@ class ViewProgress:
                 self.best[name] = new if old is None else old.only(set(old.clients) - better).joined(new)
         return frozenset(better)
 
+    def worth(self, mode: str, metric: Metric) -> float:
+        """Its best validation score, such that more is better; minus infinity where nothing was validated."""
+        value = self.best[first_set(mode)].light().get("validation", {}).get(metric.name)
+        return float("-inf") if value is None else metric.goodness(value)
+
     def summary(self, mode: str) -> ModeScores:
         """What the result says of this mode."""
         scores = self.best[first_set(mode)]
@@ -196,6 +242,21 @@ class ViewProgress:
             {name: SetScores.from_state(scores) for name, scores in state["last"].items()},
             {client: (number, score) for client, number, score in state["rounds"]},
         )
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What stands for a seed.
+
+    Attributes:
+        mode: Its name; ``silo_local`` where every client has its own.
+        view: Its evaluations.
+        whose: The mode of each client, where they differ.
+    """
+
+    mode: str
+    view: ViewProgress
+    whose: Mapping[ClientId, str] = field(default_factory=dict)
 
 
 def first_set(mode: str) -> str:

@@ -19,14 +19,16 @@ from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import (
     SetScores,
+    choice_of,
     evaluate,
     modes_of,
     scored_clients,
     selection_metric,
+    view_of,
 )
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
 from graphsilo.experiments.participants import Federations, Participants
-from graphsilo.experiments.progress import SeedProgress, first_set
+from graphsilo.experiments.progress import Improved, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
@@ -40,6 +42,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.federation.training_client import CoreClient
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
@@ -79,11 +82,14 @@ class SeedRun:
         self.offload_folder = offload_folder
         self.scored = scored_clients(config.evaluation, simulation.clients, seed)
         self.modes = modes_of(config.evaluation, method)
+        self.choice = choice_of(config)
         self.metric = selection_metric(config.evaluation, simulation.task)
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
         # By itself a silo chooses its own round, as far as its own scores are seen.
         by_itself = config.run.alone and config.evaluation.report == "silos"
+        if by_itself and self.choice == "run":  # which every silo is by itself
+            self.choice = "silo"
         self.own_rounds = by_itself or getattr(method_config, "best_round", "common") == "own"
         self.best = Aggregates()
         self._kept_rounds = 0
@@ -200,7 +206,8 @@ class SeedRun:
                     row=_round_tree(last), each_client=self._last_clients, label=label,
                 )
             )  # fmt: skip
-        result = seed_result(self.seed, progress, self.modes, self.simulation, federation.peak_rss_bytes())
+        reported = progress.reported(self.modes, self.metric, self.choice)
+        result = seed_result(self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
             study = write_outputs(folder, self.seed, federation, server, self.config.evaluation, self.best, self.scale)
             if self.config.evaluation.study:
@@ -324,13 +331,11 @@ class SeedRun:
                 summed=config.report == "federation",
             )  # fmt: skip
             asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))
-            stop = self.config.run.early_stopping
-            patience = math.inf if stop is None or not self.config.run.alone else stop * config.every
-            better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds, patience=patience)
-            if better and self.keeps_models:
-                whose = None if better is True else better
-                federation.remember(whose)
-                self.best.keep(server.aggregates(), whose)
+            stop = self.config.run.early_stopping if self.config.run.alone else None
+            wait = math.inf if stop is None else stop * config.every
+            better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds, patience=wait)
+            if self.keeps_models:
+                self._remember(better, server, federation)
             failures += federation.failures
             row.update(progress.current)
             patience = self.config.run.early_stopping
@@ -343,6 +348,22 @@ class SeedRun:
         progress.rounds.append(row)
         progress.round = number
         progress.logs(server)
+
+    def _remember(self, better: Mapping[str, Improved], server: ServerBase[Any], federation: Exchange) -> None:
+        """Keep each view's models when its validation has never been better."""
+        first = self.modes[0]
+        by_view = {view_of(mode): better.get(mode, False) for mode in reversed(self.modes)}
+        # A common model that only completes a client's own is of no use without it: both are of the same round.
+        together = issubclass(self.method.client, CoreClient)
+        for view in ("own", "aggregate"):
+            found = better.get(first, False) if together else by_view.get(view, better.get(first, False))
+            if not found:
+                continue
+            whose = None if found is True else frozenset(found)
+            if view == "own":
+                federation.remember(whose)
+            else:
+                self.best.keep(server.aggregates(), whose)
 
     def _is_due(self, number: int) -> bool:
         """Whether a checkpoint follows this round. Whatever the answer, the numbers of the run are the same."""

@@ -13,9 +13,12 @@ from torch import Tensor
 
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.truth import Words, words_of
+from graphsilo.errors import MessageError
 from graphsilo.federation.message import Tensors
 from graphsilo.types import ClientId
 
+COMMON = "common model"
+"""Where a client's file has the server's model, which of a federation of one is in no other file."""
 SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
 """Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
 
@@ -42,6 +45,21 @@ def tensor_file(tensors: Mapping[str, Tensor]) -> bytes:
 
     # A copy each: a method may hold one tensor under two names, which the format refuses.
     return bytes(save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
+
+
+def tensors_in_file(data: bytes) -> Tensors:
+    """Named tensors of a file in the safetensors format.
+
+    Raises:
+        MessageError: It is not one.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        return dict(load(data))
+    except (SafetensorError, ValueError) as error:
+        raise MessageError(f"a file of tensors was wanted, and something else came ({error}).") from None
 
 
 def flat(models: Mapping[str, Tensors] | None) -> dict[str, Tensor]:
@@ -79,12 +97,14 @@ class Kept:
 
     Attributes:
         models: View to parameters.
+        common: The server's model, where it is kept with the client's.
         scale: By what features were scaled, if they were.
         fills: What an empty cell of each feature was filled with, by the feature's name.
         booleans: Words of 0 and words of 1 of each feature that was a truth value where the models were trained.
     """
 
     models: dict[str, Tensors]
+    common: Tensors | None
     scale: FeatureScale | None
     fills: dict[str, float]
     booleans: dict[str, Words]
@@ -94,8 +114,10 @@ class Kept:
         """From the tensors of such a file."""
         views = nested(tensors)
         scale, fills, booleans = views.pop(SCALE, None), views.pop(FILLS, {}), views.pop(BOOLEANS, {})
+        common = views.pop(COMMON, None)
         return cls(
             {**views},
+            common,
             None if scale is None else scale_of(scale),
             {name: float(value) for name, value in fills.items()},
             words_of({name: json.loads(bytes(value.tolist())) for name, value in booleans.items()}),

@@ -19,6 +19,7 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Failure, Federation, handler
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message, Tensors
+from graphsilo.federation.model_files import COMMON
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
@@ -141,10 +142,12 @@ class AloneClient(ClientBase[MethodConfig]):
             self._server.load_state(state["server"])
 
     def final_models(self) -> dict[str, Tensors]:
-        return self._own.final_models()
+        models = dict(self._own.final_models())
+        common = self._server.aggregates().get(self.id) if self._begun else None
+        return {**models, COMMON: common} if models and common else models
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        self._own.load_final(models)
+        self._own.load_final({view: weights for view, weights in models.items() if view != COMMON})
 
     @property
     def can_be_offloaded(self) -> bool:

@@ -251,7 +251,7 @@ class ModeScores(Record):
 
 
 class ClientScores(Record, kw_only=True):
-    """One client: sizes, classes without a training item, and test scores; best round if it has one of its own."""
+    """One client: sizes, classes without a training item, and test scores; best round and mode if it has its own."""
 
     client: int
     nodes: int | None = None
@@ -260,6 +260,7 @@ class ClientScores(Record, kw_only=True):
     missing_classes: list[int] | None = None
     test_items: int | None
     best_round: int | None = None
+    mode: str | None = None
     test: Scores
 
 
@@ -267,11 +268,12 @@ class Seed(Record, kw_only=True):
     """One seed.
 
     Attributes:
-        best_round: The best on validation, by the first mode.
-        validation, test, scenarios: Of the first mode at the best round.
+        best_round: The best on validation, of the reported mode.
+        validation, test, scenarios: Of the reported mode at the best round.
         test_last, scenarios_last: The same of the last round.
         modes: Every mode.
-        rounds: Every round.
+        reported: The mode that stands for the seed, ``silo_local`` where each client has its own; None: the first.
+        rounds: Every round; its own scores are of the first mode.
         setup: What comes before round 1.
         confusion: [true][predicted] test counts of all clients.
         per_class_f1: As in ``test``.
@@ -291,6 +293,7 @@ class Seed(Record, kw_only=True):
     scenarios: dict[str, Scores]
     scenarios_last: dict[str, Scores]
     modes: dict[str, ModeScores]
+    reported: str | None = None
     rounds: list[Round]
     clients: list[ClientScores]
     setup: RoundCost
@@ -305,6 +308,16 @@ class Seed(Record, kw_only=True):
     checkpoint_wall_seconds: float
     peak_rss_bytes: int
     study: dict[str, dict[str, Any]] | None = None
+
+    @property
+    def mode(self) -> str:
+        """The mode that stands for the seed; empty where none was recorded."""
+        return self.reported or next(iter(self.modes), "")
+
+    def curve(self, row: Round, group: str) -> Curve:
+        """``validation`` or ``test`` of a round in the reported mode; of the first, where clients have their own."""
+        first = next(iter(self.modes), "")
+        return row.curve(group, None if self.mode == first or self.mode not in (row.modes or {}) else self.mode)
 
     @property
     def failures(self) -> int:
@@ -446,6 +459,13 @@ class Environment(Record):
     device: str
 
 
+def mode_of(seed: Seed | OwnSeed, client: int) -> str:
+    """The mode that was reported of a client: its own choice, or that of the seed."""
+    rows = seed.clients if isinstance(seed, Seed) else [seed.client]
+    own = next((row.mode for row in rows if row is not None and row.client == client), None)
+    return own or seed.mode
+
+
 class RunRecord(Record, kw_only=True):
     """``result.json``.
 
@@ -514,6 +534,12 @@ class OwnSeed(Record):
     best_round: int
     last_round: int
     client: ClientScores | None
+    reported: str | None = None
+
+    @property
+    def mode(self) -> str:
+        """The mode that stands for the seed; empty where none was recorded."""
+        return self.reported or ""
 
 
 class FederationFacts(Record):

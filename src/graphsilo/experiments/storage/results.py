@@ -26,7 +26,7 @@ from graphsilo.experiments.outcome import (
     untrained,
 )
 from graphsilo.experiments.participants import Participants
-from graphsilo.experiments.progress import SeedProgress, ViewProgress, first_set, scenarios_of
+from graphsilo.experiments.progress import Reported, SeedProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
 from graphsilo.experiments.storage import disk, views
 from graphsilo.experiments.storage.records import (
@@ -124,20 +124,27 @@ class Result:
 
 
 def seed_result(
-    seed: int, progress: SeedProgress, modes: Sequence[Mode], simulation: Participants, peak_rss_bytes: int
+    seed: int,
+    progress: SeedProgress,
+    modes: Sequence[Mode],
+    reported: Reported,
+    simulation: Participants,
+    peak_rss_bytes: int,
 ) -> Seed:
     """What the result says of one seed.
 
     Args:
         seed: Of training.
         progress: Its rounds and its best and last evaluations.
-        modes: What was scored; the first is reported.
+        modes: What was scored.
+        reported: What of it stands for the seed.
         simulation: The data it was trained on.
         peak_rss_bytes: Most memory a process of it used.
     """
     views = {str(mode): progress.views[mode].summary(mode) for mode in modes if mode in progress.views}
-    first, main = progress.views[modes[0]], views[modes[0]]
-    counts = first.best[first_set(modes[0])]
+    first, main = reported.view, reported.view.summary(reported.mode)
+    views.setdefault(reported.mode, main)
+    counts = first.best[first_set(reported.mode)]
     counted = counts.counts is not None
     setup, rounds = record_of(progress.setup, RoundCost), record_of(progress.rounds, list[Round])
     steps = (setup, *rounds)
@@ -147,12 +154,13 @@ def seed_result(
         last_round=progress.round,
         validation=main.validation,
         test=main.test,
-        test_last=first.last[first_set(modes[0])].full("test"),
+        test_last=first.last[first_set(reported.mode)].full("test"),
         scenarios=main.scenarios,
         scenarios_last=scenarios_of(first.last),
         modes=views,
+        reported=reported.mode,
         rounds=rounds,
-        clients=_clients(first, modes[0], simulation),
+        clients=_clients(reported, simulation),
         setup=setup,
         confusion=counts.of("test").sum(axis=(0, 1)).tolist() if counted and simulation.task != "link" else None,
         per_class_f1=main.test.per_class("per_class_f1") if counted else None,
@@ -174,8 +182,9 @@ def _total(values: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _clients(kept: ViewProgress, mode: Mode, simulation: Participants) -> list[ClientScores]:
-    scores = kept.best[first_set(mode)]
+def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]:
+    kept = reported.view
+    scores = kept.best[first_set(reported.mode)]
     if scores.counts is not None:
         each = per_client(scores.of("test"), clients=scores.clients)
     else:
@@ -194,6 +203,7 @@ def _clients(kept: ViewProgress, mode: Mode, simulation: Participants) -> list[C
             **{key: facts[key] for key in ("client", "nodes", "train", "val", "missing_classes") if key in facts},
             test_items=facts.get("test"),
             best_round=kept.rounds[facts["client"]][0] if facts["client"] in kept.rounds else None,
+            mode=reported.whose.get(facts["client"]),
             test=Scores.of(
                 {key: value for key, value in found.get(facts["client"], {}).items() if key not in ("client", "items")}
             ),
@@ -239,6 +249,7 @@ def assemble(
                     Means.of(summarise_seeds([seed.modes[mode].test.tree() for seed in seeds])),
                 )
                 for mode in seeds[0].modes
+                if all(mode in seed.modes for seed in seeds)
             },
             **{key: sum(each) / len(each) if len(set(each)) > 1 else each[0] for key, each in totals.items()},
         ),

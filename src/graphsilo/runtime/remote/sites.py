@@ -227,12 +227,26 @@ class RemoteSites:
         self._references.append(other.run)
         return other
 
-    def send_results(self, results: Mapping[ClientId, Mapping[str, Any]], config: Mapping[str, Any]) -> None:
-        """Give every silo its own part of the result; one that does not answer goes without."""
+    def send_results(
+        self,
+        results: Mapping[ClientId, Mapping[str, Any]],
+        config: Mapping[str, Any],
+        models: Mapping[ClientId, Mapping[int, bytes]],
+    ) -> None:
+        """Give every silo its own part of the result; one that does not answer goes without.
+
+        Args:
+            results: Of each client.
+            config: Of the run.
+            models: Of each client whose reported model is the server's: that model of each seed, as a file.
+        """
         for site, status in self.status.items():
             own = [[client, dict(results[client])] for client in status.clients if client in results]
+            files = [(who, seed, data) for who in status.clients for seed, data in models.get(who, {}).items()]
             try:
                 header = {"do": "result", "run": self.run, "results": own, "config": dict(config)}
+                for client, seed, data in files:  # one at a time: a message has a bound
+                    checked(site, self.request(site, {**header, "results": [], "model": [client, seed]}, [data]))
                 checked(site, self.request(site, header))
                 for reference in self._references:  # nothing to tell, and checkpoints to forget
                     checked(site, self.request(site, {**header, "run": reference, "results": []}))

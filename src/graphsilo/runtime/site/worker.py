@@ -53,7 +53,14 @@ from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.kinds import MASKED
-from graphsilo.federation.model_files import embedding_path, kept_tensors, model_path, tensor_file
+from graphsilo.federation.model_files import (
+    aggregate_path,
+    embedding_path,
+    kept_tensors,
+    model_path,
+    tensor_file,
+    tensors_in_file,
+)
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
@@ -338,6 +345,11 @@ class SiteWorker:
         """Write each silo's own part of the result, once; the coordinator sends no other silo's."""
         header = packet.header
         run = safe_name(header["run"])
+        if "model" in header:
+            client, seed = header["model"]
+            path = aggregate_path(self._results(run, self._member(client).client), int(seed), None, "best")
+            _write(path, tensor_file(tensors_in_file(bytes(packet.payloads[0]))))
+            return {}, []
         for client, tree in header["results"]:
             member = self._member(client)
             folder = self._results(run, client)
