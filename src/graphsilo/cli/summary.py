@@ -13,12 +13,12 @@ from graphsilo.report.formats import (
     COST_TITLES,
     MISSING,
     MODES,
-    REFERENCES,
     Spread,
     absent_clients,
     cost_texts,
     percent,
     plus_minus,
+    reference_title,
     scored_part,
 )
 
@@ -62,7 +62,9 @@ def sheet(record: RunRecord) -> Sheet:
     rows = [(record.method.title, main, "bold")]
     for name, means in record.reference_rows.items():
         cells = [*scores(means, means.beside.scenarios), MISSING, *cost_texts(means.beside.spent or Spent())]
-        rows.append((REFERENCES[name], [*cells, *[MISSING] * (len(columns) - len(cells))], "dim"))
+        rows.append(
+            (reference_title(name, record.method.title), [*cells, *[MISSING] * (len(columns) - len(cells))], "dim")
+        )
     absent = absent_clients(record.partition)
     seeds = len(record.seeds)
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}{f', without {absent}' if absent else ''}"
@@ -71,11 +73,13 @@ def sheet(record: RunRecord) -> Sheet:
 
 def scored(record: RunRecord) -> str:
     """Whose model the table scores, on whose test data, and when; and how many silos, where not all were scored."""
-    modes = list(record.seeds[0].modes)
-    others = f"; {', '.join(modes[1:])} {'is' if len(modes) == 2 else 'are'} in result.json" if modes[1:] else ""
+    modes = {seed.mode for seed in record.seeds}
+    reported = modes.pop() if len(modes) == 1 else "validation"
+    rest = [mode for mode in record.seeds[0].modes if mode != reported]
+    others = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} in result.json" if rest else ""
     part = scored_part(record)
     return (
-        f"Scored: {MODES.get(modes[0], modes[0])} ({modes[0]}) at the round that validation chose{others}. "
+        f"Scored: {MODES.get(reported, reported)} at the round that validation chose{others}. "
         f"{f'{part}. ' if part else ''}Sent and received: for training, per seed; what evaluation takes is in "
         f"ledger.parquet."
     )

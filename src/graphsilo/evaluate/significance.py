@@ -93,6 +93,42 @@ class PairedComparison:
         return "better" if self.difference > 0 else "worse"
 
 
+def item_errors(confusion: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+    """How far chance in which items are tested moves scores that are made of counts: standard errors.
+
+    A score that is a smooth function of a table's counts n_ij moves by the sum of g_ij · (change of n_ij), with g its
+    gradient. Items drawn independently give it the variance Σ n_ij g_ij², as Σ n_ij g_ij = 0 for scores that do not
+    depend on how many items there are.
+
+    Args:
+        confusion: [clients, C true, C predicted] counts.
+    Returns:
+        [clients] of ``accuracy`` and of ``macro_f1``, whose classes are held fixed; NaN without items.
+
+    Example:
+        >>> round(float(item_errors(np.array([[[3, 1], [0, 0]]]))["accuracy"][0]), 4)  # √(¾ · ¼ / 4)
+        0.2165
+    """
+    counts = np.asarray(confusion, dtype=np.float64)
+    eye = np.eye(counts.shape[-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        items = counts.sum(axis=(1, 2), keepdims=True)
+        hits = np.diagonal(counts, axis1=1, axis2=2)
+        right = (eye - hits.sum(axis=1)[:, None, None] / items) / items
+        sizes = counts.sum(axis=2) + counts.sum(axis=1)  # of a class: labels and predictions
+        there = sizes > 0
+        pull = np.where(there, -2 * hits / sizes**2, 0.0)
+        own = np.where(there, 2 / sizes, 0.0)
+        slopes = pull[:, :, None] + pull[:, None, :] + eye * own[:, :, None]
+        slopes = slopes / there.sum(axis=1)[:, None, None]
+        found = {
+            name: np.sqrt((counts * slope**2).sum(axis=(1, 2)))
+            for name, slope in (("accuracy", right), ("macro_f1", slopes))
+        }
+    empty = items[:, 0, 0] == 0
+    return {name: np.where(empty, np.nan, error) for name, error in found.items()}
+
+
 def over_seeds(values: BySeed) -> SeedSummary:
     """Mean and sample standard deviation over seeds; missing values are left out and ``count`` says how many remain.
 

@@ -76,12 +76,18 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     ).with_explicit(())
 
 
-def with_local(config: RunConfig) -> RunConfig:
-    """As it is run between machines: every silo also trains alone, at its own site, so that the page can say what
-    joining brought it. ``run.references`` says otherwise; a method that trains alone needs no such row."""
-    if config.says("run.references") or registry.load(config.method.name).alone:
+def with_alone(config: RunConfig) -> RunConfig:
+    """As it is run between machines: every silo also trains alone, at its own site, its backbone and the method itself,
+    so that the page can say what joining brought it. ``run.references`` says otherwise; a method that trains alone needs
+    no such rows."""
+    method = method_of(config)
+    if config.says("run.references") or method.alone:
         return config
-    return config.model_copy(update={"run": config.run.model_copy(update={"references": ["local"]})})
+    return config.model_copy(
+        update={
+            "run": config.run.model_copy(update={"references": ["local", "alone"] if method.backbone else ["alone"]})
+        }
+    )
 
 
 def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.references import with_local
+from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
 from graphsilo.planning.plan import Connection, Cost, Plan, PlanFinding, Process
 from graphsilo.runtime.machine import Memory, free_disk
@@ -343,7 +343,7 @@ def _findings(
         names = ", ".join(config.run.references)
         text = f"the reference rows ({names}) are runs of their own and not part of this plan."
         found.append(PlanFinding("note", text))
-    elif line is not None and with_local(config).run.references:
+    elif line is not None and with_alone(config).run.references:
         text = (
             "between machines every silo also trains alone at its own site, for comparison; it sends what evaluation "
             "sends, and is not part of this plan. run.references=[] leaves it out."

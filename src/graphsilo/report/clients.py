@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from graphsilo.evaluate.metrics import main_ones, metric_of, ordered
 from graphsilo.experiments.storage.records import ClientScores
+from graphsilo.experiments.storage.views import by_client
 from graphsilo.report.exchange import CLIENT_ROWS
 from graphsilo.report.finding import Finding, Gain, points
 from graphsilo.report.formats import (
@@ -46,7 +47,8 @@ def gains(run: Run, found: Finding) -> Context | None:
         "key": name,
         "unit": ", points" if metric_of(name).is_share else "",
         "axis": (metric(low + pad, name), metric(high - pad, name)),
-        "seeds": len(found.gains[0].paired.seeds),
+        "intervals": any(gain.span is not None for gain in found.gains),
+        "local": f"{run.local.method.title}" if run.local is not None and run.local is not run.alone else "",
         "note": _gain_note(found.gains, name),
     }
 
@@ -55,15 +57,15 @@ def _gain_row(run: Run, gain: Gain, low: float, high: float) -> Context:
     name = run.main_metric
     alone, together = (100 * (value - low) / (high - low) for value in (gain.alone, gain.together))
     sign, word = SIGNS[gain.side]
-    paired = gain.paired
-    interval = MISSING
-    if paired.ci_low is not None and paired.ci_high is not None:
-        interval = f"{points(paired.ci_low, name)} to {points(paired.ci_high, name)}"
-        if metric_of(name).is_share and paired.ci_high - paired.ci_low > 1:
+    interval, span = MISSING, gain.span
+    if span is not None:
+        interval = f"{points(span[0], name)} to {points(span[1], name)}"
+        if metric_of(name).is_share and span[1] - span[0] > 1:
             interval = "too wide to say"  # two seeds, and wider than any difference can be
     texts = [metric(value, name) for value in (gain.alone, gain.together)]
     return {
         "name": run.names.title(gain.client),
+        "local": metric(_local(run, gain.client, name), name),
         "side": gain.side,
         "sign": sign,
         "word": word,
@@ -80,19 +82,18 @@ def _gain_row(run: Run, gain: Gain, low: float, high: float) -> Context:
     }
 
 
+def _local(run: Run, client: int, name: str) -> float | None:
+    """What the backbone reaches by itself, mean over seeds."""
+    return None if run.local is None else mean(by_client(run.local, name).get(client, {}).values())
+
+
 def _gain_note(found: Sequence[Gain], name: str) -> str:
     text = "The largest gain first. Ring: alone; arrow head: together. ▲ gains, ▼ loses, = differs by less than 0.1"
     text += f"{' points' if metric_of(name).is_share else ''}."
-    if len(found[0].paired.seeds) > 1:
-        text += " Pale arrows: the interval over seeds holds 0."
-    reaches = [reach for gain in found if (reach := gain.reach) is not None]
-    items = [gain.items for gain in found if gain.items]
-    if reaches and items and name == "accuracy":
-        span = f"{integer(min(items))}" + (f" to {integer(max(items))}" if max(items) > min(items) else "")
-        text += (
-            f" Test sets are small: which {span} items a silo happens to be tested on moves its accuracy by up to "
-            f"± {100 * max(reaches):.0f} points (95 %), alone and together."
-        )
+    spans = [gain for gain in found if gain.span is not None]
+    if spans:
+        what = "seeds and test items" if all(gain.error is not None for gain in spans) else "seeds"
+        text += f" Pale arrows: the interval, over {what}, holds 0."
     return text
 
 

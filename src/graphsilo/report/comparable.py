@@ -140,7 +140,11 @@ def _narrowed(run: Run, clients: set[int]) -> Run:
             if known:
                 test[name] = sum(size * score for size, score in known) / sum(size for size, _ in known)
         # Other views are of all its clients: what is not comparable is left out
-        seeds.append(structs.replace(seed, test=Scores(test, BesideScores()), modes={}, scenarios={}, clients=rows))
+        seeds.append(
+            structs.replace(
+                seed, test=Scores(test, BesideScores()), modes={}, reported=None, scenarios={}, clients=rows
+            )
+        )
     return replace(run, result=structs.replace(run.result, seeds=seeds))
 
 
@@ -175,7 +179,7 @@ def differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], li
             notes.append(sentence)
         elif section not in differing:
             warnings.append(f"The runs may not be comparable: {sentence}")
-    scored = [MODES.get(run.modes[0], run.modes[0]) for run in runs]
+    scored = [MODES.get(run.reported, run.reported) for run in runs]
     if len(set(scored)) > 1:
         notes.append(f"Whose model is scored differs ({_distinct(labels, scored)}).")
     if len({run.result.fingerprint for run in runs}) < len(runs):

@@ -38,6 +38,7 @@ class Gain:
         alone, together: Its scores, means over the seeds that have both.
         paired: The difference over these seeds; above 0 is better, whichever way the metric goes.
         items: Its test items.
+        error: Standard error of the difference over which items are tested; None where it is not known.
     """
 
     client: int
@@ -45,6 +46,7 @@ class Gain:
     together: float
     paired: PairedComparison
     items: int | None
+    error: float | None = None
 
     @property
     def difference(self) -> float:
@@ -59,19 +61,14 @@ class Gain:
         return "gains" if self.difference > 0 else "loses"
 
     @property
-    def may_be_chance(self) -> bool:
-        """Whether the interval over seeds holds 0, or there is none."""
-        low, high = self.paired.ci_low, self.paired.ci_high
-        if low is None or high is None:
-            return len(self.paired.seeds) < 2
-        return low <= 0 <= high
+    def span(self) -> tuple[float, float] | None:
+        """The 95 % interval of the difference, over seeds and test items as far as either is known."""
+        return span_of(self.paired, self.error)
 
     @property
-    def reach(self) -> float | None:
-        """How far chance in which items are tested moves such a share, to each side (95 %); None without items."""
-        if not self.items or not 0 <= self.together <= 1:
-            return None
-        return _NORMAL * math.sqrt(self.together * (1 - self.together) / self.items)
+    def may_be_chance(self) -> bool:
+        """Whether the interval holds 0, or there is none."""
+        return self.span is None or self.span[0] <= 0 <= self.span[1]
 
 
 @dataclass(frozen=True)
@@ -83,6 +80,7 @@ class Finding:
         certainty: How much it can be relied on; empty where there is nothing to say.
         gains: Of each silo, the largest first; empty where they are not known.
         overall: The mean over silos, seed by seed.
+        error: Standard error of its difference over which items are tested.
         missing: Why the gains are not known, and what would tell them; empty where they are.
     """
 
@@ -90,6 +88,7 @@ class Finding:
     certainty: str = ""
     gains: tuple[Gain, ...] = ()
     overall: PairedComparison | None = None
+    error: float | None = None
     missing: str = ""
 
 
@@ -106,7 +105,7 @@ def finding(run: Run) -> Finding:
     caution = f"{first}{single}".strip()
     if run.result.method.pooled:
         return Finding(f"With all data in one place {title} reaches {reached}.", caution)
-    if run.result.method.name in ALONE:
+    if run.result.method.alone or run.result.method.name in ALONE:
         return Finding(f"Every {scored}silo alone: {reached} on average{_span(run)}.", caution)
     together = f"Together, the {scored}silos reach {reached} on average{_span(run)}"
     if run.alone is None or _is_pooled_test(run):
@@ -115,11 +114,12 @@ def finding(run: Run) -> Finding:
     found = gains_of(run)
     if overall.difference is None:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
-    certainty = f"{first}{_certainty(overall)} {single}".strip()
+    error = _overall_error(run, found)
+    certainty = " ".join(filter(None, (first.strip(), _certainty(overall, error), _beside(run), single)))
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
         return Finding(text, certainty, overall=overall)
-    return Finding(_sentence(found, overall, name, run.names.title, scored), certainty, found, overall)
+    return Finding(_sentence(found, overall, error, name, run.names.title, scored), certainty, found, overall, error)
 
 
 def gains_of(run: Run) -> tuple[Gain, ...]:
@@ -136,8 +136,57 @@ def gains_of(run: Run) -> tuple[Gain, ...]:
             continue
         means = [fmean(scores[client][seed] for seed in seeds) for scores in (alone, together)]
         paired = compare_paired(*_in_order(name, together[client], alone[client]))
-        gains.append(Gain(client, means[0], means[1], paired, items.get(client)))
+        gains.append(Gain(client, means[0], means[1], paired, items.get(client), _error(run, client, name)))
     return tuple(sorted(gains, key=lambda gain: (-gain.difference, gain.client)))
+
+
+def span_of(paired: PairedComparison, error: float | None) -> tuple[float, float] | None:
+    """The 95 % interval of a mean difference, over seeds and over which items are tested; None without either.
+
+    Both parts are taken as independent, and so are the errors of the two models on the items that they share, which
+    makes it rather too wide than too narrow.
+    """
+    if paired.difference is None:
+        return None
+    half = [] if error is None else [_NORMAL * error]
+    if paired.ci_low is not None and paired.ci_high is not None:
+        half.append((paired.ci_high - paired.ci_low) / 2)
+    reach = math.hypot(*half)
+    return (paired.difference - reach, paired.difference + reach) if half else None
+
+
+def _error(run: Run, client: int, name: str) -> float | None:
+    """Standard error of a client's difference over which items are tested, which are the same in every seed."""
+    squares: list[float] = []
+    for record in (run.result, run.alone):
+        rows = [row for seed in (record.seeds if record else ()) for row in seed.clients if row.client == client]
+        known = [error for row in rows if (error := (row.errors or {}).get(name)) is not None]
+        if not known:
+            return None
+        squares.append(fmean(known) ** 2)
+    return math.sqrt(sum(squares))
+
+
+def _overall_error(run: Run, gains: Sequence[Gain]) -> float | None:
+    """The same of the mean over silos, which weighs each by its nodes."""
+    sizes = {row.client: row.nodes for row in run.seeds[0].clients}
+    weights = [sizes.get(gain.client) for gain in gains]
+    if not gains or None in weights or any(gain.error is None for gain in gains):
+        return None
+    total = sum(weight or 0 for weight in weights)
+    return (
+        math.hypot(*((weight or 0) * (gain.error or 0.0) for weight, gain in zip(weights, gains, strict=True))) / total
+    )
+
+
+def _beside(run: Run) -> str:
+    """What alone is, where it is not the method itself."""
+    if run.alone is None or (run.alone.method.alone and run.alone.method.name == run.result.method.name):
+        return ""
+    return (
+        f"Alone is here {run.alone.method.title}, the backbone by itself, and part of the difference may be the "
+        f"method's: --reference alone runs {run.result.method.title} at each silo by itself."
+    )
 
 
 def points(value: float, name: str) -> str:
@@ -157,7 +206,12 @@ def _by_seed(record: RunRecord | None, name: str) -> dict[int, float]:
 
 
 def _sentence(
-    gains: Sequence[Gain], overall: PairedComparison, name: str, called: Callable[[int], str], scored: str
+    gains: Sequence[Gain],
+    overall: PairedComparison,
+    error: float | None,
+    name: str,
+    called: Callable[[int], str],
+    scored: str,
 ) -> str:
     better, worse = ([gain for gain in gains if gain.side == side] for side in ("gains", "loses"))
     count = len(gains)
@@ -168,7 +222,7 @@ def _sentence(
     else:
         few = "only " if len(better) < count / 2 else ""
         who = f"{few}{len(better)} of {count} {scored}silos {'does' if len(better) == 1 else 'do'}"
-    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{interval(overall, name)}"
+    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{interval(overall, name, error=error)}"
     if worse and count > 1:
         lost = f"{points(worse[-1].difference, name).lstrip('+−')}{unit_of(name)} ({called(worse[-1].client)})"
         many = f"all {count}" if len(worse) == count else str(len(worse))
@@ -185,29 +239,34 @@ def unit_of(name: str) -> str:
     return " points" if metric_of(name).is_share else ""
 
 
-def interval(paired: PairedComparison, name: str, *, flip: bool = False) -> str:
-    """In brackets, with how many seeds it is made of; ``flip`` reads the difference the other way round."""
+def interval(paired: PairedComparison, name: str, *, flip: bool = False, error: float | None = None) -> str:
+    """In brackets, with what it is made of; ``flip`` reads the difference the other way round."""
     seeds = f"{_word(len(paired.seeds))} seed{'' if len(paired.seeds) == 1 else 's'}"
-    if paired.ci_low is None or paired.ci_high is None:
+    span = span_of(paired, error)
+    if span is None:
         return f" ({seeds})"
-    low, high = (-paired.ci_high, -paired.ci_low) if flip else (paired.ci_low, paired.ci_high)
+    if error is not None:
+        seeds += " and the test items"
+    low, high = (-span[1], -span[0]) if flip else span
     return f" (95\u00a0% interval {points(low, name)} to {points(high, name)}, {seeds})"
 
 
-def _certainty(overall: PairedComparison) -> str:
+def _certainty(overall: PairedComparison, error: float | None) -> str:
     """What may be said of the mean difference."""
     count = len(overall.seeds)
     if count < 2:
-        return "One seed: nothing says how much of this is chance. Run several, such as --seeds 0,1,2,3,4,5."
-    low, high, verdict = overall.ci_low, overall.ci_high, overall.verdict()
+        return "One seed: nothing says how much of this training's chance is. Run several, such as --seeds 0,1,2,3,4,5."
+    span, verdict = span_of(overall, error), overall.verdict()
+    chance = "The interval holds 0: this may be chance." if span is not None and span[0] <= 0 <= span[1] else ""
     if verdict == "too few seeds":
         few = f"{_word(count).capitalize()} seeds are too few for an exact test; {_word(LEAST_SEEDS)} are enough."
-        inside = low is not None and high is not None and low <= 0 <= high
-        return f"The interval holds 0: this may be chance. {few}" if inside else few
+        return f"{chance} {few}".strip()
     p = overall.sign_flip_p or 0.0
     shown = f"sign-flip test, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
     if verdict == "no difference shown":
         return f"No difference is shown: this may be chance ({shown})."
+    if chance:
+        return f"Seeds agree that it is {verdict} ({shown}), and other test items might not: the interval holds 0."
     return f"It is {verdict} by more than chance explains ({shown})."
 
 
@@ -220,13 +279,13 @@ def _missing(run: Run) -> str:
     """Why it is not known what every silo reaches alone, and how to learn it."""
     if _is_pooled_test(run):
         return "Scored on the test data of all, so that a silo's own training has nothing to stand against."
-    if "local" in run.result.reference_rows:
-        return "The scores of each silo alone are not in this folder (references/local)."
+    if run.result.reference_rows.keys() & {"local", "alone"}:
+        return "The scores of each silo alone are not in this folder (references)."
     if run.result.partition.rule == "silos":
-        if "local" in flatten(run.config).get("run.references", ()):
+        if {"local", "alone"} & {*flatten(run.config).get("run.references", ())}:
             return "Training alone was asked for and did not come about: the warnings say why."
-        return "Run the job with the reference `local`, which is usual between machines (run.references=[local])."
-    return "Run it again with --reference local: every silo then also trains by itself."
+        return "Run the job with the reference `alone`, which is usual between machines (run.references=[alone])."
+    return "Run it again with --reference alone: every silo then also runs the method by itself."
 
 
 def _span(run: Run) -> str:

@@ -21,23 +21,27 @@ NOT_RECORDED = "not recorded"
 MODES = {
     "own_local": "clients' own models",
     "own_global": "clients' own models, test data of all",
-    "aggregate_local": "aggregate",
-    "aggregate_global": "aggregate, test data of all",
+    "aggregate_local": "common model (aggregate)",
+    "aggregate_global": "common model (aggregate), test data of all",
+    "silo_local": "own or common model, as each silo's validation prefers",
+    "silo_global": "own or common model, as each silo's validation prefers, test data of all",
+    "validation": "own or common model, as validation prefers in each seed",
 }
 """Whose model was scored on which test data; on the clients' own where nothing is said."""
 REFERENCES = {
-    "majority": "Majority class", "local": "Local only", "fedridge": "FedRidge", "global_cut": "Centralised (cut)",
-    "global": "Centralised",
+    "majority": "Majority class", "local": "Local only", "alone": "Alone", "fedridge": "FedRidge",
+    "global_cut": "Centralised (cut)", "global": "Centralised",
 }  # fmt: skip
 """Names of the reference rows, in the order they are shown."""
 POOLED = ("global_cut", "global")
 """Those of one place that holds everything, and is scored on everything."""
 REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
-    "local": "every silo trains alone",
+    "local": "every silo trains the backbone by itself",
+    "alone": "every silo runs the same method with the same settings by itself",
     "fedridge": "one exact round of sums, then a correction at every silo",
-    "global_cut": "one place holds everything but the edges between silos",
-    "global": "one place holds everything",
+    "global_cut": "one place holds everything but the edges between silos, its backbone untuned",
+    "global": "one place holds everything, its backbone untuned",
 }
 
 
@@ -59,6 +63,16 @@ class Names:
     def title(self, client: int) -> str:
         """For a sentence: "north", "client 3"."""
         return self.known.get(client, f"client {client}")
+
+
+def reference_title(key: str, method: str) -> str:
+    """What a reference row beside a method of this title is called.
+
+    Example:
+        >>> reference_title("alone", "FedRidge")
+        'FedRidge alone'
+    """
+    return f"{method} alone" if key == "alone" else REFERENCES[key]
 
 
 def references_explained(keys: Iterable[str]) -> str:

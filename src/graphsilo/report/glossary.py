@@ -29,8 +29,9 @@ TERMS = {
     "plus_minus": ("±", "One standard deviation over seeds: how far chance alone moves the number."),
     "interval": (
         "95 % interval",
-        "Where the mean difference may lie, judged by how much seeds differ (Student's t). Test items are the same in "
-        "every seed, so it does not say what other items would have given.",
+        "Where the mean difference may lie, judged by how much seeds differ (Student's t) and by how many items are "
+        "tested, which are the same in every seed. Errors of the two models are taken as unrelated, which makes it "
+        "rather too wide than too narrow; of a ranking such as AUC it is over seeds alone.",
     ),
     "own": ("Clients' own models", "Every silo's model after its local steps of a round, before it is averaged."),
     "common": ("Common model", "The one model that the silos made together (aggregate), scored at the silos."),

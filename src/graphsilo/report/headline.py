@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage.records import Spent
 from graphsilo.report import tables
+from graphsilo.report.finding import points, unit_of
 from graphsilo.report.formats import (
     MISSING,
-    REFERENCES,
     Spread,
     data_size,
     duration,
@@ -18,6 +19,7 @@ from graphsilo.report.formats import (
     metric,
     percent,
     plus_minus,
+    reference_title,
     references_explained,
     scored_part,
     spread,
@@ -31,6 +33,8 @@ SHORT_MODES = {
     "own_global": {"title": "Own models, all data", "key": "own"},
     "aggregate_local": {"title": "Common model", "key": "common"},
     "aggregate_global": {"title": "Common model, all data", "key": "common"},
+    "silo_local": {"title": "Own or common, by silo", "key": "own"},
+    "validation": {"title": "Own or common, by seed", "key": "own"},
 }
 """Whose model was scored, as a heading beside its score; and the word that explains it."""
 
@@ -55,13 +59,14 @@ def headline(run: Run) -> Context:
 def _models(run: Run) -> list[Context]:
     """The models that were scored side by side, the headline's first; empty where there is one."""
     name = run.main_metric
-    if len(run.modes) < 2:
+    others = run.others
+    if not others:
         return []
     picks: list[Pick] = [lambda seed: seed.test]
-    picks += [partial(lambda mode, seed: seed.modes[mode].test, mode) for mode in run.modes[1:]]
+    picks += [partial(lambda mode, seed: seed.modes[mode].test, mode) for mode in others]
     return [
         {**SHORT_MODES.get(mode, {"title": words(mode), "key": ""}), "score": with_unit(run.spread(name, pick), name)}
-        for mode, pick in zip(run.modes, picks, strict=True)
+        for mode, pick in zip((run.reported, *others), picks, strict=True)
     ]
 
 
@@ -80,16 +85,18 @@ def _note(run: Run, score: Spread | None) -> str:
 def _reference_table(run: Run) -> Context | None:
     """Local, this run, global: values per metric, and a dot on one common axis for the main metric."""
     main = run.main_metric
-    names = [name for name in run.metrics() if name == main or metric_of(name).selects][:3]
+    names = [main, *(name for name in run.metrics() if name != main and metric_of(name).selects)][:3]
     found = {
         key: {name: tables.reference_spread(run, key, name) for name in names} for key in run.result.reference_rows
     }
     if not found or not names:
         return None
     spent = {key: means.beside.spent or Spent() for key, means in run.result.reference_rows.items()}
-    rows = [(REFERENCES[key], scores, spent[key], False) for key, scores in found.items()]
+    title = run.result.method.title
+    rows = [(reference_title(key, title), scores, spent[key], False) for key, scores in found.items()]
     mine = {name: run.spread(name) for name in names}
-    rows.insert(int("local" in found), (run.result.method.title, mine, run.result.spent, True))
+    # From the backbone alone to the method alone to the method together.
+    rows.insert(len(found.keys() & {"majority", "local", "alone"}), (title, mine, run.result.spent, True))
     reach = [
         edge
         for _, scores, *_ in rows
@@ -118,7 +125,9 @@ def _reference_table(run: Run) -> Context | None:
         lines.append({"title": title, "own": own, "dot": dot, "cells": cells})
     gaps = [(name, run.result.gap_closed.get(name)) for name in names]
     texts = [f"{percent(gap, 0)} % in {in_sentence(name)}" for name, gap in gaps if gap is not None]
+    steps = _steps(run, found, mine, main)
     return {
+        "steps": steps,
         "metric": in_sentence(main),
         "columns": [
             *(f"{each.title}, %" if each.is_share else each.title for each in map(metric_of, names)),
@@ -126,10 +135,27 @@ def _reference_table(run: Run) -> Context | None:
             "CPU",
         ],
         "rows": lines,
-        "gap_sentence": f"Of the gap between local and global, this run closes {listed(texts)}." if texts else None,
+        "gap_sentence": f"Of the gap between local and global (untuned), this run closes {listed(texts)}."
+        if texts
+        else None,
         "explained": references_explained(found),
         "axis": [metric(low, main), metric(high, main)],
     }
+
+
+def _steps(
+    run: Run, found: Mapping[str, Mapping[str, Spread | None]], mine: Mapping[str, Spread | None], name: str
+) -> str:
+    """What the method brings by itself, and what joining brings beside it."""
+    local, alone = (found.get(key, {}).get(name) for key in ("local", "alone"))
+    together = mine.get(name)
+    if local is None or alone is None or together is None or run.result.method.alone:
+        return ""
+    method = points(alone.mean - local.mean, name), points(together.mean - alone.mean, name)
+    return (
+        f"From the backbone alone to {run.result.method.title} alone: {method[0]}{unit_of(name)} of "
+        f"{in_sentence(name)}, which a silo has without the others. From there to together: {method[1]}."
+    )
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:

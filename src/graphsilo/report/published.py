@@ -73,7 +73,7 @@ def _asked(run: Run, column: Column) -> tuple[Question, int]:
 
 def _question(run: Run, column: Column) -> Question:
     """What a run's score in a column is a score of."""
-    first = run.modes[0] if run.modes else ""
+    first = run.reported
     view = "" if first in AS_REPORTED else first
     if column.average is not None or column.mode not in (None, first):
         view = column.view

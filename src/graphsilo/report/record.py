@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import structs
 
 from graphsilo.data.sources.class_names import CLASS_NAMES
 from graphsilo.errors import RunError
@@ -121,7 +123,9 @@ class Run:
         study: What the clients of the first seed reported of their inner workings, by client.
         kernel: What ``graphsilo gntk`` found for this run, or None.
         problems: Sentences about parts that could not be read.
-        alone: What the reference row ``local`` holds, every client's own training, where it was run.
+        alone: What every client reaches with the same method by itself (the reference ``alone``), else with the
+            backbone by itself (``local``), where one was run.
+        local: What every client reaches with the backbone by itself.
     """
 
     path: Path
@@ -131,6 +135,7 @@ class Run:
     study: dict[str, dict[str, Any]] = field(default_factory=dict)
     kernel: dict[str, Any] | None = None
     alone: RunRecord | None = None
+    local: RunRecord | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -162,8 +167,10 @@ class Run:
 
     @property
     def main_metric(self) -> str:
-        """The metric of the headline: accuracy where it was scored, else the first scored."""
-        return next(iter(self.metrics()), "accuracy")
+        """The metric of the headline: the one by which validation chose, else the first that was scored."""
+        known = self.metrics()
+        chosen = str(self.config.get("evaluation", {}).get("select_by"))
+        return chosen if chosen in known else next(iter(known), "accuracy")
 
     @property
     def class_names(self) -> list[str] | None:
@@ -181,8 +188,24 @@ class Run:
 
     @property
     def modes(self) -> list[str]:
-        """The ways in which the run was scored, e.g. ``own_local``; the reported one first."""
+        """The ways in which the run was scored, e.g. ``own_local``, as the method has them."""
         return list(self.seeds[0].modes)
+
+    @property
+    def reported(self) -> str:
+        """The mode that stands for the run; ``validation`` where seeds differ in it."""
+        modes = {seed.mode for seed in self.seeds}
+        return modes.pop() if len(modes) == 1 else "validation"
+
+    @property
+    def others(self) -> list[str]:
+        """The modes beside the reported one, as far as all seeds have them."""
+        return [mode for mode in self.modes if mode != self.reported and all(mode in seed.modes for seed in self.seeds)]
+
+    @property
+    def as_papers(self) -> Run:
+        """The same run with the scores of the mode that is recorded first, which its paper reports."""
+        return replace(self, result=structs.replace(self.result, seeds=[_first_mode(seed) for seed in self.seeds]))
 
     @property
     def scenario(self) -> str:
@@ -219,13 +242,28 @@ def load(run_dir: Path | str, *, with_ledger: bool = True) -> Run:
     problems: list[str] = []
     ledger = _read_ledger(path, problems) if with_ledger else None
     study = _read_study(path, result, problems)
-    kernel, alone = _read_kernel(path, problems), _read_alone(path, result, problems)
-    return Run(path, result, ledger, study=study, kernel=kernel, alone=alone, problems=tuple(problems))
+    kernel = _read_kernel(path, problems)
+    local, alone = (_read_alone(path, name, result, problems) for name in ("local", "alone"))
+    return Run(
+        path, result, ledger, study=study, kernel=kernel, alone=alone or local, local=local, problems=tuple(problems)
+    )
 
 
-def _read_alone(path: Path, result: RunRecord, problems: list[str]) -> RunRecord | None:
-    folder = path / "references" / "local"
-    if "local" not in result.reference_rows or not (folder / "result.json").is_file():
+def _first_mode(seed: Seed) -> Seed:
+    first = next(iter(seed.modes), "")
+    if seed.mode == first:
+        return seed
+    of = seed.modes[first]
+    rows = [structs.replace(row, test=Scores.of({})) for row in seed.clients]  # recorded in the other mode alone
+    return structs.replace(
+        seed, reported=first, best_round=of.best_round, validation=of.validation, test=of.test,
+        scenarios=of.scenarios, clients=rows,
+    )  # fmt: skip
+
+
+def _read_alone(path: Path, name: str, result: RunRecord, problems: list[str]) -> RunRecord | None:
+    folder = path / "references" / name
+    if name not in result.reference_rows or not (folder / "result.json").is_file():
         return None
     try:
         return read_run(folder)

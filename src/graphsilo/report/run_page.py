@@ -23,6 +23,7 @@ from graphsilo.report.formats import (
     listed,
     percent,
     plus_minus,
+    reference_title,
     scored_part,
     short_hash,
     spread,
@@ -93,7 +94,7 @@ def _terms(run: Run, context: Context) -> list[str]:
         *run.metrics(),
         *(["plus_minus"] if several else []),
         *(["interval"] if several and context["gains"] else []),
-        *(["own", "common"] if len(run.modes) > 1 else []),
+        *(["own", "common"] if run.others else []),
         *(["homophily"] if any(holder.homophily is not None for holder in run.result.partition.per_client) else []),
         "pooled",
         *(["gap"] if run.result.gap_closed else []),
@@ -116,7 +117,7 @@ def sentence(run: Run) -> str:
     seeds = run.seed_names
     text += f", {'seed' if len(seeds) == 1 else 'seeds'} {listed(map(str, seeds)) if len(seeds) <= 6 else len(seeds)}"
     part = " at some of the silos" if scored_part(run.result) else ""
-    return f"{text}; scored: the {MODES.get(run.modes[0], run.modes[0])}{part}."
+    return f"{text}; scored: the {MODES.get(run.reported, run.reported)}{part}."
 
 
 def _cut(run: Run) -> str:
@@ -168,8 +169,7 @@ def _warnings(run: Run) -> list[str]:
 def _readings(run: Run) -> Context | None:
     """The same run read in other ways: last round, other model, other average."""
     names = main_ones(run.metrics())
-    reported = run.modes[0]
-    whose = MODES.get(reported, reported)
+    whose = MODES.get(run.reported, run.reported)
     pooled = "the scored clients'" if scored_part(run.result) else "all clients'"
     picks: list[tuple[str, Pick]] = [
         (f"Reported: {whose}, round chosen by validation", lambda seed: seed.test),
@@ -177,7 +177,7 @@ def _readings(run: Run) -> Context | None:
         ("Validation at the chosen round", lambda seed: seed.validation),
         (f"Pooled: {pooled} items as one set", lambda seed: seed.test.beside.pooled),
     ]
-    for mode in run.modes[1:]:
+    for mode in run.others:
         title = MODES.get(mode, words(mode))
         picks.append((f"{title[:1].upper()}{title[1:]}", partial(lambda mode, seed: seed.modes[mode].test, mode)))
     rows = [(title, [run.spread(name, pick) for name in names]) for title, pick in picks]
@@ -192,7 +192,8 @@ def _scenarios(run: Run) -> Context | None:
     for key, pick in picks.items():
         title = SCENARIOS.get(key, words(key))
         rows.append((title, [run.spread(name, pick) for name in names]))
-        for reference, named in REFERENCES.items():
+        for reference in REFERENCES:
+            named = reference_title(reference, run.result.method.title)
             scores = [tables.reference_spread(run, reference, name, key) for name in names]
             if any(score is not None for score in scores):
                 rows.append((f"{title}, {named}", scores))

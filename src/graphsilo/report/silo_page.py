@@ -18,7 +18,7 @@ from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.experiments.checks import check_compression, check_secure_sums
 from graphsilo.experiments.effects import settled
-from graphsilo.experiments.references import with_local
+from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.compression import compressible
@@ -253,7 +253,7 @@ def _run(method: Method, settings: MethodConfig, config: RunConfig) -> Facts:
         ("length", f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"),
         ("sums", "masked (run.secure_sums)" if secure else "added up in plain by the coordinator"),
         ("scores", "of each silo" if report == "silos" else "of the federation as a whole (evaluation.report)"),
-        *([("afterwards", _ALONE)] if "local" in with_local(config).run.references else []),
+        *([("afterwards", _ALONE)] if "local" in with_alone(config).run.references else []),
     ]
 
 

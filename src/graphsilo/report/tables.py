@@ -21,7 +21,15 @@ from graphsilo.evaluate.significance import PairedComparison, compare_paired, ga
 from graphsilo.experiments.reproduce.published import Printed
 from graphsilo.experiments.storage.records import Seed, Spent
 from graphsilo.report.comparable import differing, with_shared_clients
-from graphsilo.report.formats import REFERENCES, Spread, listed, percent, references_explained, spread
+from graphsilo.report.formats import (
+    REFERENCES,
+    Spread,
+    listed,
+    percent,
+    reference_title,
+    references_explained,
+    spread,
+)
 from graphsilo.report.record import Run
 from graphsilo.report.shown import Shown
 from graphsilo.report.views import Column, sentence
@@ -165,7 +173,13 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
                 f"{shown.title}: {shown.meaning} of {percent(column.target, 0)} %; a dash if a seed never is."
             )
     labels = {row.label.partition(" (of ")[0] for table in tables for row in table.references if row.path is None}
-    explained = references_explained([key for key, title in REFERENCES.items() if title in labels])
+    explained = references_explained(
+        [
+            key
+            for key in REFERENCES
+            if any(label == reference_title(key, label.removesuffix(" alone")) for label in labels)
+        ]
+    )
     return [*sentences, explained] if explained else sentences
 
 
@@ -370,7 +384,7 @@ def _references(
 ) -> tuple[tuple[Row, ...], list[str]]:
     names = [column.name for column in shown]
     rows, warnings = [], []
-    for key, title in REFERENCES.items():
+    for key in REFERENCES:
         found: dict[str, dict[str, Spread | None]] = {}
         spent: dict[str, Spent] = {}
         for run, label in zip(runs, labels, strict=True):
@@ -381,10 +395,12 @@ def _references(
         distinct = {
             repr([None if score is None else round(score.mean, 6) for score in s.values()]) for s in found.values()
         }
-        if len(distinct) > 1:
+        if len(distinct) > 1 and key != "alone":  # which is another row of each method
             warnings.append(f"The runs disagree on the reference '{key}': each has its own row.")
         kept = found if len(distinct) > 1 else dict(list(found.items())[:1])
+        titled = dict(zip(labels, (run.result.method.title for run in runs), strict=True))
         for label, scores in kept.items():
+            title = reference_title(key, titled[label])
             text = f"{title} (of {label})" if len(distinct) > 1 else title
             gap = dict.fromkeys(names)
             rows.append(Row(label=text, path=None, scores=scores, by_seed={}, gap=gap, spent=spent[label]))

@@ -82,7 +82,7 @@ class Column:
     def _worst(self, seed: Seed, scores: Scores) -> float | None:
         if self.metric == "accuracy" and scores.beside.worst_client is not None:
             return scores.beside.worst_client.accuracy
-        if self.items is not None or self.mode not in (None, next(iter(seed.modes), None)):
+        if self.items is not None or self.mode not in (None, seed.mode):
             return None  # Clients' other scores are recorded for the reported mode alone
         known = [value for row in seed.clients if (value := row.test.numbers.get(self.metric)) is not None]
         return min(known, key=metric_of(self.metric).goodness, default=None)
@@ -90,10 +90,9 @@ class Column:
     def _course(self, seed: Seed) -> float | None:
         """Bytes or rounds until validation accuracy is at the target; None where it never is."""
         size = seed.setup.upload_bytes + seed.setup.download_bytes
-        further = self.mode if self.mode != next(iter(seed.modes), None) else None
         for row in seed.rounds:
             size += row.upload_bytes + row.download_bytes
-            reached = row.curve("validation", further).get("accuracy")
+            reached = seed.curve(row, "validation", self.mode).get("accuracy")
             if reached is not None and self.target is not None and reached >= self.target:
                 return float(size if self.metric == "bytes_to_target" else row.round)
         return None
@@ -148,15 +147,14 @@ def sentence(shown: Sequence[Column], runs: Sequence[Run]) -> str:
     column = next(column for column in shown if column.metric not in COURSE)
     whose = []
     if column.mode is None:
-        reported = {_whose(run.modes[0]) for run in runs if run.modes}
+        reported = {_whose(run.reported) for run in runs if run.modes}
         whose = [reported.pop() if len(reported) == 1 else "the model that each method reports"]
     how = [] if column.average else ["node-weighted mean over clients"]
     return f"Scored: {'; '.join(filter(None, [*whose, column.words, *how]))}."
 
 
 def _whose(mode: str) -> str:
-    text = MODES.get(mode, mode)
-    return text.replace("aggregate", "the common model (aggregate)") if mode.startswith("aggregate") else text
+    return MODES.get(mode, mode)
 
 
 def _column(name: str, base: Column, runs: Sequence[Run]) -> Column:

@@ -15,7 +15,7 @@ from graphsilo import report
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.participants import left_out
-from graphsilo.experiments.references import with_local
+from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.flower.transport import FlowerTransport
 from graphsilo.runtime.remote.federation_file import load_federation
@@ -41,7 +41,7 @@ def run(grid: Grid, context: Context) -> None:
     federation = load_federation(_file(context, FEDERATION_KEY))
     path, out = _file(context, CONFIG_KEY), Path(_setting(context, OUT_KEY))
     patience = float(context.run_config.get(PATIENCE_KEY, 600.0))
-    config = with_local(load_config(path))
+    config = with_alone(load_config(path))
     clients = {
         site: [number for number, silo in enumerate(federation.silos) if silo.site == site] for site in federation.sites
     }

@@ -21,7 +21,7 @@ from graphsilo.experiments.checks import check_compression, check_models, check_
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.participants import left_out
-from graphsilo.experiments.references import with_local
+from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import registry
 from graphsilo.types import ClientId
@@ -172,7 +172,7 @@ def _checked(
     """The method of a configuration that silos apart can carry out, and the configuration as it is kept."""
     from graphsilo.experiments.service.run_over import check_remote
 
-    checked = with_local(settled(load_config(config, assignments=assignments), remote=True))
+    checked = with_alone(settled(load_config(config, assignments=assignments), remote=True))
     method, settings = registry.load(checked.method.name), checked.method_config()
     check_remote(checked)
     check_models(checked, method, settings)

@@ -251,7 +251,14 @@ class ModeScores(Record):
 
 
 class ClientScores(Record, kw_only=True):
-    """One client: sizes, classes without a training item, and test scores; best round and mode if it has its own."""
+    """One client.
+
+    Attributes:
+        missing_classes: Without a training item.
+        best_round, mode: If it has its own.
+        test: Its scores.
+        errors: Their standard errors over which items are tested, of those that are made of counts.
+    """
 
     client: int
     nodes: int | None = None
@@ -262,6 +269,7 @@ class ClientScores(Record, kw_only=True):
     best_round: int | None = None
     mode: str | None = None
     test: Scores
+    errors: dict[str, Share] | None = None
 
 
 class Seed(Record, kw_only=True):
@@ -314,10 +322,11 @@ class Seed(Record, kw_only=True):
         """The mode that stands for the seed; empty where none was recorded."""
         return self.reported or next(iter(self.modes), "")
 
-    def curve(self, row: Round, group: str) -> Curve:
-        """``validation`` or ``test`` of a round in the reported mode; of the first, where clients have their own."""
-        first = next(iter(self.modes), "")
-        return row.curve(group, None if self.mode == first or self.mode not in (row.modes or {}) else self.mode)
+    def curve(self, row: Round, group: str, mode: str | None = None) -> Curve:
+        """``validation`` or ``test`` of a round in a mode, by default the reported one; of the first where that is of
+        several."""
+        wanted = mode or self.mode
+        return row.curve(group, wanted if wanted in (row.modes or {}) else None)
 
     @property
     def failures(self) -> int:

@@ -15,7 +15,7 @@ import torch
 from graphsilo.__about__ import __version__
 from graphsilo.drawing import COLUMN
 from graphsilo.evaluate.metrics import leading, per_client
-from graphsilo.evaluate.significance import summarise_seeds
+from graphsilo.evaluate.significance import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
     backbone_warnings,
@@ -97,7 +97,7 @@ class Result:
 
         Args:
             kind: ``rounds`` has a row for each seed and round, ``clients`` for each seed and client at the reported
-                round (with ``alone.accuracy`` and so on, where the row ``local`` was run), ``seeds`` for each seed.
+                round (with ``alone.accuracy`` and so on, where such a row was run), ``seeds`` for each seed.
 
         Raises:
             ConfigError: There is no such table.
@@ -107,7 +107,7 @@ class Result:
 
     def plot(self, metric: str | None = None, *, width: float = COLUMN) -> Any:
         """A figure for a paper or a notebook: validation and test along rounds, a band from the lowest to the highest
-        seed; below, every client alone and together, where the row ``local`` was run and the run has a folder.
+        seed; below, every client alone and together, where a row of these was run and kept.
 
         Args:
             metric: What is shown; None takes accuracy (link prediction: AUC).
@@ -194,6 +194,15 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
         if kind == "test":
             for row, value in zip(each, pairs[:, 0].tolist(), strict=True):
                 row[metric] = None if value != value else value
+    errors: dict[int, dict[str, float | None]] = {}
+    if scores.counts is not None and simulation.task != "link":
+        spread = item_errors(scores.of("test").sum(axis=1))
+        errors = {
+            client: {
+                name: None if values[row] != values[row] else float(values[row]) for name, values in spread.items()
+            }
+            for row, client in enumerate(scores.clients)
+        }
     cut = simulation.cut["per_client"]
     # A client that failed was not scored, and one score for all clients pooled is nobody's own.
     pooled = len(simulation.clients) == 1 and len(each) < len(cut)
@@ -204,6 +213,7 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
             test_items=facts.get("test"),
             best_round=kept.rounds[facts["client"]][0] if facts["client"] in kept.rounds else None,
             mode=reported.whose.get(facts["client"]),
+            errors=None if pooled else errors.get(facts["client"]),
             test=Scores.of(
                 {key: value for key, value in found.get(facts["client"], {}).items() if key not in ("client", "items")}
             ),

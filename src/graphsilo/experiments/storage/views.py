@@ -17,14 +17,15 @@ from graphsilo.notebook import table
 _CURVE, _ROW, _FRAME = 1.75, 0.13, 0.55  # inches: a curve, and a chart by its rows
 
 
-def alone(folder: Path | None, label: str = "local") -> RunRecord | None:
-    """The run of a reference row, by default that of every client training alone; None where there is none on disk."""
-    if folder is None or not (folder / "references" / label / "result.json").exists():
-        return None
-    try:
-        return records.read_run(folder / "references" / label)
-    except RunError:
-        return None
+def alone(folder: Path | None) -> RunRecord | None:
+    """What every client reaches with the same method by itself, else with the backbone; None where neither was run."""
+    for label in ("alone", "local"):
+        if folder is not None and (folder / "references" / label / "result.json").exists():
+            try:
+                return records.read_run(folder / "references" / label)
+            except RunError:
+                continue
+    return None
 
 
 def names_of(record: RunRecord) -> dict[int, str]:
@@ -145,7 +146,7 @@ def _plus_minus(value: records.MeanStd | None) -> str | None:
 
 
 def figure(record: RunRecord, folder: Path | None, *, metric: str | None = None, width: float = drawing.COLUMN) -> Any:
-    """Validation and test along rounds; and every client alone and together, where the row ``local`` was run.
+    """Validation and test along rounds; and every client alone and together, where a row of these was run.
 
     Raises:
         ConfigError: The run was not scored by such a metric.
@@ -196,5 +197,5 @@ def axis_of(name: str) -> tuple[float, str]:
 
 def curve_of(seed: records.Seed, group: str, name: str, scale: float) -> dict[int, float]:
     """Round to value, where it was evaluated."""
-    values = ((row.round, row.curve(group).get(name)) for row in seed.rounds)
+    values = ((row.round, seed.curve(row, group).get(name)) for row in seed.rounds)
     return {number: scale * value for number, value in values if value is not None}
