@@ -17,6 +17,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.runtime.site.schema import schema_tree
 from kit import silo_tree
+from kit.runs import only
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,10 @@ def test_the_runs_own_scores(finished, client, place):
     assert made.probabilities.shape == (silo.graph.num_nodes, 3)
     assert np.array_equal(made.classes, made.probabilities.argmax(axis=1))
     assert made.on == f"client {client}'s own graph"
-    assert made.by == f"client {client}'s own model of the best round by validation"
+    whose = "the common model" if seed["reported"] == "aggregate_local" else f"client {client}'s own model"
+    assert made.by == f"{whose} of the best round by validation"
+    other = predict(folder, client=client, seed=seed["seed"], model="own" if "common" in whose else "common")
+    assert other.by.endswith(f", not {whose}, whose score the run reports")
 
 
 def test_best_and_last(finished):
@@ -481,9 +485,25 @@ def test_dates_that_count_otherwise_are_another_feature(tmp_path):
 
 
 def test_it_says_whose_model_answers_where_the_table_scores_another(small, tmp_path):
-    run(small(method__name="fedgta", evaluation__models=True, method__rounds=2), out=tmp_path / "run")
-    made = predict(tmp_path / "run", client=1, checkpoint="last")
-    assert made.by == (
-        "client 1's own model of the last round, not the model that came from the server, whose score the run's table "
-        "shows (aggregate_local)"
-    )
+    config = small(method__name="fedgta", evaluation__models=True, method__rounds=2, evaluation__model="common")
+    run(config, out=tmp_path / "run")
+    made = predict(tmp_path / "run", client=1, checkpoint="last", model="own")
+    assert made.by == ("client 1's own model of the last round, not the common model, whose score the run reports")
+    with pytest.raises(ConfigError, match="neither own nor common"):
+        predict(tmp_path / "run", client=1, model="best")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedridge", "fedgta", "fedstar"])
+@pytest.mark.parametrize("settings", [{"evaluation__model": each} for each in ("run", "silo", "own", "common")]
+                         + [{"run__alone": True}])  # fmt: skip
+def test_the_model_that_a_run_reports_is_the_one_that_predicts(small, tmp_path, method, settings):
+    rounds = {} if method == "fedridge" else {"method__rounds": 3, "method__lr": 0.05}
+    backbone = {"model__name": "gin_fedstar"} if method == "fedstar" else {}
+    config = small(method__name=method, evaluation__models=True, **rounds, **backbone, **settings)
+    seed = only(run(config, out=tmp_path / "run"))
+    for silo in prepare(config).silos:
+        made = predict(tmp_path / "run", client=silo.client)
+        row = seed["clients"][silo.client]
+        if method == "fedstar" and row.get("mode", seed["reported"]) == "own_local":
+            continue  # its own part is kept of the common model's round
+        assert score(made, silo) == pytest.approx(row["test"]["accuracy"], abs=1e-12)

@@ -16,7 +16,7 @@ from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.doors import OWN
-from graphsilo.experiments.evaluation import modes_of, scored_clients
+from graphsilo.experiments.evaluation import choice_of, modes_of, scored_clients, view_of
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import model_entries
 from graphsilo.federation import own, registry
@@ -100,7 +100,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         ConfigError: More answers are wanted than clients are asked.
         UnsupportedError: Task, model or evaluation mode does not go with the method.
     """
-    modes_of(config.evaluation, method)
+    check_reported(config, method)
     clients = len(simulation.clients)
     asked = method_config.asked_of(clients)
     if method_config.min_clients is not None and method_config.min_clients > asked:
@@ -132,6 +132,27 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         raise UnsupportedError(
             f"{method.title} averages models, so all clients must run the same one; model.pool gives "
             f"{len(different)} different ones. Methods for different models: {', '.join(able)}."
+        )
+
+
+def check_reported(config: RunConfig, method: Method) -> None:
+    """Refuse to report a model that is not scored.
+
+    Raises:
+        ConfigError: Each silo's own scores would choose, and nobody sees them.
+        UnsupportedError: The method has no such model, or it is not among the modes.
+    """
+    modes, choice = modes_of(config.evaluation, method), choice_of(config)
+    named = {"own": ("own", "models of the clients' own"), "common": ("aggregate", "common model")}.get(choice)
+    if named is not None and named[0] not in map(view_of, modes):
+        raise UnsupportedError(
+            f"evaluation.model={choice} reports the {named[1]}, and {method.title} has no {named[1]} that is scored "
+            f"({', '.join(modes)}). Leave it out, or name the mode in evaluation.modes."
+        )
+    if choice == "silo" and config.evaluation.report == "federation":
+        raise ConfigError(
+            "evaluation.model=silo chooses by each silo's own scores, and evaluation.report=federation has the "
+            "coordinator see none. Use evaluation.model=run, or evaluation.report=silos."
         )
 
 

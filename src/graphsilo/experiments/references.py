@@ -58,7 +58,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         update={
             "method": config.method.model_copy(update={"name": method.name, "options": options}),
             "evaluation": config.evaluation.model_copy(
-                update={"modes": config.evaluation.modes if name == "alone" else None, "embeddings": False, **report}
+                update={"embeddings": False, **({} if name == "alone" else {"modes": None, "model": "run"}), **report}
             ),
             "run": config.run.model_copy(
                 update={
@@ -77,9 +77,9 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
 
 
 def with_alone(config: RunConfig) -> RunConfig:
-    """As it is run between machines: every silo also trains alone, at its own site, its backbone and the method itself,
-    so that the page can say what joining brought it. ``run.references`` says otherwise; a method that trains alone needs
-    no such rows."""
+    """As it is run between machines: every silo also trains its backbone and runs the method itself alone, at its own
+    site, so that the page can say what joining brought it. ``run.references`` says otherwise; a method that trains
+    alone needs no such rows."""
     method = method_of(config)
     if config.says("run.references") or method.alone:
         return config

@@ -48,7 +48,9 @@ def gains(run: Run, found: Finding) -> Context | None:
         "unit": ", points" if metric_of(name).is_share else "",
         "axis": (metric(low + pad, name), metric(high - pad, name)),
         "intervals": any(gain.span is not None for gain in found.gains),
-        "local": f"{run.local.method.title}" if run.local is not None and run.local is not run.alone else "",
+        "local": run.local.method.title
+        if run.local is not None and any(row["local"] != row["texts"][0] for row in rows)
+        else "",
         "note": _gain_note(found.gains, name),
     }
 

@@ -80,7 +80,6 @@ class Finding:
         certainty: How much it can be relied on; empty where there is nothing to say.
         gains: Of each silo, the largest first; empty where they are not known.
         overall: The mean over silos, seed by seed.
-        error: Standard error of its difference over which items are tested.
         missing: Why the gains are not known, and what would tell them; empty where they are.
     """
 
@@ -88,7 +87,6 @@ class Finding:
     certainty: str = ""
     gains: tuple[Gain, ...] = ()
     overall: PairedComparison | None = None
-    error: float | None = None
     missing: str = ""
 
 
@@ -115,11 +113,11 @@ def finding(run: Run) -> Finding:
     if overall.difference is None:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
     error = _overall_error(run, found)
-    certainty = " ".join(filter(None, (first.strip(), _certainty(overall, error), _beside(run), single)))
+    certainty = " ".join(filter(None, (first.strip(), _certainty(overall), _items(error, name), _beside(run), single)))
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
         return Finding(text, certainty, overall=overall)
-    return Finding(_sentence(found, overall, error, name, run.names.title, scored), certainty, found, overall, error)
+    return Finding(_sentence(found, overall, name, run.names.title, scored), certainty, found, overall)
 
 
 def gains_of(run: Run) -> tuple[Gain, ...]:
@@ -208,7 +206,6 @@ def _by_seed(record: RunRecord | None, name: str) -> dict[int, float]:
 def _sentence(
     gains: Sequence[Gain],
     overall: PairedComparison,
-    error: float | None,
     name: str,
     called: Callable[[int], str],
     scored: str,
@@ -222,7 +219,7 @@ def _sentence(
     else:
         few = "only " if len(better) < count / 2 else ""
         who = f"{few}{len(better)} of {count} {scored}silos {'does' if len(better) == 1 else 'do'}"
-    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{interval(overall, name, error=error)}"
+    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{interval(overall, name)}"
     if worse and count > 1:
         lost = f"{points(worse[-1].difference, name).lstrip('+−')}{unit_of(name)} ({called(worse[-1].client)})"
         many = f"all {count}" if len(worse) == count else str(len(worse))
@@ -239,24 +236,29 @@ def unit_of(name: str) -> str:
     return " points" if metric_of(name).is_share else ""
 
 
-def interval(paired: PairedComparison, name: str, *, flip: bool = False, error: float | None = None) -> str:
-    """In brackets, with what it is made of; ``flip`` reads the difference the other way round."""
+def interval(paired: PairedComparison, name: str, *, flip: bool = False) -> str:
+    """In brackets, with how many seeds it is made of; ``flip`` reads the difference the other way round."""
     seeds = f"{_word(len(paired.seeds))} seed{'' if len(paired.seeds) == 1 else 's'}"
-    span = span_of(paired, error)
-    if span is None:
+    if paired.ci_low is None or paired.ci_high is None:
         return f" ({seeds})"
-    if error is not None:
-        seeds += " and the test items"
-    low, high = (-span[1], -span[0]) if flip else span
+    low, high = (-paired.ci_high, -paired.ci_low) if flip else (paired.ci_low, paired.ci_high)
     return f" (95\u00a0% interval {points(low, name)} to {points(high, name)}, {seeds})"
 
 
-def _certainty(overall: PairedComparison, error: float | None) -> str:
+def _items(error: float | None, name: str) -> str:
+    """What other test items could do to the mean difference."""
+    if error is None:
+        return ""
+    reach = points(_NORMAL * error, name).lstrip("+")
+    return f"Other test items might move it by up to {reach}{unit_of(name)} (95 %)."
+
+
+def _certainty(overall: PairedComparison) -> str:
     """What may be said of the mean difference."""
     count = len(overall.seeds)
     if count < 2:
         return "One seed: nothing says how much of this training's chance is. Run several, such as --seeds 0,1,2,3,4,5."
-    span, verdict = span_of(overall, error), overall.verdict()
+    span, verdict = span_of(overall, None), overall.verdict()
     chance = "The interval holds 0: this may be chance." if span is not None and span[0] <= 0 <= span[1] else ""
     if verdict == "too few seeds":
         few = f"{_word(count).capitalize()} seeds are too few for an exact test; {_word(LEAST_SEEDS)} are enough."
@@ -265,8 +267,6 @@ def _certainty(overall: PairedComparison, error: float | None) -> str:
     shown = f"sign-flip test, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
     if verdict == "no difference shown":
         return f"No difference is shown: this may be chance ({shown})."
-    if chance:
-        return f"Seeds agree that it is {verdict} ({shown}), and other test items might not: the interval holds 0."
     return f"It is {verdict} by more than chance explains ({shown})."
 
 

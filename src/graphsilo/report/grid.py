@@ -176,6 +176,8 @@ def compare_runs(
     """``comparison`` of runs already in memory; see there."""
     if not runs:
         raise ConfigError("at least one run folder was wanted for a comparison, none came: give the folders.")
+    if published:
+        runs = [run.as_papers for run in runs]
     groups = questions(runs)
     labels = distinct_labels(runs, groups)
     shown = columns(with_shared_clients(runs, labels)[0] if len(groups) == 1 else runs, metrics, mode, target)

@@ -149,7 +149,7 @@ def _steps(
     """What the method brings by itself, and what joining brings beside it."""
     local, alone = (found.get(key, {}).get(name) for key in ("local", "alone"))
     together = mine.get(name)
-    if local is None or alone is None or together is None or run.result.method.alone:
+    if local is None or alone is None or together is None or local.mean == alone.mean:
         return ""
     method = points(alone.mean - local.mean, name), points(together.mean - alone.mean, name)
     return (

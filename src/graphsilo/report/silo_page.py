@@ -253,7 +253,7 @@ def _run(method: Method, settings: MethodConfig, config: RunConfig) -> Facts:
         ("length", f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"),
         ("sums", "masked (run.secure_sums)" if secure else "added up in plain by the coordinator"),
         ("scores", "of each silo" if report == "silos" else "of the federation as a whole (evaluation.report)"),
-        *([("afterwards", _ALONE)] if "local" in with_alone(config).run.references else []),
+        *([("afterwards", _ALONE)] if {"local", "alone"} & {*with_alone(config).run.references} else []),
     ]
 
 

@@ -1,0 +1,87 @@
+"""Own or common: which model stands for a seed, by validation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphsilo.errors import GraphsiloError
+from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.evaluation import SetScores
+from graphsilo.experiments.progress import SeedProgress
+from graphsilo.experiments.runner import run
+from kit.runs import only
+
+ACCURACY = METRICS["accuracy"]
+MODES = ("own_local", "aggregate_local")
+
+
+def right_of_ten(validation, test):
+    """Scores of clients of ten validation and ten test items each, of two classes, so many of them right."""
+    counts = np.zeros((len(validation), 2, 4, 2, 2), dtype=np.int64)
+    for place, each in enumerate(zip(validation, test, strict=True)):
+        for kind, right in enumerate(each):
+            counts[place, kind, 0, 0] = [right, 10 - right]
+    return {
+        "seen": SetScores(("val", "test"), counts, np.array([10] * len(validation)), {}, tuple(range(len(validation))))
+    }
+
+
+def seed_of(own, common):
+    progress = SeedProgress()
+    progress.note(1, {"own": right_of_ten(*own), "aggregate": right_of_ten(*common)}, MODES, ACCURACY)
+    return progress
+
+
+def accuracy(reported):
+    return reported.view.summary(reported.mode).test.numbers["accuracy"]
+
+
+def test_the_mode_that_validation_prefers_whatever_the_test_says():
+    # Validation: own 6 and 4 right (.5), common 7 and 7 (.7); on test own is better.
+    progress = seed_of(([6, 4], [9, 9]), ([7, 7], [5, 3]))
+    chosen = progress.reported(MODES, ACCURACY, "run")
+    assert (chosen.mode, accuracy(chosen)) == ("aggregate_local", pytest.approx(0.4))
+    assert progress.reported(MODES, ACCURACY, "own").mode == "own_local"
+    assert progress.reported(MODES, ACCURACY, "first").mode == "own_local"
+    assert progress.reported(MODES, ACCURACY, "common").mode == "aggregate_local"
+
+
+def test_each_silo_by_its_own_validation():
+    # Client 0 prefers its own (8 > 7), client 1 the common one (7 > 4): test 9 and 3 right, .6 on average.
+    progress = seed_of(([8, 4], [9, 9]), ([7, 7], [5, 3]))
+    chosen = progress.reported(MODES, ACCURACY, "silo")
+    assert chosen.mode == "silo_local"
+    assert chosen.whose == {0: "own_local", 1: "aggregate_local"}
+    assert accuracy(chosen) == pytest.approx(0.6)
+
+
+def test_of_equals_the_first():
+    progress = seed_of(([5, 5], [1, 1]), ([5, 5], [9, 9]))
+    assert progress.reported(MODES, ACCURACY, "run").mode == "own_local"
+    assert progress.reported(MODES, ACCURACY, "silo").whose == {0: "own_local", 1: "own_local"}
+
+
+def test_a_run_says_which(small, tmp_path):
+    seed = only(run(small(method__rounds=4), out=tmp_path / "run"))
+    validations = {mode: seed["modes"][mode]["validation"]["accuracy"] for mode in MODES}
+    assert seed["reported"] == max(MODES, key=validations.__getitem__)
+    assert seed["test"] == seed["modes"][seed["reported"]]["test"]
+    assert seed["best_round"] == seed["modes"][seed["reported"]]["best_round"]
+    mixed = only(run(small(method__rounds=4, evaluation__model="silo")))
+    assert mixed["reported"] == "silo_local"
+    assert {row["mode"] for row in mixed["clients"]} <= set(MODES)
+    named = only(run(small(method__rounds=4, evaluation__modes=["own_local", "aggregate_local"])))
+    assert named["reported"] == "own_local"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"method__name": "fedproto", "evaluation__model": "common"}, "FedProto has no common model"),
+        ({"evaluation__model": "silo", "evaluation__report": "federation"}, "each silo's own scores"),
+    ],
+)
+def test_a_choice_that_cannot_be_made_is_refused(small, settings, text):
+    with pytest.raises(GraphsiloError, match=text):
+        run(small(**settings))
