@@ -21,10 +21,9 @@ from graphsilo.experiments.evaluation import (
     evaluate,
     modes_of,
     scored_clients,
-    selection_metric,
 )
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
-from graphsilo.experiments.participants import Federations, Participants
+from graphsilo.experiments.participants import Federations, Participants, ranks, selection_metric
 from graphsilo.experiments.progress import SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
@@ -78,7 +77,7 @@ class SeedRun:
         self.offload_folder = offload_folder
         self.scored = scored_clients(config.evaluation, simulation.clients, seed)
         self.modes = modes_of(config.evaluation, method)
-        self.metric = selection_metric(config.evaluation, simulation.task)
+        self.metric = selection_metric(config.evaluation, simulation)
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
         self.own_rounds = getattr(method_config, "best_round", "common") == "own"
@@ -316,8 +315,8 @@ class SeedRun:
         if number % config.every == 0 or number == server.rounds:
             federation.at("evaluation", number)
             scores = evaluate(
-                federation, server, self.method.client, self.modes, auc=config.auc or self.metric.ranking is not None,
-                minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
+                federation, server, self.method.client, self.modes, auc=ranks(config, self.simulation),
+                rare=self.simulation.rare, minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
                 summed=config.report == "federation",
             )  # fmt: skip
             asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))

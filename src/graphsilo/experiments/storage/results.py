@@ -177,7 +177,7 @@ def _total(values: Sequence[float | None]) -> float | None:
 def _clients(kept: ViewProgress, mode: Mode, simulation: Participants) -> list[ClientScores]:
     scores = kept.best[first_set(mode)]
     if scores.counts is not None:
-        each = per_client(scores.of("test"), clients=scores.clients)
+        each = per_client(scores.of("test"), clients=scores.clients, rare=scores.rare)
     else:
         each = [{"client": client} for client in scores.clients]
     for name, pairs in scores.scores.items():
