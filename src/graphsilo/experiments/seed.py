@@ -141,7 +141,7 @@ class SeedRun:
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
         federation.compression = self.compression
-        federation.secure = self._secure(federation)
+        federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         server = self._server(federation)
         self._clock = _Clock(federation)
         noted = index > 0  # the first seed speaks for all
@@ -235,17 +235,10 @@ class SeedRun:
             )
         )
 
-    def _secure(self, federation: Exchange) -> SecureSums | None:
-        """How sums are made, where they are secure; data in one place needs none."""
-        if not self.config.run.secure_sums or self.method.pooled:
-            return None
-        singles = ("evaluate",) if self.config.evaluation.report == "silos" else ()
-        return SecureSums(self.seed, federation.run, singles=singles)
-
     def _agree(self, ledger: Ledger) -> None:
         """Have the silos agree on the scale of their features."""
         federation = self._clients(replace(self.method, client=ScalingClient), ledger)
-        federation.secure = self._secure(federation)
+        federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         federation.at("setup", 0)
         clock = _Clock(federation)
         self.scale = agree(federation, self.method_config.min_clients)
@@ -373,6 +366,14 @@ class SeedRun:
         row = last[0] if last else progress.setup
         for name in ("cpu_seconds", "wall_seconds"):
             row[f"checkpoint_{name}"] = row.get(f"checkpoint_{name}", 0.0) + spent[name]
+
+
+def secure_sums(config: RunConfig, method: Method, federation: Exchange, seed: int) -> SecureSums | None:
+    """How sums are made, where they are secure; data in one place needs none."""
+    if not config.run.secure_sums or method.pooled:
+        return None
+    singles = ("evaluate",) if config.evaluation.report == "silos" else ()
+    return SecureSums(seed, federation.run, singles=singles)
 
 
 _WAYS = ("upload_bytes", "download_bytes")
