@@ -109,7 +109,7 @@ def _one_class_warnings(
         who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}", "predict")
     in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
-    area = _ranking([seed for seed in seeds if seed.one_class], clients)
+    area = _area([seed for seed in seeds if seed.one_class], clients)
     ranks = area is not None and area >= _FAR_ABOVE
     common, share = participants.commonest
     lopsided = participants.is_lopsided and classes == [common]
@@ -118,28 +118,30 @@ def _one_class_warnings(
     if area is None:
         text += ". Whether items are ranked better than that, no score says here; with evaluation.auc=true one does. "
     elif ranks:
-        text += (
-            f". Yet items are ranked better than by chance (AUC {100 * area:.1f}): something was learned, but no item "
-        )
-        text += "comes over the line to another class. "
+        text += f". Yet items are ranked better than by chance (AUC {100 * area:.1f}): something was learned, but no "
+        text += "item comes over the line to another class. "
     else:
-        text += f", and the ranking of items is no better than chance (AUC {100 * area:.1f}): nothing was learned that "
-        text += "tells one item from another. "
+        text += f", and the ranking of items is no better than chance (AUC {100 * area:.1f}): nothing was learned by "
+        text += "then that tells one item from another. "
     if lopsided or ranks:
         return [text + _weighing(config, method, participants)]
     rest = ", the learning rate and the rounds" if method.backbone else ""
     return [f"{text}Look at the units of the features (data.scale){rest}."]
 
 
-_FAR_ABOVE, _FAR_BELOW = 0.65, 0.4
-"""AUC from which a ranking is one, and below which it is the wrong way round; guessing has 0.5."""
+_FAR_ABOVE, _FAR_BELOW = 0.6, 0.4
+"""AUC from which items are ranked better than by chance, and below which worse; guessing has 0.5."""
 
 
-def _ranking(seeds: Sequence[Seed], clients: Sequence[int]) -> float | None:
-    """AUC at the reported round, a mean over these seeds and clients; over all where none has its own."""
+def _area(seeds: Sequence[Seed], clients: Sequence[int]) -> float | None:
+    """Mean AUC of these clients at the reported round; of all together where none has its own."""
     each = [row.test.numbers.get("auc") for seed in seeds for row in seed.clients if row.client in clients]
-    known = [value for value in each if value is not None]
-    known = known or [value for seed in seeds if (value := seed.test.numbers.get("auc")) is not None]
+    own = _mean(each)
+    return _mean([seed.test.numbers.get("auc") for seed in seeds]) if own is None else own
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
@@ -161,16 +163,21 @@ def _weighing(config: RunConfig, method: Method, participants: Participants) -> 
 
 def _inverted_warnings(seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
     """Says so where items are ranked the wrong way round, which no other score shows."""
-    known = [value for seed in seeds if (value := seed.test.numbers.get("auc")) is not None]
-    area = sum(known) / len(known) if known else 0.5
-    if area >= _FAR_BELOW:
+    area, last = (
+        _mean([scores.numbers.get("auc") for scores in each])
+        for each in ([seed.test for seed in seeds], [seed.test_last for seed in seeds])
+    )
+    if area is None or area >= _FAR_BELOW:
         return []
-    labels = "" if participants.task == "link" else ", labels that mean the opposite at some silos"
-    links = ", or links that mostly join unlike items (model.name=mlp ignores links)" if method.backbone else ""
+    then = "" if last is None or last <= area else f" (in the last round {100 * last:.1f})"
+    causes = ["features whose units or signs differ between silos (data.scale=standard with data.scale_by=silo)"]
+    if participants.task != "link":
+        causes.append("labels that mean the opposite at some silos")
+    if method.backbone:
+        causes = ["too few rounds", *causes, "links that mostly join unlike items (model.name=mlp ignores them)"]
     return [
-        f"test items are ranked worse than by chance (AUC {100 * area:.1f} at the reported round, where guessing has "
-        f"50): what was learned points the wrong way. Likely causes are features whose units or signs differ between "
-        f"silos (data.scale=standard with data.scale_by=silo){labels}{links}."
+        f"test items are ranked worse than by chance at the reported round: AUC {100 * area:.1f}, where guessing has "
+        f"50{then}. Likely causes: {'; '.join(causes)}."
     ]
 
 
@@ -181,11 +188,9 @@ def lopsided_warnings(config: RunConfig, participants: Participants) -> list[str
     label, share = participants.commonest
     by = selection_metric(config.evaluation, participants)
     rare = "" if participants.rare is None else f" of class {class_word(participants.rare, participants.schema)}"
-    other = (
-        "another metric is named with evaluation.select_by"
-        if by.name != "accuracy"
-        else ("evaluation.select_by=macro_f1 counts all classes alike")
-    )
+    other = "evaluation.select_by names another metric"
+    if by.name == "accuracy":
+        other = "evaluation.select_by=macro_f1 counts all classes alike"
     return [
         f"{share:.1f} % of the training items are of class {class_word(label, participants.schema)}, and whoever "
         f"always answers that has as much accuracy: rounds are chosen by {by.title}; {other}. "
