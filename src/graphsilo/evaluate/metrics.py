@@ -124,6 +124,7 @@ class Metric:
         higher_is_better: The direction of "best", "worst" and "better than".
         each_round: Recorded in every round, for curves; only these can select a round.
         selects: May choose the reported round (``evaluation.select_by``).
+        tie: Metric that decides between rounds with equal values, where it is measured; empty: the first is taken.
         is_main: Has a column in the tables of the terminal and of comparisons.
         per_class: A list with a score of each class.
         of_rare: Where data has two classes, it looks at the rarer one alone. One of counts takes the class's entry of
@@ -144,6 +145,7 @@ class Metric:
     higher_is_better: bool = True
     each_round: bool = False
     selects: bool = False
+    tie: str = ""
     is_main: bool = False
     per_class: bool = False
     of_rare: bool = False
@@ -255,7 +257,7 @@ for _metric in (
     Metric("accuracy", "Accuracy", "share predicted right", accuracy, each_round=True, selects=True, is_main=True),
     Metric(
         "macro_f1", "Macro-F1", "mean F1 over the classes among a client's labels or predictions (scikit-learn's "
-        "default)", macro_f1, each_round=True, selects=True, is_main=True,
+        "default)", macro_f1, each_round=True, selects=True, tie="ap", is_main=True,
     ),
     Metric(
         "auc", "AUC", "area under the ROC curve, exact, from each client's scores; computed at the client, which "
