@@ -51,7 +51,8 @@ def _many(number: int, word: str) -> str:
 def score(values: Mapping[str, float | None] | None, metric: str | None = None) -> float | None:
     """The score that stands for a round: that which rounds are chosen by, where it is known and measured."""
     values = values or {}
-    found = values.get(metric if metric in values else leading(values) or "")
+    name = metric if metric is not None and metric in values else leading(values)
+    found = values.get(name or "")
     return None if found is None else float(found)
 
 

@@ -176,7 +176,7 @@ def _ranked(
 
 def _score_classes(
     name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int,
-    rare: int | None,
+    rare: int | None = None,
 ) -> dict[str, list[float]]:  # fmt: skip
     shares = probabilities(output).cpu().numpy()
     scores: dict[str, list[float]] = {}
