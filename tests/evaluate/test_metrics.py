@@ -15,7 +15,7 @@ from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.groups import Groups
 from graphsilo.evaluate.metrics import per_client, round_summaries, round_summary, summarise, weighted_mean
 
-EACH_ROUND = [name for name, metric in metrics.METRICS.items() if metric.each_round]
+EACH_ROUND = [name for name, metric in metrics.METRICS.items() if metric.each_round and not metric.of_rare]
 
 
 def counted(labels, predicted, classes, groups=None) -> np.ndarray:
@@ -247,10 +247,37 @@ def test_order_and_what_stands_for_all():
     assert metrics.leading(["ap", "auc"]) == "auc"
     assert metrics.leading(["auc", "accuracy"]) == "accuracy"
     assert metrics.leading(["odd"]) is None
-    assert metrics.selecting("link") == ["auc"]
+    assert metrics.selecting("link") == ["auc", "ap"]
+    assert metrics.selecting("node")[:2] == ["accuracy", "macro_f1"]
     assert [metric.name for metric in metrics.rankings("link")] == ["auc", "ap"]
     unknown = metrics.metric_of("train_loss")
     assert (unknown.title, unknown.is_share, unknown.higher_is_better) == ("Train loss", False, True)
+
+
+def test_f1_of_the_rarer_of_two_classes_by_hand():
+    # 90 items of class 0, 10 of class 1: 5 of these are found, and 15 of the others are taken for them: 10 / (10 + 20)
+    counts = np.zeros((1, 4, 2, 2), dtype=np.int64)
+    counts[0, 2] = [[75, 15], [5, 5]]  # all are of minority cells: Min-F1 sees the misses too
+    assert close(round_summary(counts, [100], rare=1)["rare_f1"], 1 / 3)
+    assert close(round_summary(counts, [100], rare=0)["rare_f1"], 2 * 75 / (90 + 80))
+    full = summarise(counts, [100], rare=1)
+    assert full["rare_f1"] == full["per_class_f1"][1]
+    assert close(full["pooled"]["rare_f1"], 1 / 3)
+    assert close(per_client(counts, rare=1)[0]["rare_f1"], 1 / 3)
+    assert "rare_f1" not in summarise(counts, [100])  # more than two classes, or nobody knows which is rare
+
+
+def test_of_two_classes_the_rare_one_has_the_column_of_min_f1():
+    assert metrics.main_ones(["min_f1", "rare_f1", "accuracy"]) == ["accuracy", "rare_f1"]
+    assert metrics.main_ones(["min_f1", "accuracy"]) == ["accuracy", "min_f1"]
+
+
+def test_a_ranking_of_the_rare_class_is_given_it():
+    labels, scores = np.array([0, 1, 1]), np.array([[0.5, 0.5], [0.6, 0.4], [0.1, 0.9]])
+    ap, auc = metrics.METRICS["ap"], metrics.METRICS["auc"]
+    assert ap.rank(labels, scores, 0).value == 0.5  # the one item of class 0 comes second
+    assert close(ap.rank(labels, scores).value, (1 + 2 / 3) / 2)
+    assert auc.rank(labels, scores, 0) == auc.rank(labels, scores)
 
 
 def test_the_settings_offer_what_may_select():

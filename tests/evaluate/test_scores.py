@@ -92,3 +92,14 @@ def test_what_is_refused():
         roc_auc(np.array([0, 1]), np.array([0.1]))
     with pytest.raises(DataError, match="does not fit"):
         roc_auc(np.array([0, 2]), np.array([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+def test_average_precision_of_a_class_equals_scikit_learn_with_ties(positive):
+    reference = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(positive)
+    labels = (draw.random(400) < 0.05).astype(np.int64)
+    second = np.round(draw.random(400) * 0.5 + 0.3 * labels, 1)  # many ties
+    scores = np.stack([1 - second, second], axis=1)
+    expected = reference.average_precision_score(labels == positive, scores[:, positive])
+    assert average_precision(labels, scores, positive).value == pytest.approx(expected, abs=1e-12)

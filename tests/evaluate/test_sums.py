@@ -47,6 +47,13 @@ def test_means_are_those_over_single_clients(kind):
         assert value == pytest.approx(single[name], abs=1e-12), name
 
 
+def test_the_rare_class_of_two():
+    one, other = counts_of([[2, 1], [0, 1]]), counts_of([[1, 1], [0, 0]])
+    total = sum(sums.summands(each, ["test"], size, 1)["test"] for each, size in ((one, 10), (other, 30)))
+    found = sums.means(total, (one + other)[0], 1)
+    assert found["rare_f1"] == found["per_class_f1"][1] == pytest.approx((10 * 2 / 3) / 40)
+
+
 def test_scores_that_clients_rank_by_hand():
     found = sums.ranked({"test/auc": [0.5, 7.0], "val/auc": [float("nan"), 0.0]}, 10)
     assert found["test/auc"].tolist() == [[5.0], [10.0]]

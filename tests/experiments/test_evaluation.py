@@ -196,7 +196,7 @@ def test_rankings_of_a_pooled_silo_are_those_of_its_clients(
     assert len(each) == 3
     names = list(pooled.scores)
     assert {"own/seen/val/auc", "own/seen/test/auc"} <= set(names)
-    assert ("own/seen/test/ap" in names) == (kind == "link")
+    assert {"own/seen/val/ap", "own/seen/test/ap"} <= set(names)
     for name in names:
         one_by_one = [number for reply in each for number in reply.scores[name]]
         assert pooled.scores[name] == pytest.approx(one_by_one, abs=1e-6, nan_ok=True)
@@ -283,6 +283,21 @@ def test_silos_alone_have_best_rounds_of_their_own() -> None:
     assert kept.each("test", "accuracy") == pytest.approx([0.3, 0.1, 0.2])
     assert view.summary("own_local").test.metrics["accuracy"] == pytest.approx(0.2)
     assert progress.best_score == (pytest.approx(0.8), 3)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_of_rounds_with_equal_macro_f1_the_better_ranking_is_taken(alone: bool) -> None:
+    """While all answers are the common class every round has the same macro-F1; the ranking goes on getting better."""
+    progress = SeedProgress()
+    for number, ranked in enumerate([0.02, 0.3, 0.1], 1):
+        scores = own_scores({0: 5})
+        scores["seen"].scores = {f"{kind}/ap": np.array([[ranked, 10.0]]) for kind in ("val", "test")}
+        progress.note(number, {"own": scores}, ("own_local",), METRICS["macro_f1"], alone=alone)
+    assert progress.views["own_local"].best_round == 2
+    progress = SeedProgress()
+    for number in (1, 2):  # without a ranking the first of equals
+        progress.note(number, {"own": own_scores({0: 5})}, ("own_local",), METRICS["macro_f1"], alone=alone)
+    assert progress.views["own_local"].best_round == 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])

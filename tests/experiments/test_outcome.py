@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from graphsilo.data.silos.silo import Schema
+from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.evaluation import SetScores
-from graphsilo.experiments.outcome import outcome_warnings, untrained
+from graphsilo.experiments.outcome import lopsided_warnings, outcome_warnings, untrained
+from graphsilo.experiments.participants import Participants, ranks, selection_metric
 from graphsilo.experiments.storage.records import Seed, record_of
 from graphsilo.federation import registry
 from kit import COSTS, round_tree, seed_tree
@@ -30,7 +32,8 @@ def said(seeds: list[dict[str, Any]], *, has_data: bool = False) -> list[str]:
     participants: Any = SimpleNamespace(
         has_data=has_data, cut={"per_client": rows}, schema=Schema("node", 2, 3, class_names=("home", "rehab", "again"))
     )
-    return outcome_warnings([record_of(seed, Seed) for seed in seeds], registry.load("fedavg"), participants)
+    method = registry.load("fedavg")
+    return outcome_warnings(RunConfig(), [record_of(seed, Seed) for seed in seeds], method, participants)
 
 
 def test_classes_that_nobody_trains_are_found_in_the_tables() -> None:
@@ -64,3 +67,94 @@ def test_who_failed_is_told_once(setup: list[str], rounds: list[list[str]], when
     assert said([seed_tree(setup=row(setup), rounds=[round_tree(1, **row(steps)) for steps in rounds])]) == [
         f"client 'south' failed in {when}, which went on without it; first in '{first}' (Gone: away)"
     ]
+
+
+class Known(Participants):
+    def keep(self, folder: Any) -> None: ...
+
+
+def bank(*trained: int, task: Any = "node") -> Participants:
+    """Two silos with so many training items of each class."""
+    names = ("ok", "mule", "other")[: len(trained)]
+    return Known(
+        clients=(0, 1), task=task, schema=Schema(task, 2, len(trained), class_names=names), models={}, rule="files",
+        num_holders=2, data={}, data_hash="", cut={"per_client": [{"client": 0}, {"client": 1}]}, cut_hash="",
+        has_edge_weights=False, trained=None if task == "link" else trained,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trained", "said", "chosen", "rare"),
+    [
+        ((990, 10), None, "macro_f1", 1),
+        ((10, 990), None, "macro_f1", 0),
+        ((990, 10), "accuracy", "accuracy", 1),
+        ((990, 10), "ap", "ap", 1),
+        ((3997, 996), None, "accuracy", 1),  # 80.05 %: 80, and not more
+        ((805, 195), None, "accuracy", 1),
+        ((806, 194), None, "macro_f1", 1),
+        ((5, 5), None, "accuracy", 1),
+        ((810, 100, 90), None, "macro_f1", None),
+        ((500, 400, 100), None, "accuracy", None),
+    ],
+)
+def test_what_chooses_rounds_where_classes_are_uneven(
+    trained: tuple[int, ...], said: str | None, chosen: str, rare: int | None
+) -> None:
+    config = load_config(overrides={"evaluation.select_by": said} if said else {})
+    who = bank(*trained)
+    assert (selection_metric(config.evaluation, who).name, who.rare) == (chosen, rare)
+    assert ranks(config.evaluation, who) == (who.is_lopsided or chosen == "ap")
+    warned = lopsided_warnings(config, who)
+    assert bool(warned) == who.is_lopsided
+    if trained == (990, 10) and said is None:
+        assert warned == [
+            "99.0 % of the training items are of class 'ok', and whoever always answers that has as much accuracy: "
+            "rounds are chosen by Macro-F1; evaluation.select_by names another metric. Average precision of class "
+            "'mule' is measured beside it."
+        ]
+
+
+def test_links_go_on_being_chosen_by_auc() -> None:
+    config = load_config()
+    assert selection_metric(config.evaluation, bank(990, 10, task="link")).name == "auc"
+
+
+def told(method: str, area: float | None, *trained: int, last: float | None = None, **settings: Any) -> list[str]:
+    """What is said where both silos answer class 0 to everything, and rank with this AUC."""
+    config = load_config(overrides={"method.name": method, **settings})
+    scores = {"accuracy": 0.99, **({} if area is None else {"auc": area})}
+    seed = seed_tree(scores=scores, one_class=[[0, 0], [1, 0]], test_last={**scores, "auc": last if last else area})
+    return outcome_warnings(config, [record_of(seed, Seed)], registry.load(method), bank(*trained))
+
+
+def test_one_answer_to_everything_is_explained_by_a_common_class() -> None:
+    (text,) = told("fedridge", 0.815, 990, 10)
+    assert "the class of 99.0 % of all training items" in text
+    assert "AUC 81.5" in text
+    assert "something was learned" in text
+    assert text.endswith("Give rare classes more weight with method.balance=[0,0.5,1].")
+    (text,) = told("focal", 0.815, 990, 10, **{"method.class_weights": "inverse"})
+    assert "method.class_weights weighs rare classes already" in text
+    (text,) = told("fedavg", 0.815, 990, 10, **{"evaluation.select_by": "accuracy"})
+    assert "focal with method.class_weights=inverse" in text
+    assert text.endswith("rounds chosen by them with evaluation.select_by=macro_f1.")
+
+
+def test_nothing_is_claimed_of_a_ranking_that_was_not_measured() -> None:
+    (text,) = told("fedavg", None, 500, 500)
+    assert "nothing was learned" not in text
+    assert "evaluation.auc=true" in text
+    (text,) = told("fedavg", 0.51, 500, 500)
+    assert "nothing was learned by then" in text
+    assert text.endswith("Look at the units of the features (data.scale), the learning rate and the rounds.")
+    (text,) = told("fedavg", 0.9, 500, 500)
+    assert "something was learned" in text
+
+
+def test_a_ranking_the_wrong_way_round_is_said_by_itself() -> None:
+    _, text = told("fedavg", 0.22, 990, 10, last=0.61)
+    assert text.startswith("test items are ranked worse than by chance at the reported round: AUC 22.0")
+    assert "in the last round 61.0" in text
+    assert "too few rounds" in text
+    assert "too few rounds" not in told("fedridge", 0.22, 990, 10)[1]

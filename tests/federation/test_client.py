@@ -96,6 +96,13 @@ def test_classes_are_counted_and_ranked_by_hand():
     assert reply.counts.sum(1).tolist() == [[[1, 0], [0, 0]], [[1, 1], [0, 2]]]
     assert (reply.kinds, reply.parts, reply.sizes.tolist()) == ({"own/seen": ["val", "test"]}, [1], [6])
     assert client.evaluate(EvaluateRequest(views=["own"])).scores == {}  # not asked for
+    assert reply.scores["own/seen/test/ap"] == pytest.approx([5 / 6, 4])
+    # Of class 0: 0.9, then 0.2 twice (one of them right), then 0.1, so 1/2 + 1/2 * 2/3
+    rare = client.evaluate(EvaluateRequest(views=["own"], auc=True, rare=0))
+    assert rare.scores["own/seen/test/ap"] == pytest.approx([5 / 6, 4])
+    assert rare.scores["own/seen/test/auc"] == reply.scores["own/seen/test/auc"]
+    with pytest.raises(MessageError, match=r"EvaluateRequest\.rare is one of two classes"):
+        client.evaluate(EvaluateRequest(views=["own"], rare=2))
 
 
 def test_only_the_views_that_are_asked_for_are_scored():
@@ -119,7 +126,9 @@ def test_the_pooled_graph_is_one_question_of_everybody():
     output = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3], [0.2, 0.1, 0.7]]).log()
     three = replace(evaluation, graph=path([1, 0, 2], classes=3))
     # One class against the rest: class 0 holds 0.3, above 0.1 and 0.2; class 1 0.7, class 2 0.7: all in order.
-    assert _score_classes("a", "node", three, output, owner, parts) == {"a/test/auc": [1.0, 3.0]}
+    assert _score_classes("a", "node", three, output, owner, parts) == {
+        "a/test/auc": [1.0, 3.0], "a/test/ap": [1.0, 3.0],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("classes", [2, 15, 16, 17])

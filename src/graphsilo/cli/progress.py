@@ -48,9 +48,11 @@ def _many(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def score(values: Mapping[str, float | None] | None) -> float | None:
-    """The score that stands for a round."""
-    found = (values or {}).get(leading(values or ()) or "")
+def score(values: Mapping[str, float | None] | None, metric: str | None = None) -> float | None:
+    """The score that stands for a round: that which rounds are chosen by, where it is known and measured."""
+    values = values or {}
+    name = metric if metric is not None and metric in values else leading(values)
+    found = values.get(name or "")
     return None if found is None else float(found)
 
 
@@ -91,12 +93,14 @@ class Tracks:
 
     def __init__(self) -> None:
         self.name = ""
+        self.metric: str | None = None
         self.current: Track | None = None
 
     def begin(self, run: RunStarted) -> Track | None:
         """Another run begins; returns the seed that has ended with it."""
         ended = self.finish()
         self.name = title(run)
+        self.metric = run.config.get("evaluation", {}).get("select_by")
         return ended
 
     def advance(self, progress: Progress) -> tuple[Track | None, Track]:
@@ -108,7 +112,7 @@ class Tracks:
             # The first round seen carries the set-up, so the pace is taken from the rounds after it.
             track = self.current = Track(self.name, (progress.round, progress.seconds), progress)
         track.last = progress
-        value = score(progress.validation)
+        value = score(progress.validation, self.metric)
         track.validation = track.validation if value is None else value
         return ended, track
 

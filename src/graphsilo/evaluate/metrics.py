@@ -124,8 +124,11 @@ class Metric:
         higher_is_better: The direction of "best", "worst" and "better than".
         each_round: Recorded in every round, for curves; only these can select a round.
         selects: May choose the reported round (``evaluation.select_by``).
+        tie: Metric that decides between rounds with equal values, where it is measured; empty: the first is taken.
         is_main: Has a column in the tables of the terminal and of comparisons.
         per_class: A list with a score of each class.
+        of_rare: Where data has two classes, it looks at the rarer one alone. One of counts takes the class's entry of
+            ``counts``, and there is none where data has more; a ranking is given the class.
 
     Raises:
         ConfigError: It is computed in no way or in two, or selects without being recorded in each round.
@@ -142,8 +145,10 @@ class Metric:
     higher_is_better: bool = True
     each_round: bool = False
     selects: bool = False
+    tie: str = ""
     is_main: bool = False
     per_class: bool = False
+    of_rare: bool = False
 
     def __post_init__(self) -> None:
         if (self.counts is None) == (self.ranking is None):
@@ -156,15 +161,15 @@ class Metric:
         if self.selects and not (self.each_round or self.ranking):
             raise ConfigError(f"the metric '{self.name}' can select a round only if each round records it.")
 
-    def rank(self, labels: NDArray[np.int64], scores: NDArray[np.floating[Any]]) -> Score:
-        """The value of a client's ranking; ``ranking`` says what it takes.
+    def rank(self, labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], rare: int | None = None) -> Score:
+        """The value of a client's ranking; ``ranking`` says what it takes, ``rare`` is the rarer of two classes.
 
         Raises:
             DataError: The metric is one of counts.
         """
         if self.ranking is None:
             raise DataError(f"the metric '{self.name}' is computed from counts, not from scores.")
-        return self.ranking(labels, scores)
+        return self.ranking(labels, scores, *((rare,) if self.of_rare and rare is not None else ()))
 
     @property
     def factor(self) -> int:
@@ -222,9 +227,14 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def main_ones(names: Iterable[str]) -> list[str]:
-    """Of these names those that tables have a column for, in order; all of them where there is none."""
+    """Of these names those that tables have a column for, in order; all of them where there is none.
+
+    Of two classes the F1 of the rarer one stands for Min-F1, which counts what is missed of a class and nothing that is
+    taken for it.
+    """
     found = ordered(names)
-    return [name for name in found if metric_of(name).is_main] or found
+    hidden = "min_f1" if "rare_f1" in found else ""
+    return [name for name in found if metric_of(name).is_main and name != hidden] or found
 
 
 def rankings(task: Task) -> list[Metric]:
@@ -247,7 +257,7 @@ for _metric in (
     Metric("accuracy", "Accuracy", "share predicted right", accuracy, each_round=True, selects=True, is_main=True),
     Metric(
         "macro_f1", "Macro-F1", "mean F1 over the classes among a client's labels or predictions (scikit-learn's "
-        "default)", macro_f1, each_round=True, selects=True, is_main=True,
+        "default)", macro_f1, each_round=True, selects=True, tie="ap", is_main=True,
     ),
     Metric(
         "auc", "AUC", "area under the ROC curve, exact, from each client's scores; computed at the client, which "
@@ -255,7 +265,13 @@ for _metric in (
         is_main=True,
     ),
     Metric(
-        "ap", "Average precision", "likewise", ranking=average_precision, tasks=("link",), is_main=True,
+        "ap", "Average precision", "likewise: precision averaged over the recall that each threshold adds; of two "
+        "classes that of the rarer one, of more the mean of each against the others", ranking=average_precision,
+        tasks=("node", "link", "graph"), selects=True, is_main=True, of_rare=True,
+    ),
+    Metric(
+        "rare_f1", "F1 of the rare class", "of two classes, the F1 of the one that fewer training items of all silos "
+        "have", f1, each_round=True, is_main=True, of_rare=True,
     ),
     Metric(
         "macro_f1_present", "Macro-F1 of classes present", "the same as `macro_f1` over the classes among the labels "
@@ -297,30 +313,34 @@ def weighted_mean(values: ArrayLike, weights: ArrayLike) -> Values:
     return _ratio((np.where(there, array, 0.0) * share).sum(axis=-1), (there * share).sum(axis=-1))
 
 
-def round_summary(counts: Counts, weights: ArrayLike) -> dict[str, float | None]:
+def round_summary(counts: Counts, weights: ArrayLike, *, rare: int | None = None) -> dict[str, float | None]:
     """The light metrics of one kind, as a node-weighted mean over clients: cheap enough for every round.
 
     Args:
         counts: [clients, 4 cells, C, C] of one kind, e.g. ``stacked[:, plan.kind("test")]``.
         weights: [clients] n_k, all local nodes of each client.
+        rare: The rarer of two classes, for the metrics that look at it alone.
     Returns:
         The metrics that each round records; None where no client has an item of the group.
     Raises:
         DataError: ``counts`` or ``weights`` have the wrong shape, or a weight is negative.
     """
-    return round_summaries(np.asarray(counts)[:, None], weights, ("all",))["all"]
+    return round_summaries(np.asarray(counts)[:, None], weights, ("all",), rare=rare)["all"]
 
 
-def round_summaries(counts: Counts, weights: ArrayLike, kinds: Sequence[str]) -> dict[str, dict[str, float | None]]:
+def round_summaries(
+    counts: Counts, weights: ArrayLike, kinds: Sequence[str], *, rare: int | None = None
+) -> dict[str, dict[str, float | None]]:
     """:func:`round_summary` for every kind at once.
 
     Args:
         counts: [clients, kinds, 4 cells, C, C].
         weights: [clients] n_k.
         kinds: Names along the second axis.
+        rare: As for one kind.
     """
     counts, share = _checked(counts, weights, axes=5)
-    table = _table(counts, each_round=True)
+    table = _table(counts, rare, each_round=True)
     values = np.stack(list(table.values()))  # [metrics, clients, kinds]
     means = weighted_mean(values.transpose(2, 0, 1), share)
     return {
@@ -329,7 +349,9 @@ def round_summaries(counts: Counts, weights: ArrayLike, kinds: Sequence[str]) ->
     }
 
 
-def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | None = None) -> Summary:
+def summarise(
+    counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | None = None, rare: int | None = None
+) -> Summary:
     """Everything a result says about one kind of items.
 
     Args:
@@ -337,6 +359,7 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
         weights: [clients] n_k, all local nodes of each client. A client with nothing to score is left out and the
             weights of the others are renormalised, metric by metric.
         clients: Numbers of the clients, by default 0 to K - 1.
+        rare: The rarer of two classes.
     Returns:
         JSON-able, None where missing: the metrics are node-weighted means over clients (of a class, over those where
         it has that score); ``pooled`` holds the same of the summed counts; ``worst_client`` its number and accuracy
@@ -347,10 +370,10 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
     """
     counts, share = _checked(counts, weights, axes=4)
     names = _names(clients, len(counts))
-    table = _table(counts)
+    table = _table(counts, rare)
     summary: Summary = {name: _plain(weighted_mean(values.T, share)) for name, values in table.items()}
     pool = counts.sum(axis=0, keepdims=True)
-    summary["pooled"] = per_client(pool)[0]
+    summary["pooled"] = per_client(pool, rare=rare)[0]
     del summary["pooled"]["client"]
     scores = table["accuracy"]
     there = np.flatnonzero(~np.isnan(scores))
@@ -366,18 +389,19 @@ def summarise(counts: Counts, weights: ArrayLike, *, clients: Sequence[int] | No
     return summary
 
 
-def per_client(counts: Counts, *, clients: Sequence[int] | None = None) -> list[Summary]:
+def per_client(counts: Counts, *, clients: Sequence[int] | None = None, rare: int | None = None) -> list[Summary]:
     """One dictionary per client: its number, how many items were scored, and its metrics (None where missing).
 
     Args:
         counts: [clients, 4 cells, C, C] of one kind.
         clients: Numbers of the clients, by default 0 to K - 1.
+        rare: The rarer of two classes.
     Raises:
         DataError: ``counts`` or ``clients`` have the wrong shape.
     """
     counts, _ = _checked(counts, np.ones(len(counts)), axes=4)
     names = _names(clients, len(counts))
-    table = _table(counts)
+    table = _table(counts, rare)
     sizes = counts.sum(axis=(1, 2, 3))
     return [
         {
@@ -389,28 +413,33 @@ def per_client(counts: Counts, *, clients: Sequence[int] | None = None) -> list[
     ]
 
 
-def columns(counts: Counts) -> dict[str, Values]:
+def columns(counts: Counts, rare: int | None = None) -> dict[str, Values]:
     """[rows, values] of every metric that counts give: one value, or one per class; NaN where missing.
 
     Args:
         counts: [rows, 4 cells, C, C].
+        rare: The rarer of two classes.
     """
-    return {name: values.reshape(len(counts), -1) for name, values in _table(counts).items()}
+    return {name: values.reshape(len(counts), -1) for name, values in _table(counts, rare).items()}
 
 
-def _table(counts: Counts, *, each_round: bool = False) -> dict[str, Values]:
+def _table(counts: Counts, rare: int | None, *, each_round: bool = False) -> dict[str, Values]:
     """[...] values, or [..., C] per class, of every metric that counts give; of those of each round where asked."""
     of = group_margins(counts)
     places = {group: place for place, group in enumerate(GROUPS)}
     scored: dict[Callable[[Margins], Values], Values] = {}
     table = {}
     for name, each in METRICS.items():
-        if each.counts is None or (each_round and not each.each_round):
+        if each.counts is None or (each_round and not each.each_round) or (each.of_rare and rare is None):
             continue
         if each.counts not in scored:  # of all groups at once: four metrics are one computation
             scored[each.counts] = each.counts(of)
         place = places[each.group]
-        table[name] = scored[each.counts][..., place, :] if each.per_class else scored[each.counts][..., place]
+        found = scored[each.counts]
+        if each.per_class or each.of_rare:
+            table[name] = found[..., place, rare if each.of_rare else slice(None)]
+        else:
+            table[name] = found[..., place]
     return table
 
 

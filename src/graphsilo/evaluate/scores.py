@@ -44,13 +44,14 @@ def roc_auc(labels: NDArray[np.int64], scores: NDArray[np.floating[Any]]) -> Sco
     return _one_versus_rest(labels, scores, _auc)
 
 
-def average_precision(labels: NDArray[np.int64], scores: NDArray[np.floating[Any]]) -> Score:
+def average_precision(labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], positive: int = 1) -> Score:
     """Σ (recall_i - recall_{i-1}) · precision_i over the distinct thresholds, as scikit-learn defines it.
 
-    Arguments, result and errors as for :func:`roc_auc`. It is left undefined where only one class is present: with
-    positives alone every ranking would score 1.
+    Arguments, result and errors as for :func:`roc_auc`; of two columns that of the class ``positive`` is ranked, which
+    makes a difference here: a rare class is hard to find, a common one is not. It is left undefined where only one
+    class is present: with positives alone every ranking would score 1.
     """
-    return _one_versus_rest(labels, scores, _precision)
+    return _one_versus_rest(labels, scores, _precision, positive)
 
 
 def combine(scores: Iterable[Score], weights: Iterable[float] | None = None) -> Score:
@@ -76,7 +77,9 @@ def combine(scores: Iterable[Score], weights: Iterable[float] | None = None) -> 
     )
 
 
-def _one_versus_rest(labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], rank: Any) -> Score:
+def _one_versus_rest(
+    labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], rank: Any, positive: int = 1
+) -> Score:
     labels, scores = np.asarray(labels), np.asarray(scores)
     if labels.ndim != 1 or scores.ndim not in (1, 2) or len(labels) != len(scores):
         raise DataError(f"scores must be [n] or [n, classes] with n labels; got {scores.shape} and {labels.shape}.")
@@ -90,10 +93,10 @@ def _one_versus_rest(labels: NDArray[np.int64], scores: NDArray[np.floating[Any]
     if scores.ndim == 1:
         columns = [(scores, labels == 1)]
     elif classes == 2:
-        columns = [(scores[:, 1], labels == 1)]
+        columns = [(scores[:, positive], labels == positive)]
     else:
         columns = [(scores[:, c], labels == c) for c in range(classes)]
-    values = [rank(column, positive) for column, positive in columns if positive.any() and not positive.all()]
+    values = [rank(column, found) for column, found in columns if found.any() and not found.all()]
     return Score(float(np.mean(values)), len(labels)) if values else Score(None, 0)
 
 

@@ -27,15 +27,16 @@ def scenario_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64
     return items
 
 
-def summands(counts: NDArray[np.int64], kinds: Sequence[str], size: int) -> dict[str, Sums]:
+def summands(counts: NDArray[np.int64], kinds: Sequence[str], size: int, rare: int | None = None) -> dict[str, Sums]:
     """What a client adds to the means of every kind.
 
     Args:
         counts: [kinds, 4, C, C] its counts.
         kinds: Their names.
         size: n_k.
+        rare: The rarer of two classes.
     """
-    values = np.concatenate(list(metrics.columns(counts).values()), axis=1)  # [kinds, values]
+    values = np.concatenate(list(metrics.columns(counts, rare).values()), axis=1)  # [kinds, values]
     weights = np.array(
         [
             float(scenario_weights(kind, counts[place : place + 1])[0]) if kind in SCENARIO_KINDS else float(size)
@@ -50,18 +51,19 @@ def summands(counts: NDArray[np.int64], kinds: Sequence[str], size: int) -> dict
     }
 
 
-def means(sums: Sums, counts: NDArray[np.int64]) -> dict[str, Any]:
+def means(sums: Sums, counts: NDArray[np.int64], rare: int | None = None) -> dict[str, Any]:
     """The metrics; None where no client has an item.
 
     Args:
         sums: Of all clients.
         counts: [4, C, C] theirs together, which says how many values a metric has.
+        rare: As they were given it.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         values = np.where(sums[1] > 0, sums[0] / sums[1], np.nan)
     found: dict[str, Any] = {}
     start = 0
-    for name, part in metrics.columns(counts[None]).items():
+    for name, part in metrics.columns(counts[None], rare).items():
         width = part.shape[1]
         each = [None if np.isnan(value) else float(value) for value in values[start : start + width]]
         found[name] = each if metrics.METRICS[name].per_class else each[0]

@@ -132,15 +132,21 @@ class EvaluationConfig(Settings):
         gt=0,
         le=1,
     )
-    select_by: SelectBy = setting(
-        "accuracy", "validation metric that picks the reported round; link prediction uses auc"
+    select_by: SelectBy | None = setting(
+        None,
+        "validation metric that picks the reported round; none: accuracy, or macro_f1 where the commonest class has "
+        "more than 80 % of all training items; auc for links",
     )
     report: Literal["silos", "federation"] = setting(
         "silos",
         "silos: every client's counts and scores are seen, and there is a worst client. federation: only their sums, "
         "masked where run.secure_sums is on",
     )
-    auc: bool = setting(False, "also the area under the ROC curve, computed at the clients")
+    auc: bool = setting(
+        False,
+        "also the area under the ROC curve and average precision, computed at the clients; by itself where the "
+        "commonest class has more than 80 % of all training items",
+    )
     embeddings: bool = setting(False, "save every client's embeddings under embeddings/")
     study: bool = setting(
         False,

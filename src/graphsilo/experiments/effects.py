@@ -243,7 +243,7 @@ def _entry(name: str) -> Any:
 
 def _select_by(case: Case, key: str, value: Any) -> str | None:
     known = selecting(case.task)
-    return None if value in known else f"{case.task} prediction selects by {known[0]}"
+    return None if value in (None, *known) else f"{case.task} prediction selects by {known[0]}"
 
 
 def _embeddings(case: Case, key: str, value: Any) -> str | None:

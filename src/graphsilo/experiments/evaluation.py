@@ -24,7 +24,7 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.random import numpy_generator
-from graphsilo.types import ClientId, Task
+from graphsilo.types import ClientId
 
 NAMES = {"val": "validation", "test": "test", "train": "train"}
 EVERYBODY: ClientId = -1
@@ -71,6 +71,7 @@ class SetScores:
         sums: By kind, where only sums over clients are known: what ``evaluate.sums.means`` makes metrics of. The counts
             are one row then, that of everybody.
         summed: How many clients are in these sums.
+        rare: The rarer of two classes.
     """
 
     kinds: tuple[str, ...] = ()
@@ -80,6 +81,7 @@ class SetScores:
     clients: tuple[ClientId, ...] = ()
     sums: dict[str, NDArray[np.float64]] | None = None
     summed: int = 0
+    rare: int | None = None
 
     @property
     def scored(self) -> int:
@@ -99,7 +101,7 @@ class SetScores:
             return [None if math.isnan(value) else value for value in pairs[:, 0].tolist()]
         if self.counts is None or kind not in self.kinds:
             return [None] * len(self.clients)
-        return [row.get(metric) for row in metrics.per_client(self.of(kind))]
+        return [row.get(metric) for row in metrics.per_client(self.of(kind), rare=self.rare)]
 
     def only(self, clients: Collection[ClientId]) -> SetScores:
         """The rows of some clients."""
@@ -110,6 +112,7 @@ class SetScores:
             self.sizes[rows],
             {name: pairs[rows] for name, pairs in self.scores.items()},
             tuple(self.clients[row] for row in rows),
+            rare=self.rare,
         )
 
     def joined(self, other: SetScores) -> SetScores:
@@ -125,6 +128,7 @@ class SetScores:
             np.concatenate([self.sizes, other.sizes])[order],
             {name: np.concatenate([pairs, other.scores[name]])[order] for name, pairs in self.scores.items()},
             tuple(clients[row] for row in order),
+            rare=self.rare,
         )
 
     def light(self) -> dict[str, dict[str, float | None]]:
@@ -153,14 +157,14 @@ class SetScores:
         if plain:
             index = [self.kinds.index(kind) for kind in plain]
             counts = self.counts if len(index) == len(self.kinds) else self.counts[:, index]
-            result.update(metrics.round_summaries(counts, self.sizes, plain))
+            result.update(metrics.round_summaries(counts, self.sizes, plain, rare=self.rare))
         for kind in scenario:
             counts = self.of(kind)
-            result[kind] = metrics.round_summary(counts, scenario_weights(kind, counts))
+            result[kind] = metrics.round_summary(counts, scenario_weights(kind, counts), rare=self.rare)
         return result
 
     def _means(self, kind: str) -> dict[str, Any]:
-        return {} if self.sums is None else sums.means(self.sums[kind], self.of(kind)[0])
+        return {} if self.sums is None else sums.means(self.sums[kind], self.of(kind)[0], self.rare)
 
     def full(self, kind: str) -> Scores:
         """Everything the result says about one kind."""
@@ -168,7 +172,7 @@ class SetScores:
         if self.counts is not None and kind in self.kinds:
             counts = self.of(kind)
             weights = scenario_weights(kind, counts) if kind in SCENARIO_KINDS else self.sizes
-            result = dict(metrics.summarise(counts, weights, clients=self.clients or None))
+            result = dict(metrics.summarise(counts, weights, clients=self.clients or None, rare=self.rare))
             if EVERYBODY in self.clients:
                 result["worst_client"] = {"client": None, "accuracy": None}
                 result["spread"] = {"std": None, "min": None, "max": None}
@@ -190,6 +194,7 @@ class SetScores:
             "sizes": torch.from_numpy(np.ascontiguousarray(self.sizes)),
             "scores": {name: torch.from_numpy(pairs) for name, pairs in self.scores.items()},
             "clients": list(self.clients),
+            "rare": self.rare,
         }
 
     @classmethod
@@ -202,6 +207,7 @@ class SetScores:
             tuple(state["clients"]),
             {kind: each.numpy() for kind, each in state["sums"].items()} if "sums" in state else None,
             state.get("summed", 0),
+            state.get("rare"),
         )
 
 
@@ -216,6 +222,7 @@ def evaluate(
     modes: tuple[Mode, ...],
     *,
     auc: bool,
+    rare: int | None = None,
     minimum: int | None = None,
     to: Sequence[ClientId] | None = None,
     holders: Sequence[ClientId] = (),
@@ -225,7 +232,8 @@ def evaluate(
 
     Aggregates are sent where their view is wanted. On the pooled graph one client scores the aggregate for all, where
     all have the same. ``to`` names who is asked; None asks everybody. ``holders`` are those whose data a pooled silo
-    holds. ``summed`` has only sums over clients sent, so that no client's own scores are seen.
+    holds. ``rare`` is the rarer of two classes. ``summed`` has only sums over clients sent, so that no client's own
+    scores are seen.
 
     Raises:
         UnsupportedError: The aggregate's view is wanted, and the server has no aggregate for a client that is asked.
@@ -246,33 +254,36 @@ def evaluate(
     is_common = not apart and len({id(aggregate) for aggregate in aggregates.values()}) <= 1
     if summed:
         installed = aggregates if "aggregate" in local else {}
-        total = federation.sum(client.evaluate_sums, _requests(asked, installed, local, [], auc), to=to)
-        return gather_sums(total.require(minimum), len(total.clients))
+        total = federation.sum(client.evaluate_sums, _requests(asked, installed, local, [], auc, rare), to=to)
+        return gather_sums(total.require(minimum), len(total.clients), rare)
     replies: list[tuple[ClientId, EvaluateReply]] = []
     each_pooled = [view for view in pooled if view == "own" or not is_common]
     if local or each_pooled:
         installed = aggregates if "aggregate" in (*local, *each_pooled) else {}
-        given = federation.ask(client.evaluate, _requests(asked, installed, local, each_pooled, auc), to=to)
+        given = federation.ask(client.evaluate, _requests(asked, installed, local, each_pooled, auc, rare), to=to)
         answers = believable(federation, given, local, server.schema.num_classes)
         replies = list(answers.require(minimum))
-    result = gather(replies, holders)
+    result = gather(replies, holders, rare)
     if "aggregate" in pooled and is_common:
         first = federation.clients[:1]
-        one = federation.ask(client.evaluate, _requests(first, aggregates, [], ["aggregate"], auc)).require()
-        for view, sets in gather([(EVERYBODY, reply) for _, reply in one]).items():
+        one = federation.ask(client.evaluate, _requests(first, aggregates, [], ["aggregate"], auc, rare)).require()
+        for view, sets in gather([(EVERYBODY, reply) for _, reply in one], rare=rare).items():
             result.setdefault(view, {}).update(sets)
     return result
 
 
 def _requests(
-    clients: Sequence[ClientId], aggregates: Mapping[ClientId, Tensors], local: list[str], pooled: list[str], auc: bool
-) -> dict[ClientId, EvaluateRequest]:
+    clients: Sequence[ClientId], aggregates: Mapping[ClientId, Tensors], local: list[str], pooled: list[str], auc: bool,
+    rare: int | None,
+) -> dict[ClientId, EvaluateRequest]:  # fmt: skip
     """A request for each client; those with the same aggregate are sent the same one."""
     made: dict[int, EvaluateRequest] = {}
     for client in clients:
         aggregate = aggregates.get(client)
         if id(aggregate) not in made:
-            made[id(aggregate)] = EvaluateRequest(views=local, global_views=pooled, auc=auc, aggregate=aggregate)
+            made[id(aggregate)] = EvaluateRequest(
+                views=local, global_views=pooled, auc=auc, rare=rare, aggregate=aggregate
+            )
     return {client: made[id(aggregates.get(client))] for client in clients}
 
 
@@ -336,7 +347,9 @@ def _unbelievable(
     return ""
 
 
-def gather(replies: list[tuple[ClientId, EvaluateReply]], holders: Sequence[ClientId] = ()) -> RoundScores:
+def gather(
+    replies: list[tuple[ClientId, EvaluateReply]], holders: Sequence[ClientId] = (), rare: int | None = None
+) -> RoundScores:
     """Stack the clients' counts; a pooled silo brings all its parts, the ``holders``, at once."""
     result: RoundScores = {}
     counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
@@ -348,7 +361,7 @@ def gather(replies: list[tuple[ClientId, EvaluateReply]], holders: Sequence[Clie
         row = part = 0
         for (name, kinds), parts in zip(first.kinds.items(), first.parts, strict=True):
             view, _, which = name.partition("/")
-            scores = result.setdefault(view, {}).setdefault(which, SetScores(tuple(kinds)))
+            scores = result.setdefault(view, {}).setdefault(which, SetScores(tuple(kinds), rare=rare))
             if kinds:
                 end = row + parts * len(kinds)
                 table = tables[:, row:end].reshape(-1, len(kinds), *tables.shape[2:])
@@ -376,13 +389,13 @@ def _look(answer: tuple[ClientId, EvaluateReply]) -> tuple[Any, ...]:
     return reply.kinds, list(reply.kinds), reply.parts, shapes
 
 
-def gather_sums(total: EvaluateSums, clients: int) -> RoundScores:
+def gather_sums(total: EvaluateSums, clients: int, rare: int | None = None) -> RoundScores:
     """What sums over clients come to; one row that stands for everybody."""
     result: RoundScores = {}
     for name, size in total.sizes.items():
         view, _, which = name.partition("/")
         kinds = [key.removeprefix(f"{name}/") for key in total.counts if key.startswith(f"{name}/")]
-        found = SetScores(tuple(kinds), sizes=size.numpy(), clients=(EVERYBODY,), summed=clients)
+        found = SetScores(tuple(kinds), sizes=size.numpy(), clients=(EVERYBODY,), summed=clients, rare=rare)
         found.sums = {kind: total.means[f"{name}/{kind}"].numpy() for kind in kinds}
         if kinds:
             found.counts = np.stack([total.counts[f"{name}/{kind}"].numpy() for kind in kinds])[None]
@@ -404,9 +417,3 @@ def scored_clients(config: EvaluationConfig, clients: Sequence[ClientId], seed: 
         return None
     draw = numpy_generator(seed, "evaluation", "clients")
     return tuple(sorted(clients[place] for place in draw.choice(len(clients), count, replace=False).tolist()))
-
-
-def selection_metric(config: EvaluationConfig, task: Task) -> metrics.Metric:
-    """The validation metric that picks the reported round: the one asked for, if the task has it."""
-    known = metrics.selecting(task)
-    return metrics.METRICS[config.select_by if config.select_by in known else known[0]]

@@ -10,8 +10,9 @@ import numpy as np
 from graphsilo.errors import one_line, several
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
-from graphsilo.experiments.participants import Participants, untrained_words
+from graphsilo.experiments.participants import Participants, class_word, selection_metric, untrained_words
 from graphsilo.experiments.storage.records import Seed
+from graphsilo.federation import registry
 from graphsilo.federation.client import common_model
 from graphsilo.federation.registry import Method
 from graphsilo.federation.secure.peers import MIN_PARTIES
@@ -46,13 +47,14 @@ def untrained(scores: SetScores, clients: int) -> list[list[int]]:
     return [[int(label), int(tested[label])] for label in np.flatnonzero((trained == 0) & (tested > 0))]
 
 
-def outcome_warnings(seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
+def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
     """What the outcome says that a person should know."""
     lost = [] if participants.has_data else seeds[0].untrained or []  # who has the data knew before
     return [
         *([untrained_words(lost, participants.schema.class_names)] if lost else ()),
         *_failure_warnings(seeds, participants),
-        *_one_class_warnings(seeds, method, participants),
+        *_one_class_warnings(config, seeds, method, participants),
+        *_inverted_warnings(seeds, method, participants),
     ]
 
 
@@ -88,15 +90,16 @@ def _called(client: int, names: Mapping[int, str | None]) -> str:
     return f"'{names[client]}'" if names.get(client) else str(client)
 
 
-def _one_class_warnings(seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
-    """Says so where silos predict one class for everything at the reported round."""
+def _one_class_warnings(
+    config: RunConfig, seeds: Sequence[Seed], method: Method, participants: Participants
+) -> list[str]:
+    """Says so where silos predict one class for everything at the reported round, and what may be the matter."""
     among = {tuple(pair) for seed in seeds for pair in seed.one_class or ()}
     if not among or method.name == "majority":  # which is meant to
         return []
     names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
-    words = participants.schema.class_names
     classes = sorted({label for _, label in among})
-    what = ", ".join(f"'{words[label]}'" if words else str(label) for label in classes[:_MAX])
+    what = ", ".join(class_word(label, participants.schema) for label in classes[:_MAX])
     clients = sorted({client for client, _ in among})
     scored = {row.client for seed in seeds for row in seed.clients if row.test.metrics.get("accuracy") is not None}
     if clients == [EVERYBODY] or scored <= set(clients):
@@ -106,10 +109,92 @@ def _one_class_warnings(seeds: Sequence[Seed], method: Method, participants: Par
         who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}", "predict")
     in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
+    area = _area([seed for seed in seeds if seed.one_class], clients)
+    ranks = area is not None and area >= _FAR_ABOVE
+    common, share = participants.commonest
+    lopsided = participants.is_lopsided and classes == [common]
+    text = f"{who} {verb} one class for everything ({what}) at the reported round{when}"
+    text += f". That is the class of {share:.1f} % of all training items" if lopsided else ""
+    if area is None:
+        text += ". Whether items are ranked better than that, no score says here; with evaluation.auc=true one does. "
+    elif ranks:
+        text += f". Yet items are ranked better than by chance (AUC {100 * area:.1f}): something was learned, but no "
+        text += "item comes over the line to another class. "
+    else:
+        text += f", and the ranking of items is no better than chance (AUC {100 * area:.1f}): nothing was learned by "
+        text += "then that tells one item from another. "
+    if lopsided or ranks:
+        return [text + _weighing(config, method, participants)]
+    rest = ", the learning rate and the rounds" if method.backbone else ""
+    return [f"{text}Look at the units of the features (data.scale){rest}."]
+
+
+_FAR_ABOVE, _FAR_BELOW = 0.6, 0.4
+"""AUC from which items are ranked better than by chance, and below which worse; guessing has 0.5."""
+
+
+def _area(seeds: Sequence[Seed], clients: Sequence[int]) -> float | None:
+    """Mean AUC of these clients at the reported round; of all together where none has its own."""
+    each = [row.test.numbers.get("auc") for seed in seeds for row in seed.clients if row.client in clients]
+    own = _mean(each)
+    return _mean([seed.test.numbers.get("auc") for seed in seeds]) if own is None else own
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _weighing(config: RunConfig, method: Method, participants: Participants) -> str:
+    """What gives rare classes more weight, and what chooses by them."""
+    name, _, value = method.balances.partition("=")
+    settings = config.method_config()
+    if name and getattr(settings, name) == type(settings).model_fields[name].default:
+        todo = f"Give rare classes more weight with method.{name}={value}"
+    elif name:
+        todo = f"method.{name} weighs rare classes already; try another value, more rounds, or other features"
+    else:
+        others = [f"{each.name} with method.{each.balances}" for each in registry.listings() if each.balances]
+        todo = f"{method.title} cannot weigh classes; {', '.join(others[:-1])} or {others[-1]} can"
+    if selection_metric(config.evaluation, participants).name != "accuracy":
+        return f"{todo}."
+    return f"{todo}, and have rounds chosen by them with evaluation.select_by=macro_f1."
+
+
+def _inverted_warnings(seeds: Sequence[Seed], method: Method, participants: Participants) -> list[str]:
+    """Says so where items are ranked the wrong way round, which no other score shows."""
+    area, last = (
+        _mean([scores.numbers.get("auc") for scores in each])
+        for each in ([seed.test for seed in seeds], [seed.test_last for seed in seeds])
+    )
+    if area is None or area >= _FAR_BELOW:
+        return []
+    then = "" if last is None or last <= area else f" (in the last round {100 * last:.1f})"
+    causes = ["features whose units or signs differ between silos (data.scale=standard with data.scale_by=silo)"]
+    if participants.task != "link":
+        causes.append("labels that mean the opposite at some silos")
+    if method.backbone:
+        causes = ["too few rounds", *causes, "links that mostly join unlike items (model.name=mlp ignores them)"]
     return [
-        f"{who} {verb} one class for everything ({what}) at the reported round{when}: nothing was learned that tells "
-        f"one item from another. Look at the units of the features (data.scale)"
-        + (", the learning rate and the rounds." if method.backbone else ".")
+        f"test items are ranked worse than by chance at the reported round: AUC {100 * area:.1f}, where guessing has "
+        f"50{then}. Likely causes: {'; '.join(causes)}."
+    ]
+
+
+def lopsided_warnings(config: RunConfig, participants: Participants) -> list[str]:
+    """Says by what rounds are chosen where one class is so common that accuracy says little."""
+    if not participants.is_lopsided:
+        return []
+    label, share = participants.commonest
+    by = selection_metric(config.evaluation, participants)
+    rare = "" if participants.rare is None else f" of class {class_word(participants.rare, participants.schema)}"
+    other = "evaluation.select_by names another metric"
+    if by.name == "accuracy":
+        other = "evaluation.select_by=macro_f1 counts all classes alike"
+    return [
+        f"{share:.1f} % of the training items are of class {class_word(label, participants.schema)}, and whoever "
+        f"always answers that has as much accuracy: rounds are chosen by {by.title}; {other}. "
+        f"Average precision{rare} is measured beside it."
     ]
 
 

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
+from graphsilo.evaluate.metrics import METRICS, Metric, selecting
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
+    from graphsilo.experiments.config import EvaluationConfig
     from graphsilo.federation.client import ModelSpec
     from graphsilo.federation.ledger import Ledger
     from graphsilo.runtime.exchange import Exchange
     from graphsilo.runtime.lost import StateLost
     from graphsilo.runtime.setup import ClientSetup
 
+LOPSIDED = 80
+"""Percent of the training items, to the whole percent, that the commonest class may have before accuracy says little:
+above it macro-F1 chooses."""
 _MAX = 8
 """Classes or clients that are named before the rest is only counted."""
 
@@ -45,6 +50,7 @@ class Participants(ABC):
         scaling: How features are scaled before a model sees them.
         without: Clients of the cut that were left out.
         names: What clients are called, where they have names.
+        trained: Training items of each class, at all clients together; None of links.
     """
 
     clients: tuple[ClientId, ...]
@@ -63,6 +69,7 @@ class Participants(ABC):
     scaling: Scaling = UNSCALED
     without: tuple[ClientId, ...] = ()
     names: Mapping[ClientId, str] = field(default_factory=dict)
+    trained: tuple[int, ...] | None = None
     has_data: ClassVar[bool] = False
     """Whether the data itself is here."""
 
@@ -70,6 +77,22 @@ class Participants(ABC):
     def holders(self) -> tuple[ClientId, ...]:
         """Numbers of the clients whose data is part of the run, pooled or not, ascending."""
         return tuple(row["client"] for row in self.cut["per_client"])
+
+    @property
+    def commonest(self) -> tuple[int, float]:
+        """The class that most training items have, the first of equals, and its percentage; 0 where none is known."""
+        counts = self.trained or (0,)
+        return counts.index(max(counts)), 100 * max(counts) / max(1, sum(counts))
+
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether one class is so common that a score which counts all items alike says little."""
+        return round(self.commonest[1]) > LOPSIDED
+
+    @property
+    def rare(self) -> int | None:
+        """Of two classes the one that fewer training items have, the second of equals; None of more."""
+        return None if self.trained is None or len(self.trained) != 2 else 1 - self.commonest[0]
 
     @property
     def cut_facts(self) -> dict[str, Any]:
@@ -113,6 +136,25 @@ def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
 def _clients(numbers: list[int]) -> str:
     shown = several(numbers, _MAX)
     return f"client {shown} has" if len(numbers) == 1 else f"clients {shown} have"
+
+
+def class_word(label: int, schema: Schema) -> str:
+    """What a class is called, in quotes; its number where it has no name."""
+    return f"'{schema.class_names[label]}'" if schema.class_names else str(label)
+
+
+def selection_metric(config: EvaluationConfig, participants: Participants) -> Metric:
+    """The validation metric that picks the reported round: the one asked for, if the task has it; else macro-F1 where
+    one class is so common that its share would pass for accuracy, and the task's first elsewhere."""
+    known = selecting(participants.task)
+    usual = "macro_f1" if participants.is_lopsided else known[0]
+    return METRICS[config.select_by if config.select_by in known else usual]
+
+
+def ranks(config: EvaluationConfig, participants: Participants) -> bool:
+    """Whether clients also return how they rank classes: where it is asked for, or counts alone say little."""
+    by = selection_metric(config, participants)
+    return config.auc or by.ranking is not None or participants.is_lopsided
 
 
 class Federations(Protocol):

@@ -81,6 +81,9 @@ class SeedProgress:
             before = kept.best[first_set(mode)].scored if kept.best else 0
             worth = float("-inf") if value is None else metric.goodness(value)
             better = value is not None and (scored, worth) > (before, kept.best_worth)
+            if metric.tie and value is not None and (scored, worth) == (before, kept.best_worth):
+                old = kept.best[first_set(mode)].light()["validation"]
+                better = (light["validation"].get(metric.tie) or 0.0) > (old.get(metric.tie) or 0.0)
             # Without anything to validate on no round is better than another: the last one is reported.
             if better or not kept.best or (value is None and kept.best_worth == float("-inf")):
                 kept.best, kept.best_round = sets, number
@@ -198,12 +201,21 @@ class ViewProgress:
         """Keep every client's own best round; says whose this one is. Without validation items it is the last."""
         scored = sets[first_set(mode)]
         better = set()
+        now, before = (
+            dict(zip(each.clients, each.each("val", metric.tie), strict=True)) if metric.tie else {}
+            for each in (scored, self.best.get(first_set(mode), SetScores()))
+        )  # fmt: skip
         for client, value in zip(scored.clients, scored.each("val", metric.name), strict=True):
             score = float("-inf") if value is None else metric.goodness(value)
             known = self.rounds.get(client)
             if client in stopped:
                 continue
-            if known is None or score > known[1] or (value is None and known[1] == float("-inf")):
+            ranks_better = (now.get(client) or 0.0) > (before.get(client) or 0.0)
+            if (
+                known is None
+                or (score, ranks_better) > (known[1], False)
+                or (value is None and known[1] == float("-inf"))
+            ):
                 self.rounds[client] = (number, score)
                 better.add(client)
         if better:
@@ -214,10 +226,12 @@ class ViewProgress:
                 self.best[name] = new if old is None else old.only(set(old.clients) - better).joined(new)
         return frozenset(better)
 
-    def worth(self, mode: str, metric: Metric) -> float:
-        """Its best validation score, such that more is better; minus infinity where nothing was validated."""
-        value = self.best[first_set(mode)].light().get("validation", {}).get(metric.name)
-        return float("-inf") if value is None else metric.goodness(value)
+    def worth(self, mode: str, metric: Metric) -> tuple[float, float]:
+        """Its best validation score and what decides between equals, such that more is better; minus infinity where
+        nothing was validated."""
+        found = self.best[first_set(mode)].light().get("validation", {})
+        value = found.get(metric.name)
+        return float("-inf") if value is None else metric.goodness(value), found.get(metric.tie or "") or 0.0
 
     def summary(self, mode: str) -> ModeScores:
         """What the result says of this mode."""

@@ -26,7 +26,7 @@ from graphsilo.experiments.checks import (
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
-from graphsilo.experiments.participants import Federations, Participants
+from graphsilo.experiments.participants import Federations, Participants, selection_metric
 from graphsilo.experiments.references import gaps_closed, method_of, reference_config, reference_method
 from graphsilo.experiments.seed import SeedRun, tell_again
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
@@ -229,15 +229,19 @@ def _references(
     rows: dict[str, Means] = {}
     missing: list[str] = []
     gaps = None
+    by = selection_metric(config.evaluation, simulation).name
     for name in REFERENCES:
         if name not in config.run.references:
             continue
         place = None if folder is None else folder / "references" / name
         again = resume and place is not None and place.exists()
         reuse = simulation if name in ("local", "alone") and not registry.load(config.method.name).pooled else None
+        beside = reference_config(config, name)
+        # All rows are chosen by one metric, also where one silo alone would have taken another.
+        evaluation = beside.evaluation.model_copy(update={"select_by": by})
         try:
             result = run(
-                reference_config(config, name),
+                beside.model_copy(update={"evaluation": evaluation}),
                 out=place,
                 resume=again,
                 observer=observer,
@@ -254,8 +258,7 @@ def _references(
         summary, spent = result.record.summary, result.record.spent
         if registry.load(reference_method(config, name)).pooled:
             spent = replace(spent, upload_bytes=None, download_bytes=None)
-        beside = replace(summary.test.beside, scenarios=summary.scenarios, spent=spent)
-        rows[name] = Means(summary.test.metrics, beside)
+        rows[name] = Means(summary.test.metrics, replace(summary.test.beside, scenarios=summary.scenarios, spent=spent))
     if "local" in rows and "global" in rows:
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"])
     return References.of(rows, gaps), missing

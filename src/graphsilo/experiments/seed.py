@@ -23,11 +23,10 @@ from graphsilo.experiments.evaluation import (
     evaluate,
     modes_of,
     scored_clients,
-    selection_metric,
     view_of,
 )
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
-from graphsilo.experiments.participants import Federations, Participants
+from graphsilo.experiments.participants import Federations, Participants, ranks, selection_metric
 from graphsilo.experiments.progress import Improved, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
@@ -83,7 +82,7 @@ class SeedRun:
         self.scored = scored_clients(config.evaluation, simulation.clients, seed)
         self.modes = modes_of(config.evaluation, method)
         self.choice = choice_of(config)
-        self.metric = selection_metric(config.evaluation, simulation.task)
+        self.metric = selection_metric(config.evaluation, simulation)
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
         # By itself a silo chooses its own round, as far as its own scores are seen.
@@ -151,7 +150,7 @@ class SeedRun:
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
         federation.compression = self.compression
-        federation.secure = self._secure(federation)
+        federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         server = self._server(federation)
         self._clock = _Clock(federation)
         noted = index > 0  # the first seed speaks for all
@@ -246,17 +245,10 @@ class SeedRun:
             )
         )
 
-    def _secure(self, federation: Exchange) -> SecureSums | None:
-        """How sums are made, where they are secure; data in one place needs none."""
-        if not self.config.run.secure_sums or self.method.pooled:
-            return None
-        singles = ("evaluate",) if self.config.evaluation.report == "silos" else ()
-        return SecureSums(self.seed, federation.run, singles=singles)
-
     def _agree(self, ledger: Ledger) -> None:
         """Have the silos agree on the scale of their features."""
         federation = self._clients(replace(self.method, client=ScalingClient), ledger)
-        federation.secure = self._secure(federation)
+        federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         federation.at("setup", 0)
         clock = _Clock(federation)
         self.scale = agree(federation, self.method_config.min_clients)
@@ -326,8 +318,8 @@ class SeedRun:
         if number % config.every == 0 or number == server.rounds:
             federation.at("evaluation", number)
             scores = evaluate(
-                federation, server, self.method.client, self.modes, auc=config.auc or self.metric.ranking is not None,
-                minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
+                federation, server, self.method.client, self.modes, auc=ranks(config, self.simulation),
+                rare=self.simulation.rare, minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
                 summed=config.report == "federation",
             )  # fmt: skip
             asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))
@@ -400,6 +392,14 @@ class SeedRun:
         row = last[0] if last else progress.setup
         for name in ("cpu_seconds", "wall_seconds"):
             row[f"checkpoint_{name}"] = row.get(f"checkpoint_{name}", 0.0) + spent[name]
+
+
+def secure_sums(config: RunConfig, method: Method, federation: Exchange, seed: int) -> SecureSums | None:
+    """How sums are made, where they are secure; data in one place needs none."""
+    if not config.run.secure_sums or method.pooled:
+        return None
+    singles = ("evaluate",) if config.evaluation.report == "silos" else ()
+    return SecureSums(seed, federation.run, singles=singles)
 
 
 _WAYS = ("upload_bytes", "download_bytes")

@@ -42,6 +42,7 @@ from graphsilo.experiments.participants import (
     Participants,
     absent_words,
     left_out,
+    selection_metric,
     untrained_words,
 )
 from graphsilo.federation import registry
@@ -508,6 +509,7 @@ def simulated(
         ),
         scaling=scaling,
         without=without,
+        trained=None if task == "link" else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
     )
 
 
@@ -606,6 +608,7 @@ def model_entries(config: RunConfig) -> list[tuple[str, dict[str, Any]]]:
 def complete_config(config: RunConfig, simulation: Participants) -> dict[str, Any]:
     """The configuration with every default written out, the chosen rule and its settings included."""
     tree = config.complete()
+    tree["evaluation"]["select_by"] = selection_metric(config.evaluation, simulation).name
     if not isinstance(simulation, Simulation):
         # The silos hold their data: what the configuration says of data and cuts was not used.
         tree["data"], tree["partition"] = {"name": simulation.data["name"]}, {"clients": simulation.num_holders}
@@ -649,6 +652,7 @@ def fingerprint(config: RunConfig, simulation: Participants) -> str:
     # ratios of links are drawn later, hence named.
     tree["partition"] = config.partition.ratios if simulation.task == "link" else None
     tree["task"] = simulation.task
+    tree["evaluation"]["select_by"] = selection_metric(config.evaluation, simulation).name
     tree["run"] = {key: value for key, value in tree["run"].items() if key not in WITHOUT_EFFECT}
     tree["evaluation"] = {key: value for key, value in tree["evaluation"].items() if key not in OUTPUTS}
     text = json.dumps(tree, sort_keys=True, default=str)

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
@@ -86,13 +86,15 @@ class EvaluateRequest(Message):
     Attributes:
         views: Model views to score on the client's own evaluation sets.
         global_views: Model views to score on the pooled graph, in a simulation that has one.
-        auc: Also the area under the ROC curve.
+        auc: Also the area under the ROC curve, and average precision.
+        rare: Of two classes the one that fewer training items of all silos have, where that is known.
         aggregate: The server's model, for the ``aggregate`` view.
     """
 
     views: list[str] = sends("control")
     global_views: list[str] = sends("control", default=())
     auc: bool = sends("control", default=False)
+    rare: int | None = sends("control", default=None)
     aggregate: Tensors | None = sends("model", default=None)
 
 
@@ -246,13 +248,17 @@ class ClientBase(ABC, Generic[ConfigT]):
     @handler
     def evaluate_sums(self, request: EvaluateRequest) -> EvaluateSums:
         """The same for a federation that is scored as a whole: what only the sum over clients is seen of."""
-        return EvaluateSums(**sums_of(**self._scores(request)))
+        return EvaluateSums(**sums_of(**self._scores(request), rare=request.rare))
 
     def _scores(self, request: EvaluateRequest) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``."""
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
-        return self._scoring.scores(self.silo, self._predicted, request.views, request.global_views, auc=request.auc)
+        if request.rare is not None and not (self.silo.schema.num_classes == 2 > request.rare >= 0):
+            raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
+        return self._scoring.scores(
+            self.silo, self._predicted, request.views, request.global_views, auc=request.auc, rare=request.rare
+        )
 
     def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()

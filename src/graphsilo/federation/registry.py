@@ -60,6 +60,7 @@ class Listing:
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
         cut_links: Whether its clients use the links between silos, of which each knows those of its own nodes.
         quick: Settings that shorten a trial run and leave every step in.
+        balances: Setting and value that give rare classes more weight, ``class_weights=inverse``; empty: none does.
         source: The package that it comes from.
     """
 
@@ -80,6 +81,7 @@ class Listing:
     elsewhere: str | None = None
     cut_links: bool = False
     quick: Mapping[str, Any] = field(default_factory=dict)
+    balances: str = ""
     source: str = "graphsilo"
 
 

@@ -34,6 +34,7 @@ class Scoring:
         global_views: Sequence[str],
         *,
         auc: bool,
+        rare: int | None = None,
     ) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``.
 
@@ -43,6 +44,7 @@ class Scoring:
             views: Views to score on the client's own sets.
             global_views: Views to score on the pooled graph.
             auc: Also rankings of classes.
+            rare: The rarer of two classes.
         """
         classes = silo.schema.num_classes
         counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
@@ -70,7 +72,7 @@ class Scoring:
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if auc:
                     task = silo.schema.task
-                    scores.update(_score_classes(name, task, evaluation, output, *_parts(silo, evaluation)))
+                    scores.update(_score_classes(name, task, evaluation, output, *_parts(silo, evaluation), rare))
         return {
             "kinds": kinds,
             "parts": [len(part) for part in sizes],
@@ -97,6 +99,8 @@ def sums_of(
     counts: Tensor,
     sizes: Tensor,
     scores: Mapping[str, Sequence[float]],
+    *,
+    rare: int | None = None,
 ) -> dict[str, dict[str, Tensor]]:
     """The fields of an ``EvaluateSums``, from those of an ``EvaluateReply``.
 
@@ -117,7 +121,7 @@ def sums_of(
             continue
         own = table[row : row + len(named)]
         row += len(named)
-        for kind, each in sums.summands(own, named, size).items():
+        for kind, each in sums.summands(own, named, size, rare).items():
             found["means"][f"{name}/{kind}"] = torch.from_numpy(each)
         for place_of, kind in enumerate(named):
             found["counts"][f"{name}/{kind}"] = torch.from_numpy(own[place_of].copy())
@@ -157,26 +161,28 @@ def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], in
 
 
 def _ranked(
-    name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int
-) -> dict[str, list[float]]:
+    name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int,
+    rare: int | None = None,
+) -> dict[str, list[float]]:  # fmt: skip
     """By metric, value and weight of each part's own ranking, in turn: a ranking over several clients' items would be
     another metric than the mean over clients that stands beside it."""
     found: dict[str, list[float]] = {}
     for metric in rankings(task):
         for part in range(parts):
             mine = owner == part
-            found.setdefault(f"{name}/{metric.name}", []).extend(_wire(metric.rank(labels[mine], values[mine])))
+            found.setdefault(f"{name}/{metric.name}", []).extend(_wire(metric.rank(labels[mine], values[mine], rare)))
     return found
 
 
 def _score_classes(
-    name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
-) -> dict[str, list[float]]:
+    name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int,
+    rare: int | None = None,
+) -> dict[str, list[float]]:  # fmt: skip
     shares = probabilities(output).cpu().numpy()
     scores: dict[str, list[float]] = {}
     for kind, items in evaluation.items.items():
         labels, values = evaluation.graph.labels[items], shares[items]
-        scores.update(_ranked(f"{name}/{kind}", task, labels, values, owner[items], parts))
+        scores.update(_ranked(f"{name}/{kind}", task, labels, values, owner[items], parts, rare))
     return scores
 
 

@@ -77,4 +77,5 @@ METHOD = Method(
     aliases=("focal_loss", "fed_focal"),
     tasks=("node", "graph"),
     edge_weights=True,
+    balances="class_weights=inverse",
 )

@@ -159,4 +159,5 @@ METHOD = Method(
     server=Server,
     tasks=("node",),
     edge_weights=True,
+    balances="class_weights=inverse",
 )

@@ -19,6 +19,10 @@ TERMS = {
         "Average precision",
         "How pure the top of the ranking is, averaged over all places where it may be cut off.",
     ),
+    "rare_f1": (
+        "F1 of the rare class",
+        "Of the rarer of two classes: F1 weighs how many of its items were found against how many were taken for them.",
+    ),
     "min_f1": ("Min-F1", "Macro-F1 of the test items whose class is rare at their own silo."),
     "hete_f1": ("Hete-F1", "Macro-F1 of the half of the nodes whose neighbours agree least with their label."),
     "hete_min_f1": (

@@ -22,7 +22,7 @@ from graphsilo.federation.policy import DEFAULT_KINDS
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from kit import check_result
 from kit.same_machine import SameMachine
-from kit.site_tables import METHODS, NAMES, assert_same
+from kit.site_tables import METHODS, NAMES, assert_same, write_tables
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,36 @@ def test_links_between_silos_give_the_same_numbers_as_in_one_process(
     moved.write_text(moved.read_text().replace("west0,", "west5,", 1))
     with pytest.raises(DataError, match="silos north and west do not name the same links between them"):
         run(config)
+
+
+def write_rare(folder: Path, name: str, number: int, **more: Any) -> Path:
+    """The tables with two classes, of which one silo alone has the rare one, number 0."""
+    file = write_tables(folder, name, number, **more)
+    head, *rows = (folder / "nodes.csv").read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    for place, row in enumerate(cells):
+        row[1] = "c0" if name == "north" and place < 20 else "c1"
+    (folder / "nodes.csv").write_text("\n".join([head, *map(",".join, cells)]) + "\n")
+    tables = (folder / "tables.yaml").read_text()
+    (folder / "tables.yaml").write_text(tables.replace("- c2\n- c3\n", ""))
+    return file
+
+
+def test_a_rare_class_is_known_from_sums_alone(
+    make_sites: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What chooses rounds, and what is measured beside it, is the same as in one process."""
+    monkeypatch.setattr("kit.sites.write_tables", write_rare)
+    sites = make_sites()
+    config = sites.config(run__secure_sums=True, evaluation__report="federation", method__rounds=2)
+    apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out").tree
+    alone = run(config).tree
+    assert_same(alone, apart)
+    assert apart["config"]["evaluation"]["select_by"] == alone["config"]["evaluation"]["select_by"] == "macro_f1"
+    assert {"ap", "auc", "rare_f1"} <= set(apart["summary"]["test"])
+    assert any("of class 'c0' is measured beside it" in text for text in apart["warnings"])
+    again = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out", resume=True)
+    assert again.tree["fingerprint"] == apart["fingerprint"]
 
 
 def test_same_numbers_in_bfloat16(sites: Any, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A card holds names and counts, never a row: no feature, no label, no id, no link, and of the classes how many occur,
 not how often each does. Where links lead to other silos, it says to which, how many, and a checksum of them. Nothing
-else is reported of the data before training; ``graphsilo silo check`` shows it.
+else is reported of the data before a run, which begins with a sum over silos (``federation.class_counts``);
+``graphsilo silo check`` shows it.
 """
 
 from __future__ import annotations

@@ -252,6 +252,8 @@ def with_protocol(settings: Mapping[str, Any], seed: int, data_root: Path | str 
     found = {**settings, "run.seeds": [seed], "evaluation.models": False}
     if data_root is not None:
         found["data.root"] = str(data_root)
+    if found.get("task") != "link":
+        found.setdefault("evaluation.select_by", "accuracy")  # as the papers choose, whatever the classes' shares
     if found["method.name"] == "local":
         found.setdefault("method.best_round", "common")  # as the papers' tables have it
     return {name: value for name, value in found.items() if value is not None}

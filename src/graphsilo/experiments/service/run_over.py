@@ -25,6 +25,7 @@ from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Participants, absent_words, left_out
 from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.seed import secure_sums
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.records import (
@@ -39,9 +40,12 @@ from graphsilo.experiments.storage.records import (
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
+from graphsilo.federation.class_counts import CountingClient, count_classes
 from graphsilo.federation.exposure import visible_to_coordinator
 from graphsilo.federation.model_files import aggregate_path
+from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.remote.sites import RemoteSites
+from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.transport import Transport
 from graphsilo.types import ClientId, Task
@@ -197,6 +201,7 @@ def run_over(
             "schema": schema_tree(participants.schema), "sparse": sparse, "task": participants.task,
             "secure_sums": config.run.secure_sums, "report": config.evaluation.report,
         }  # fmt: skip
+        participants = replace(participants, trained=_trained(folder, config, participants, sites))
         if "local" in config.run.references:
             rounds = reference_config(config, "local").method_config().total_rounds
             say(
@@ -212,6 +217,28 @@ def run_over(
         return result
     finally:
         sites.close()
+
+
+def _trained(
+    folder: Path, config: RunConfig, participants: RemoteParticipants, sites: RemoteSites
+) -> tuple[int, ...] | None:
+    """Training items of each class at all silos together; kept with the run, so that it goes on by the same ones."""
+    kept = disk.read_json(folder / "run.json", "the run's name")
+    if participants.task == "link":
+        return None
+    if "trained" not in kept:
+        settings = config.method_config()
+        method = replace(registry.load(config.method.name), client=CountingClient)
+        setup = ClientSetup(method, settings, participants.models, config.run.seeds[0], config.run.device)
+        while "trained" not in kept:
+            try:
+                federation = sites.federation(setup)
+                federation.secure = secure_sums(config, method, federation, setup.seed)
+                kept["trained"] = count_classes(federation, settings.min_clients)
+            except StateLost as lost:
+                sites.recovering(lost)
+        disk.write_json(folder / "run.json", kept)
+    return tuple(kept["trained"])
 
 
 def weights(participants: RemoteParticipants, max_items: Mapping[ClientId, int]) -> tuple[str, bool]:

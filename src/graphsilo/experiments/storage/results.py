@@ -19,6 +19,7 @@ from graphsilo.evaluate.significance import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
     backbone_warnings,
+    lopsided_warnings,
     one_class,
     outcome_warnings,
     secure_warnings,
@@ -186,7 +187,7 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
     kept = reported.view
     scores = kept.best[first_set(reported.mode)]
     if scores.counts is not None:
-        each = per_client(scores.of("test"), clients=scores.clients)
+        each = per_client(scores.of("test"), clients=scores.clients, rare=scores.rare)
     else:
         each = [{"client": client} for client in scores.clients]
     for name, pairs in scores.scores.items():
@@ -270,7 +271,7 @@ def assemble(
             platform=f"{platform.system()} {platform.machine()}",
             device=config.run.device,
         ),
-        warnings=[*first_warnings(config, method, simulation), *outcome_warnings(seeds, method, simulation)],
+        warnings=[*first_warnings(config, method, simulation), *outcome_warnings(config, seeds, method, simulation)],
     )
 
 
@@ -289,7 +290,8 @@ def _means_by_kind(scores: Sequence[Mapping[str, Scores]]) -> dict[str, Means] |
 def first_warnings(config: RunConfig, method: Method, simulation: Participants) -> list[str]:
     """What is known before anything is trained."""
     return [
-        *simulation.warnings(), *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
+        *simulation.warnings(), *lopsided_warnings(config, simulation), *backbone_warnings(method, simulation),
+        *secure_warnings(config, method, simulation),
         *config.remarks, *setting_warnings(config, simulation),
     ]  # fmt: skip
 

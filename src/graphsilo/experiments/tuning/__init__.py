@@ -67,7 +67,7 @@ def tune(
         raise ConfigError(
             f"{out} already holds a study. Continue it with --resume, choose another --out, or delete the folder."
         )
-    study.check_data()
+    study = study.with_data()
     with (
         closing(executor_of(executor)) as place,
         disk.owned(study.out, f"another process leads the study in {out}. Wait for it, or stop it."),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest, shown
-from graphsilo.evaluate.metrics import Metric
+from graphsilo.evaluate.metrics import METRICS, Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_device, check_support
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.doors import RECORDS, spelled
 from graphsilo.experiments.effects import settled
-from graphsilo.experiments.evaluation import selection_metric
+from graphsilo.experiments.participants import selection_metric
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
@@ -131,8 +131,9 @@ class Study:
             )
         return study
 
-    def check_data(self) -> None:
-        """Load and cut the data, and refuse what no trial could do.
+    def with_data(self) -> Self:
+        """Load and cut the data, and refuse what no trial could do; returns the study with the metric that trials are
+        compared by, where the data decides.
 
         Raises:
             ConfigError: There is nothing to validate on.
@@ -148,6 +149,8 @@ class Study:
                     "trials are compared by their validation score, and no client has anything to validate on: give "
                     "the validation set a share with partition.ratios, such as [0.6, 0.2, 0.2]."
                 )
+            chosen = selection_metric(config.evaluation, simulation).name
+        return replace(self, base={**self.base, "evaluation": {**self.base["evaluation"], "select_by": chosen}})
 
     def claim(self) -> None:
         """Write what is tuned, or see that the folder's study is the same but for the number of trials.
@@ -187,8 +190,7 @@ class Study:
     @property
     def metric(self) -> Metric:
         """Of validation, by which trials are compared."""
-        config = RunConfig.of(self.base)
-        return selection_metric(config.evaluation, config.task or "node")
+        return METRICS[self.base["evaluation"]["select_by"]]
 
     def config(self, method: str, settings: Settings) -> RunConfig:
         """Of a trial."""

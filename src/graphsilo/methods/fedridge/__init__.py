@@ -29,4 +29,5 @@ METHOD = Method(
     tasks=("node", "graph"),
     backbone=False,
     edge_weights=True,
+    balances="balance=[0,0.5,1]",
 )

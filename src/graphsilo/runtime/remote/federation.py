@@ -22,6 +22,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
+from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure, handlers_of
 from graphsilo.federation.kinds import MASKED
@@ -65,6 +66,7 @@ class Remote(Exchange):
             "common": setup.common.wire(),
             "agreeing": setup.method.client is ScalingClient,
             "alone": issubclass(setup.method.client, AloneClient),
+            "counting": setup.method.client is CountingClient,
             "scaling": setup.scaling.tree(),
             "compression": setup.compression.wire(),
             **sites.facts,

@@ -227,7 +227,8 @@ class SiteSupervisor:
             self._reported = refused
             if len(refused) == len(header["models"]):
                 return
-        if header["do"] == "open" and not header.get("agreeing"):  # the same run opens again to train
+        before = header.get("agreeing") or header.get("counting")
+        if header["do"] == "open" and not before:  # the same run opens again to train
             self.say(f"run {header['run']} begins: {header['method']}, seed {header['seed']}")
         elif header["do"] == "result" and header["results"]:
             self.say(f"run {header['run']} is done; scores and models are in {self.folder}/results/{header['run']}")

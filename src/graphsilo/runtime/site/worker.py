@@ -41,6 +41,7 @@ from graphsilo.errors import (
     one_line,
 )
 from graphsilo.federation import registry
+from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.client import (
     ClientContext,
     ModelSpec,
@@ -205,6 +206,7 @@ class SiteWorker:
         repeatable(device)
         compression = Compression.of(header["compression"])
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
+        counting = bool(header.get("counting"))
         if not agreeing:
             config.check_scaling(scaling)
         agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
@@ -257,7 +259,7 @@ class SiteWorker:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             self._data[run, client] = content_hash([silo.graph])
             own = prepared(silo, scaling, scale)
-            kind = ScalingClient if agreeing else method.client
+            kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(self.folder / "sums" / f"{member.file.name}.noise") if config.promises(1) else None
             context = ClientContext(client, own, config, spec, seed, device, common, secret, compression)
