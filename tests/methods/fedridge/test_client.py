@@ -10,7 +10,6 @@ import torch
 
 from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import MessageError
-from graphsilo.methods.fedridge.client import criterion_of
 from kit.fedridge import PLAIN, played, pooled, whole
 
 
@@ -32,16 +31,6 @@ def test_classes_with_few_rows_are_left_out_of_a_silos_sums(kit):
     alone, _ = played(kit, [kit.tiny_silo(0, train=(0, 2))], rounds=False, **settings)
     assert torch.equal(server.moments["mean/0"], alone.moments["mean/0"])
     assert server.products["mean/0"][1].abs().max() == 0
-
-
-def test_the_criterion_is_accuracy_or_macro_f1():
-    # 8 of 10 right either way; by class F1 is 2·8 / 18 and 0, or 2·6 / 14 and 2·2 / 6.
-    constant = np.array([[8, 0], [2, 0]])
-    spread = np.array([[6, 2], [0, 2]])
-    assert criterion_of(constant, "accuracy") == criterion_of(spread, "accuracy") == 0.8
-    assert criterion_of(constant, "macro_f1") == pytest.approx((16 / 18) / 2)
-    assert criterion_of(spread, "macro_f1") == pytest.approx((12 / 14 + 4 / 6) / 2)
-    assert criterion_of(np.zeros((2, 2), dtype=int), "macro_f1") == 0.0
 
 
 def test_a_correction_does_not_undo_the_raised_scores(kit):

@@ -272,7 +272,8 @@ def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
         "do": "open", "run": run, "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
         "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
         "common": ["gcn", {"hidden": [8]}, "float32"],
-        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "agreeing": False,
+        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "select_by": "accuracy",
+        "agreeing": False,
         "scaling": {"scale": "none", "scale_by": "silo"},
     }  # fmt: skip
 

@@ -65,6 +65,7 @@ class Remote(Exchange):
             "agreeing": setup.method.client is ScalingClient,
             "scaling": setup.scaling.tree(),
             "compression": setup.compression.wire(),
+            "select_by": setup.select_by,
             **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
