@@ -33,9 +33,9 @@ def test_bytes_are_those_expected_but_for_headers(kit):
 @pytest.mark.parametrize("ranked", [[[3.0, 1.0]], [[4.1, 1.0], [4.0, 4.0]], [[4.5, 1.0], [4.5, 4.0]], [[0.0], [4.0]]])
 def test_values_of_rankings_that_cannot_be_are_refused(ranked):
     """Of two candidates on four items: without weights, above 1 each, of more items, of one candidate."""
-    request = ScoreRequest({"mean": torch.zeros(2, 3, 2)}, torch.zeros(1, 2, dtype=torch.float64), 8)
+    request = ScoreRequest(candidates={"mean": torch.zeros(2, 3, 2)}, shifts=torch.zeros(1, 2).double(), dim=8)
     counts = torch.tensor([[[2, 0], [1, 1]]] * 2)
     fine = torch.tensor([[3.0, 1.0], [4.0, 4.0]], dtype=torch.float64)
-    Scores(counts, 4, {"auc": fine}).check_answer(request)
+    Scores(counts=counts, num_samples=4, ranked={"auc": fine}).check_answer(request)
     with pytest.raises(MessageError, match=r"Scores\.ranked of 'auc' is no mean of 2 candidates over 4 items"):
-        Scores(counts, 4, {"auc": torch.tensor(ranked, dtype=torch.float64)}).check_answer(request)
+        Scores(counts=counts, num_samples=4, ranked={"auc": torch.tensor(ranked).double()}).check_answer(request)

@@ -216,7 +216,7 @@ class Server(ServerBase[FedRidgeConfig]):
         metric = METRICS[self.context.select_by]
         if found.ranked:
             value, weight = found.ranked[metric.name].numpy()
-            return [metric.goodness(each) for each in value / weight] if weight.all() else []
+            return [metric.goodness(each) for each in (value / weight).tolist()] if weight.all() else []
         counts = found.counts.numpy()
         return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
 
