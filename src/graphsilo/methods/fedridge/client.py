@@ -165,7 +165,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     @handler
     def adopt(self, request: AdoptRequest) -> Done:
-        """Keep the common model, and correct it towards the own rows where that helps on the own validation items."""
+        """Keep the common model; correct it towards the own rows, or take these alone, where own validation says so."""
         self._models, self._sharpness = {"own": {}, "common": {}}, {"own": {}, "common": {}}
         for at, (name, common) in enumerate(request.weights.items()):
             features = self._features(self.data, name)
