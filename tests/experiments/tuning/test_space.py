@@ -7,7 +7,7 @@ import pytest
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.spaces import default_spaces
-from graphsilo.experiments.tuning.space import spaces_of
+from graphsilo.experiments.tuning.space import spaces_of, trial_config
 
 BASE = load_config({"data": {"name": "citation-sbm"}, "method": {"name": "fedavg", "rounds": 7}}).complete()
 

@@ -238,7 +238,8 @@ def _values(name: str, value: Any) -> Values:
         )
     if (section not in TUNED and name != SCALE) or name in CHOSEN or key.startswith("options"):
         raise ConfigError(
-            f"'{name}' cannot be drawn: trials differ in settings of {' and '.join(TUNED)} and in {SCALE}, and share data, cut, split and seeds. Say it in the configuration; --method names several methods."
+            f"'{name}' cannot be drawn: trials differ in settings of {' and '.join(TUNED)} and in {SCALE}, and share "
+            f"other data, cut, split and seeds. Say it in the configuration; --method names several methods."
         )
     if isinstance(value, Mapping):
         return _range(name, value)
