@@ -64,7 +64,7 @@ def test_what_is_no_space_is_refused_in_words(said, text):
 
 def test_the_scale_of_features_can_be_drawn():
     space = spaces_of({"data.scale": ["none", "unit_rows"]}, ["fedavg"], BASE)["fedavg"]
-    scales = [trial_config(BASE, "fedavg", space.settings(each)).data.scale for each in space.points()]
+    scales = [trial_config(BASE, "fedavg", space.settings(each)).data.options["scale"] for each in space.points()]
     assert scales == ["none", "unit_rows"]
 
 
