@@ -47,8 +47,9 @@ SYNONYMS = {
     "num_clients": "clients",
     "num_rounds": "rounds",
     "fraction": "participation",
+    "criterion": "evaluation.select_by",
 }
-"""Words that other tools have for settings."""
+"""Words that other tools have for settings, or an earlier version: with a section where that is another one."""
 
 
 def setting(default: Any, description: str, *, source: str = "", when: Conditions | None = None, **bounds: Any) -> Any:
@@ -204,7 +205,9 @@ def _refusal(
             known = [*context["known"], *beside]
             word = SYNONYMS.get(context["name"], context["name"])
             hint = nearest(word, known) if known else "it has no settings of its own."
-            if path and hint.startswith("did you mean '"):
+            if "." in word:
+                hint = f"did you mean '{word}'?"
+            elif path and hint.startswith("did you mean '"):
                 hint = hint.replace("'", f"'{path}.", 1)
             found.setdefault(name, f"unknown setting '{name}'{f' for {owner}' if owner else ''}; {hint}")
         elif item["type"] == "missing" and loc == item["loc"]:

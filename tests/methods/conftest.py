@@ -62,6 +62,7 @@ def build(
     model: str = "gcn",
     dropout: float = 0.0,
     model_options: Mapping[str, object] | None = None,
+    select_by: str = "accuracy",
     **settings,
 ):
     """Server and federation of a method over silos."""
@@ -76,12 +77,19 @@ def build(
     federation = InProcess(
         [silo.client for silo in silos],
         lambda client: method.client(
-            ClientContext(client, next(s for s in silos if s.client == client), config, spec, seed)
+            ClientContext(client, next(s for s in silos if s.client == client), config, spec, seed, select_by=select_by)
         ),
         Ledger(),
     )
     return method.server(
-        ServerContext(config, silos[0].schema, dict.fromkeys(federation.clients, spec), seed, federation.clients)
+        ServerContext(
+            config,
+            silos[0].schema,
+            dict.fromkeys(federation.clients, spec),
+            seed,
+            federation.clients,
+            select_by=select_by,
+        )
     ), federation
 
 

@@ -115,7 +115,6 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "ridge": Trial([(0.01,)]),
         "prior": Trial([(0.2,)]),
         "own_ridge": Trial([(100.0,)]),
-        "criterion": Trial(beside={"ridge": (0.01, 10.0), "balance": (0.0, 1.0)}),
         "wire": Trial(["float32"]),
         "min_count": Trial([12]),
         "epsilon": Trial([2.0]),

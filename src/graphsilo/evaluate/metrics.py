@@ -15,6 +15,7 @@ is nobody's label, so it counts as a miss of class 0 and not as a class of its o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -170,6 +171,30 @@ class Metric:
         if self.ranking is None:
             raise DataError(f"the metric '{self.name}' is computed from counts, not from scores.")
         return self.ranking(labels, scores, *((rare,) if self.of_rare and rare is not None else ()))
+
+    def of_outputs(self, labels: NDArray[np.int64], outputs: NDArray[np.floating[Any]]) -> float | None:
+        """The value of what a model says of some items; None where it is undefined.
+
+        Args:
+            labels: [n] true classes; items without one (-1) are left out.
+            outputs: [n, C] logits or log-probabilities.
+        """
+        if self.ranking is not None:
+            return self.rank(labels, outputs).value
+        known, classes = labels >= 0, outputs.shape[1]
+        places = labels[known] * classes + outputs[known].argmax(1)
+        return self.of_confusion(np.bincount(places, minlength=classes**2).reshape(classes, classes))
+
+    def of_confusion(self, counts: NDArray[np.int64]) -> float | None:
+        """The value of [C true, C predicted] counts; None where it is undefined.
+
+        Raises:
+            ConfigError: The metric is one of scores.
+        """
+        if self.counts is None:
+            raise ConfigError(f"the metric '{self.name}' is computed from scores, not from counts.")
+        value = float(self.counts(margins(counts)))
+        return None if math.isnan(value) else value
 
     @property
     def factor(self) -> int:

@@ -646,7 +646,7 @@ def called(word: str, said: Mapping[str, Any]) -> str:
         Their dotted names in quotes, with whose they are where that is not what was chosen; empty for none.
     """
     word = word.lower().replace("-", "_")
-    word = SYNONYMS.get(word, word)
+    word = SYNONYMS.get(word, word).rpartition(".")[2]
     if names := _here(said).get(word):
         return " or ".join(map(repr, names))
     places = []

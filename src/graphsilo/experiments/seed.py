@@ -114,8 +114,9 @@ class SeedRun:
         scaling = UNSCALED if agreeing else self.scaling
         models, device = self.simulation.models, self.config.run.device
         setup = ClientSetup(
-            method, self.method_config, models, self.seed, device, scaling, self.scale, self.compression
-        )
+            method, self.method_config, models, self.seed, device, scaling, self.scale, self.compression,
+            self.metric.name,
+        )  # fmt: skip
         if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):
             return self.elsewhere.federation(setup, ledger)
         if not isinstance(self.simulation, Simulation):
@@ -242,6 +243,7 @@ class SeedRun:
                 self.seed,
                 federation.clients,
                 self.config.run.device,
+                self.metric.name,
             )
         )
 

@@ -62,6 +62,7 @@ class ClientContext(Generic[ConfigT]):
         server_model: The backbone of the server's model; None where it is the client's own.
         noise_secret: The silo's own, of which its noise is a function; None: noise is new whenever it is drawn.
         compression: How it compresses the models that it sends.
+        select_by: Name of the metric of all choices by validation items, the run's ``evaluation.select_by``.
     """
 
     client: ClientId
@@ -73,6 +74,7 @@ class ClientContext(Generic[ConfigT]):
     server_model: ModelSpec | None = None
     noise_secret: bytes | None = field(default=None, repr=False)
     compression: Compression = UNCOMPRESSED
+    select_by: str = "accuracy"
 
     @property
     def common(self) -> ModelSpec:

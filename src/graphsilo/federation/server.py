@@ -35,6 +35,7 @@ class ServerContext(Generic[ConfigT]):
         seed: Seed of the run.
         clients: Who takes part, ascending.
         device: Where the server computes.
+        select_by: Name of the metric of all choices by validation items, the run's ``evaluation.select_by``.
     """
 
     config: ConfigT
@@ -43,6 +44,7 @@ class ServerContext(Generic[ConfigT]):
     seed: int
     clients: tuple[ClientId, ...]
     device: str = "cpu"
+    select_by: str = "accuracy"
 
     @property
     def common(self) -> ModelSpec:

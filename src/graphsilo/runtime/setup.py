@@ -28,6 +28,7 @@ class ClientSetup:
         scaling: How their features are scaled.
         scale: By what, where they agreed on it.
         compression: How they compress the models that they send.
+        select_by: Name of the metric of their choices by validation items.
     """
 
     method: Method
@@ -38,6 +39,7 @@ class ClientSetup:
     scaling: Scaling = UNSCALED
     scale: FeatureScale | None = None
     compression: Compression = UNCOMPRESSED
+    select_by: str = "accuracy"
 
     @property
     def common(self) -> ModelSpec:
@@ -50,6 +52,14 @@ class ClientSetup:
         spec = self.models[silo.client]
         return self.method.client(
             ClientContext(
-                silo.client, own, self.config, spec, self.seed, self.device, self.common, compression=self.compression
+                silo.client,
+                own,
+                self.config,
+                spec,
+                self.seed,
+                self.device,
+                self.common,
+                compression=self.compression,
+                select_by=self.select_by,
             )
         )

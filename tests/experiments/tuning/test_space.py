@@ -7,7 +7,7 @@ import pytest
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.spaces import default_spaces
-from graphsilo.experiments.tuning.space import spaces_of
+from graphsilo.experiments.tuning.space import spaces_of, trial_config
 
 BASE = load_config({"data": {"name": "citation-sbm"}, "method": {"name": "fedavg", "rounds": 7}}).complete()
 
@@ -43,6 +43,8 @@ class Lowest:
         ({"method.fan_out": [[5, 3], [5, 3, 1]]}, r"method.fan_out \[5, 3, 1\]: method.fan_out is one number for all"),
         ({"test.accuracy": [0.5]}, "'test.accuracy' is a score"),
         ({"data.name": ["Cora"]}, "'data.name' cannot be drawn"),
+        ({"data.scale_by": ["silo"]}, "'data.scale_by' cannot be drawn"),
+        ({"data.scale": ["none", "huge"]}, "data.scale must be one of none, standard, robust, unit_rows"),
         ({"run.seeds": [[1], [2]]}, "'run.seeds' cannot be drawn"),
         ({"method.name": ["fedavg"]}, "'method.name' cannot be drawn"),
         ({"lr": [0.1]}, "a space holds settings, such as method.lr"),
@@ -58,6 +60,12 @@ class Lowest:
 def test_what_is_no_space_is_refused_in_words(said, text):
     with pytest.raises(ConfigError, match=text):
         spaces_of(said, ["fedavg", "fedprox"], BASE)
+
+
+def test_the_scale_of_features_can_be_drawn():
+    space = spaces_of({"data.scale": ["none", "unit_rows"]}, ["fedavg"], BASE)["fedavg"]
+    scales = [trial_config(BASE, "fedavg", space.settings(each)).data.options["scale"] for each in space.points()]
+    assert scales == ["none", "unit_rows"]
 
 
 def test_what_is_said_for_all_and_for_one():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.data.silos.silo import EvaluationSet
+from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import MessageError
-from graphsilo.methods.fedridge.client import criterion_of
 from kit.fedridge import PLAIN, played, pooled, whole
 
 
@@ -32,16 +32,6 @@ def test_classes_with_few_rows_are_left_out_of_a_silos_sums(kit):
     alone, _ = played(kit, [kit.tiny_silo(0, train=(0, 2))], rounds=False, **settings)
     assert torch.equal(server.moments["mean/0"], alone.moments["mean/0"])
     assert server.products["mean/0"][1].abs().max() == 0
-
-
-def test_the_criterion_is_accuracy_or_macro_f1():
-    # 8 of 10 right either way; by class F1 is 2·8 / 18 and 0, or 2·6 / 14 and 2·2 / 6.
-    constant = np.array([[8, 0], [2, 0]])
-    spread = np.array([[6, 2], [0, 2]])
-    assert criterion_of(constant, "accuracy") == criterion_of(spread, "accuracy") == 0.8
-    assert criterion_of(constant, "macro_f1") == pytest.approx((16 / 18) / 2)
-    assert criterion_of(spread, "macro_f1") == pytest.approx((12 / 14 + 4 / 6) / 2)
-    assert criterion_of(np.zeros((2, 2), dtype=int), "macro_f1") == 0.0
 
 
 def test_a_correction_does_not_undo_the_raised_scores(kit):
@@ -86,3 +76,70 @@ def test_an_aggregate_of_other_features_is_refused(kit):
         federation.client(0).install_aggregate({"mean": torch.zeros(3, 2)})
     with pytest.raises(MessageError, match="'gcn' is no kind of features"):
         federation.client(0).install_aggregate({"gcn": torch.zeros(4, 2)})
+
+
+def line(client, signs, labels, *, train=4):
+    """Nodes at +1 or -1 on a line, without links: the first few train, the others validate."""
+    graph = Graph(
+        features=np.array(signs, dtype=np.float32)[:, None], edges=np.zeros((2, 0), np.int64),
+        labels=np.array(labels, dtype=np.int64), num_classes=2,
+    )  # fmt: skip
+    nodes = np.arange(len(signs))
+    items = {"train": nodes[:train], "val": nodes[train:], "test": nodes[train:]}
+    return Silo(client, graph, nodes[:train], (EvaluationSet("seen", graph, items),), Schema("node", 1, 2))
+
+
+ON_A_LINE = {"features": "mean", "ridge": (1.0,), "own_ridge": (100.0,), **PLAIN}
+
+
+@pytest.mark.parametrize(
+    ("validation", "alone"),
+    [
+        ([0, 0, 0, 0, 1], True),  # own rows right on all five, the common model on none
+        ([0, 0, 0, 1, 1], True),  # 4 to 1: 0.6 more; half a standard error is 0.2
+        ([0, 0, 0, 1, 0], False),  # 3 to 2: 0.2 more; here it is 0.245
+        ([1, 1, 1, 1, 0], False),
+    ],
+)
+def test_a_silo_takes_its_own_rows_alone_where_joining_is_surely_worse(kit, validation, alone):
+    """Two silos say that +1 is class 1, the third that it is class 0; a weak correction does not change its mind.
+
+    Over all M is 12 on the feature and B of class 1 is 2 + 2 - 2: (12 + 1) w = 2. The third's own are 4 and -2:
+    (4 + 1) w = -2. Its constant column, 0.1 in 4 rows, 2 of class 1: (0.04 + 1) w = 0.2.
+    """
+    signs, others = [1, 1, -1, -1, 1, 1, 1, 1, -1], [1, 1, 0, 0, 1, 1, 1, 1, 0]
+    silos = [line(0, signs, others), line(1, signs, others), line(2, signs, [0, 0, 1, 1, *validation])]
+    server, federation = played(kit, silos, **ON_A_LINE)
+    assert server.weights["mean"][0].tolist() == pytest.approx([-2 / 13, 2 / 13])
+    own = federation.client(2)._models["own"]["mean"]
+    if alone:
+        assert own[0].tolist() == pytest.approx([2 / 5, -2 / 5])
+        assert own[1].tolist() == pytest.approx([0.2 / 1.04] * 2)
+    else:
+        assert torch.sign(own[0]).tolist() == [-1, 1]
+    joined = federation.client(0)._models["own"]["mean"]
+    assert torch.equal(joined, server.weights["mean"])
+
+
+def test_alone_in_a_federation_of_one_is_the_common_model(kit):
+    silo = line(0, [1, 1, -1, -1, 1, -1, 1], [1, 1, 0, 0, 1, 0, 0])
+    server, federation = played(kit, [silo], **{**ON_A_LINE, "ridge": (0.1, 1.0, 10.0)})
+    assert torch.equal(federation.client(0)._models["own"]["mean"], server.weights["mean"])
+
+
+def test_an_own_choice_follows_the_metric_of_the_run(kit):
+    """8 items of class 0 and 2 of class 1. The first is right on 8, the second on 8 of which 2 are of class 1: macro-F1
+    (16/18) / 2 and (12/14 + 4/6) / 2. The third is right on 2 and ranks all pairs in order: AUC 1, the others 0.5 and
+    14/16."""
+    silo = line(0, [1] * 14, [0, 0, 1, 1, *[0] * 8, 1, 1])
+    scores = [[0] * 10, [0] * 6 + [1] * 4, [1] * 8 + [2] * 2]
+    outputs = [torch.stack([torch.full((10,), 0.5), torch.tensor(each, dtype=torch.float32)], dim=1) for each in scores]
+    for metric, values, best in (
+        ("accuracy", [0.8, 0.8, 0.2], 0),
+        ("macro_f1", [8 / 18, (12 / 14 + 4 / 6) / 2, (4 / 12) / 2], 1),
+        ("auc", [0.5, 14 / 16, 1.0], 2),
+    ):
+        _, federation = kit.build("fedridge", [silo], select_by=metric)
+        client = federation.client(0)
+        assert [client._quality(output) for output in outputs] == pytest.approx(values)
+        assert client._best(outputs, 0) == best

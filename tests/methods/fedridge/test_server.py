@@ -10,6 +10,7 @@ import torch
 
 from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import FederationError
+from graphsilo.evaluate.scores import roc_auc
 from graphsilo.methods import fedridge
 from graphsilo.methods.fedridge.messages import StatisticsRequest
 from kit.fedridge import PLAIN, played, pooled
@@ -86,6 +87,32 @@ def test_summed_validation_counts_choose(kit):
     best = max(right, key=right.get)  # the first of equals
     assert (next(iter(server.weights)), server.log["ridge"]) == (best[0], penalties[best[1]])
     assert server.log["validation"] == pytest.approx(right[best] / sum(len(s.seen.items["val"]) for s in silos))
+
+
+def test_summed_rankings_choose(kit):
+    """With a metric of scores: of each candidate the silos' values, weighted by the items that they rest on."""
+    silos = [kit.tiny_silo(client, nodes=12 + 4 * client, train=range(6), seed=3) for client in range(3)]
+    silos = [
+        replace(silo, evaluations=(EvaluationSet("seen", silo.graph, {"val": np.arange(6, 12), "test": silo.train}),))
+        for silo in silos
+    ]
+    penalties = (1e-3, 0.1, 1.0, 30.0)
+    settings = {"features": "mean", "own": False, **PLAIN}
+    server, _ = played(kit, silos, ridge=penalties, select_by="auc", **settings)
+    values = []
+    for penalty in penalties:
+        _, clients = played(kit, silos, ridge=(penalty,), **settings)
+        found = []
+        for silo in silos:
+            client, items = clients.client(silo.client), silo.seen.items["val"]
+            found.append(roc_auc(silo.labels[items], client.predict(client.data)[items].numpy()))
+        values.append(sum(each.value * each.weight for each in found) / sum(each.weight for each in found))
+    assert len(set(values)) > 1
+    assert server.log["ridge"] == penalties[int(np.argmax(values))]
+    assert server.log["validation"] == pytest.approx(max(values))
+    silos = [without_validation(silo) for silo in silos]
+    server, _ = played(kit, silos, ridge=penalties, select_by="auc", **settings)
+    assert server.log["ridge"] == 1.0
 
 
 def test_scores_of_rare_classes_are_raised_by_hand(kit):

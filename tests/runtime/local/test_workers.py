@@ -12,6 +12,7 @@ import torch
 from graphsilo.errors import FederationError
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
+from graphsilo.federation import registry
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.placement import beside_coordinator, expected_work
@@ -225,9 +226,18 @@ def test_a_worker_that_is_killed_again_and_again(config_of, simulation_of, monke
 @pytest.mark.parametrize("name", ["local", "fedprox"])
 @pytest.mark.slow
 def test_other_methods(name):
-    from graphsilo.federation import registry
-
     conformance.check_workers(registry.load(name), {})
+
+
+def test_clients_elsewhere_choose_by_the_metric_of_the_run():
+    def numbers(metric, **how):
+        config = conformance.small_config(registry.load("fedridge"), {}, run=how)
+        evaluation = config.evaluation.model_copy(update={"select_by": metric})
+        return conformance.numbers(run(config.model_copy(update={"evaluation": evaluation})).tree)
+
+    here = numbers("macro_f1")
+    assert here == numbers("macro_f1", workers=2)
+    assert here != numbers("accuracy", workers=2)
 
 
 def test_workers_end_when_the_coordinator_is_gone(simulation_of):

@@ -410,6 +410,13 @@ def test_compressed_models_give_the_numbers_of_one_process(
     assert tree["summary"]["upload_bytes"] < 0.7 * alone(sites)["summary"]["upload_bytes"]
 
 
+def test_silos_choose_by_the_metric_of_the_run(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    ridge = {"method__name": "fedridge", "evaluation__select_by": "auc"}
+    tree = carry_out(sites, sites.transport, tmp_path / "out", **ridge)
+    assert rounds(tree, measured) == rounds(alone(sites, **ridge), measured)
+    assert rounds(tree, measured) != rounds(alone(sites, **ridge | {"evaluation__select_by": "accuracy"}), measured)
+
+
 def test_a_site_that_lies_in_its_levels_is_refused_and_named(sites: Any, tmp_path: Path) -> None:
     carrier = Compression("int8").message(TrainRequest, TrainReply)
 

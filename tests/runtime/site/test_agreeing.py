@@ -42,7 +42,8 @@ def opening(worker: SiteWorker, **changes: Any) -> dict[str, Any]:
         "do": "open", "run": "run-1", "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
         "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
         "common": ["gcn", {"hidden": [8]}, "float32"],
-        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "agreeing": True,
+        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "select_by": "accuracy",
+        "agreeing": True,
         "scaling": AGREED, **changes,
     }  # fmt: skip
 

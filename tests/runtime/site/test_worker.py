@@ -272,7 +272,8 @@ def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
         "do": "open", "run": run, "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
         "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
         "common": ["gcn", {"hidden": [8]}, "float32"],
-        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "agreeing": False,
+        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "select_by": "accuracy",
+        "agreeing": False,
         "scaling": {"scale": "none", "scale_by": "silo"},
     }  # fmt: skip
 
@@ -293,7 +294,7 @@ def test_strange_operation_is_refused_unseen(operation: Any, sites: Any) -> None
         {"models": [[0, ["gcn", {"hidden": ["x"]}, "float32"]]]}, {"models": [[0, ["../gcn", {}, "float32"]]]},
         {"models": [[0, ["gcn", {"num_features": 3}, "float32"]]]}, {"models": [[0, ["gcn", {}, "float16"]]]},
         {"models": [[0, ["gcn", {}, ["float32"]]]]}, {"models": [[0, ["gcn", {}]]]}, {"schema": {}},
-        {"config": {"rounds": -1}}, {"task": ["node"]}, {"task": "graph"},
+        {"config": {"rounds": -1}}, {"select_by": "ap_of"}, {"select_by": 7}, {"task": ["node"]}, {"task": "graph"},
         {"sparse": []}, {"mark": "../x"}, {"scaling": {"scale": "huge", "scale_by": "silo"}}, {"scaling": None},
     ],
 )  # fmt: skip

@@ -20,6 +20,8 @@ from graphsilo.federation import registry
 
 TUNED = ("method", "model")
 """Sections whose settings can be drawn: data, cut and what is measured are the same in all trials."""
+SCALE = "data.scale"
+"""What else can be: with it the same data is another question to a model, and the same one to who scores it."""
 CHOSEN = ("method.name", "model.name", "model.pool")
 MOST_POINTS = 1_000
 """Spaces that are larger count as endless: nobody tries all of them."""
@@ -234,10 +236,10 @@ def _values(name: str, value: Any) -> Values:
             f"'{name}' is a score, and a space holds settings. Trials are compared by their validation score, never by "
             f"one of the test; evaluation.select_by says by which metric."
         )
-    if section not in TUNED or name in CHOSEN or key.startswith("options"):
+    if (section not in TUNED and name != SCALE) or name in CHOSEN or key.startswith("options"):
         raise ConfigError(
-            f"'{name}' cannot be drawn: trials differ in settings of {' and '.join(TUNED)} alone, such as method.lr, "
-            f"and share data, cut, split and seeds. Say it in the configuration; --method names several methods."
+            f"'{name}' cannot be drawn: trials differ in settings of {' and '.join(TUNED)} and in {SCALE}, and share "
+            f"other data, cut, split and seeds. Say it in the configuration; --method names several methods."
         )
     if isinstance(value, Mapping):
         return _range(name, value)

@@ -14,6 +14,7 @@ from torch import Tensor
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import Schema
+from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import noise
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
@@ -155,7 +156,7 @@ class Client(ClientBase[FedLoGConfig]):
         optimizer = Adam([*own, head], lr=config.lr, weight_decay=config.weight_decay)
         seen = self.silo.seen
         held, data = seen.items.get("val", self.silo.train[:0]), self.tensors(seen.graph)
-        truth = torch.from_numpy(cast("Graph", seen.graph).labels[held]).to(self.data.device)
+        truth, metric = cast("Graph", seen.graph).labels[held], METRICS[self.context.select_by]
         best, patience = -1.0, 0
         hot = torch.eye(classes, device=self.data.device, dtype=self.data.dtype)
         for _ in range(config.pretrain_epochs):
@@ -170,9 +171,10 @@ class Client(ClientBase[FedLoGConfig]):
             if len(held) == 0:
                 continue
             with torch.no_grad():
-                guess = (self.model(data.view(held)) @ head[:-1]).add_(head[-1]).argmax(1)
-            accuracy = float((guess == truth).float().mean())
-            best, patience = (accuracy, 0) if accuracy >= best else (best, patience + 1)
+                outputs = (self.model(data.view(held)) @ head[:-1]).add_(head[-1])
+            found = metric.of_outputs(truth, outputs.cpu().numpy())
+            if found is not None:
+                best, patience = (found, 0) if found >= best else (best, patience + 1)
             if patience == config.pretrain_patience:
                 break
         self.pretrained = True

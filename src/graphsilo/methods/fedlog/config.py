@@ -146,10 +146,13 @@ class FedLoGConfig(MethodConfig):
         when=_GENERATED,
     )
     pretrain_epochs: int = setting(
-        0, "supervised epochs before round 1, stopped by validation accuracy", source="paper none; release 100", ge=0
+        0,
+        "supervised epochs before round 1, stopped by the validation score (``evaluation.select_by``)",
+        source="paper none; release 100",
+        ge=0,
     )
     pretrain_patience: int = setting(
-        10, "epochs without a better validation accuracy", source="release", ge=1, when={"pretrain_epochs": ABOVE_ZERO}
+        10, "epochs without a better validation score", source="release", ge=1, when={"pretrain_epochs": ABOVE_ZERO}
     )
     synthetic: Knowledge = setting(
         "HH", "classes (head or tail) and branch (head or tail degree) that synthetic nodes are made of",

@@ -4,7 +4,7 @@ Every silo makes the same fixed features of its nodes (``features``) and sends t
 Σ w φ φᵀ and Σ w φ yᵀ over its training nodes. The model of the total is the one that all silos' rows in one place would
 have given, whatever the cut, the number of silos or their order. Penalty, features and class balance are chosen by
 validation counts, which are sums, too. Each silo then corrects the common model towards its own rows, as far as its own
-validation nodes say that this helps.
+validation nodes say that this helps, or takes a ridge of its own rows alone where that is clearly better.
 
 Ours; the parts are known: Hoerl and Kennard, "Ridge Regression", Technometrics 1970; exact aggregation from sufficient
 statistics as in Fed3R (Fanì et al., ICML 2024) and AFL (He et al., CVPR 2025); features see ``features``.

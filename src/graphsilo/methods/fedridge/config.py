@@ -60,14 +60,12 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
         (0.0, 0.02, 0.05, 0.1, 0.2), "strengths t that are tried of adding −t log(n_c / n) to the score of class c",
         source="ours; logit adjustment, Menon et al. 2021", min_length=1, when={"epsilon": (None,)},
     )  # fmt: skip
-    own: bool = setting(True, "whether silos correct the common model towards their own rows", source="ours")
+    own: bool = setting(
+        True, "whether silos correct the common model towards their own rows, or take these alone", source="ours"
+    )
     own_ridge: tuple[Positive, ...] = setting(
-        (0.5, 2.0, 8.0), "penalties μ of that correction; a silo also tries none", source="ours", min_length=1,
-        when={"own": (True,)},
-    )  # fmt: skip
-    criterion: Literal["accuracy", "macro_f1"] = setting(
-        "accuracy", "what the choices look at: of the summed validation counts, and at each silo of its own",
-        source="ours",
+        (0.5, 2.0, 8.0), "penalties μ of that correction; a silo also tries none, and its own sums alone with each λ",
+        source="ours", min_length=1, when={"own": (True,)},
     )  # fmt: skip
     wire: Literal["auto", "float32", "float64"] = setting(
         "auto", "precision of the sums that silos send; auto: float64 for 256 columns or fewer, where it costs next to "

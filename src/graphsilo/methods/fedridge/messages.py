@@ -113,10 +113,13 @@ class Scores(Message):
     Attributes:
         counts: [candidates, C true, C predicted] validation items, all candidates in turn.
         num_samples: Validation items.
+        ranked: Where ``evaluation.select_by`` is a metric of scores, by its name [2, candidates]: its value times the
+            items that it rests on, and these.
     """
 
     counts: Tensor = sends("counts", dtype=torch.int64, shape=("candidates", "classes", "classes"))
     num_samples: int = sends("counts")
+    ranked: Tensors = sends("score", dtype=torch.float64, default=())
 
     def check(self) -> None:
         if not self.counts.numel():
@@ -137,6 +140,13 @@ class Scores(Message):
             raise MessageError(
                 f"Scores has the shape {tuple(self.counts.shape)}; {wanted} candidates were asked about."
             )
+        for name, ranked in dict(self.ranked).items():
+            if ranked.shape != (2, wanted) or bool(
+                (ranked[0].abs() > ranked[1]).any() or ranked[1].max() > self.num_samples
+            ):
+                raise MessageError(
+                    f"Scores.ranked of '{name[:40]}' is no mean of {wanted} candidates over {self.num_samples} items."
+                )
 
 
 class AdoptRequest(Message):

@@ -10,16 +10,24 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.release import ReleaseRequest, sharing, summed
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedridge import private
-from graphsilo.methods.fedridge.client import Client, criterion_of, shifted
+from graphsilo.methods.fedridge.client import Client, shifted
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, SCALE
-from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, ScoreRequest, StatisticsRequest, whole
+from graphsilo.methods.fedridge.messages import (
+    AdoptRequest,
+    CountRequest,
+    ScoreRequest,
+    Scores,
+    StatisticsRequest,
+    whole,
+)
 from graphsilo.methods.fedridge.private import SENSITIVITY
 from graphsilo.methods.fedridge.solve import Spectrum, unpack
 from graphsilo.types import ClientId
@@ -187,9 +195,9 @@ class Server(ServerBase[FedRidgeConfig]):
                 for kind, each in solved.items()
             }
             request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
-            counts = federation.sum(Client.score, request, to=asked).require(config.min_clients).counts.numpy()
-            if counts.any():
-                scores = [criterion_of(each, config.criterion) for each in counts]
+            found = federation.sum(Client.score, request, to=asked).require(config.min_clients)
+            if values := self._values(found):
+                scores = values
                 self.log["validation"] = max(scores[number] for number in known)
         best = max(known, key=scores.__getitem__)  # the first of equals
         kind, place, at, strength = names[best]
@@ -202,6 +210,15 @@ class Server(ServerBase[FedRidgeConfig]):
             Chosen(kind, place, solved[kind][place][at].float(), self.shifts[strength])
             for kind, place, at, strength in (names[each] for each in chosen)
         ]
+
+    def _values(self, found: Scores) -> list[float]:
+        """What each candidate is worth to all silos together; empty where nobody could tell."""
+        metric = METRICS[self.context.select_by]
+        if found.ranked:
+            value, weight = found.ranked[metric.name].numpy()
+            return [metric.goodness(each) for each in (value / weight).tolist()] if weight.all() else []
+        counts = found.counts.numpy()
+        return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
 
     def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""

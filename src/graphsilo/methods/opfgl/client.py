@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
+from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import roc_auc
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
@@ -251,9 +253,9 @@ class Client(ClientBase[OpFGLConfig]):
         return np.asarray(np.clip(found, config.gamma_min, highest), dtype=np.float64)
 
     def _score(self, classifier: Model) -> Callable[[Tensors], float] | None:
-        """Accuracy on the client's own validation nodes, for the choice of an epoch; it never leaves the client.
+        """What own validation nodes say of weights, for the choice of an epoch; it never leaves the client.
 
-        Training nodes stand in where there are none (link prediction validates links, not nodes).
+        Training nodes stand in where there are none (link prediction validates links, not nodes: here by accuracy).
         """
         data, labels = self.tensors(self.silo.seen.graph), self.silo.seen.graph.labels
         rows = np.zeros(0, dtype=np.int64)
@@ -264,17 +266,18 @@ class Client(ClientBase[OpFGLConfig]):
             data, labels, rows = self.data, self.silo.labels, self._labelled
         if len(rows) == 0:
             return None
-        view, truth = data.kept_view(rows), torch.from_numpy(labels[rows]).to(data.device)
-        mine = tensors_of(classifier)
+        view, truth, mine = data.kept_view(rows), labels[rows], tensors_of(classifier)
+        metric = METRICS[self.context.select_by if self.silo.schema.task == "node" else "accuracy"]
 
-        def accuracy(weights: Tensors) -> float:
+        def quality(weights: Tensors) -> float:
             with torch.no_grad(), borrowed(mine, weights):
-                return float((classifier(view).argmax(1) == truth).double().mean())
+                value = metric.of_outputs(truth, classifier(view).cpu().numpy())
+            return -math.inf if value is None else value
 
-        return accuracy
+        return quality
 
     def _fine_tune_links(self, classifier: Model) -> None:
-        """The follow-up: the classifier's encoder under a new output layer, trained on links; best validation AUC."""
+        """The follow-up: the classifier's encoder under a new output layer, trained and chosen on links."""
         config = self.config
         start = self._build("link")
         load_weights(self.weights, tensors_of(start))
@@ -288,7 +291,7 @@ class Client(ClientBase[OpFGLConfig]):
         adam = Adam(parameters, lr=config.link_lr)
         pairs = np.concatenate([links.val, links.val_negative], axis=1)
         truth = np.repeat([1, 0], [links.val.shape[1], links.val_negative.shape[1]])
-        draw = self.generator("links")
+        draw, rank = self.generator("links"), METRICS[self.context.select_by].ranking or roc_auc
         best, best_score, best_epoch = stages.copy_of(self.weights), -1.0, 0
         for epoch in range(1, config.link_epochs + 1):
             for batch in objective.batches(0, draw):
@@ -296,7 +299,7 @@ class Client(ClientBase[OpFGLConfig]):
             if epoch % config.link_check and epoch < config.link_epochs:
                 continue
             with torch.no_grad():
-                value = roc_auc(truth, link_scores(self.model(self.data.full), pairs).cpu().numpy()).value
+                value = rank(truth, link_scores(self.model(self.data.full), pairs).cpu().numpy()).value
             if value is None or value > best_score:
                 best, best_score, best_epoch = stages.copy_of(self.weights), value or -1.0, epoch
         load_weights(self.weights, best)

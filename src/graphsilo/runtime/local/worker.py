@@ -98,8 +98,8 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     def make(client: ClientId) -> ClientBase[Any]:
         model, common = (ModelSpec(*wire) for wire in (header["models"][str(client)], header["common"]))
         silo = prepared(_silo(store, client), scaling, scale)
-        seed, device = header["seed"], header["device"]
-        return kind(ClientContext(client, silo, config, model, seed, device, common, compression=compression))
+        seed, device, select_by = header["seed"], header["device"], header["select_by"]
+        return kind(ClientContext(client, silo, config, model, seed, device, common, None, compression, select_by))
 
     def folder() -> Path:
         place = Path(header["offloaded"])

@@ -150,6 +150,7 @@ class WorkerPool:
                 "offloaded": str(offloaded / str(1 + index)),
                 "scaling": setup.scaling.tree(),
                 "compression": setup.compression.wire(),
+                "select_by": setup.select_by,
             }
             self.send(index, header, [] if setup.scale is None else [encode_tree(scale_tensors(setup.scale))])
 

@@ -69,6 +69,7 @@ class Remote(Exchange):
             "counting": setup.method.client is CountingClient,
             "scaling": setup.scaling.tree(),
             "compression": setup.compression.wire(),
+            "select_by": setup.select_by,
             **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]

@@ -39,7 +39,9 @@ from graphsilo.errors import (
     RunError,
     UnsupportedError,
     one_line,
+    shown,
 )
+from graphsilo.evaluate.metrics import selecting
 from graphsilo.federation import registry
 from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.client import (
@@ -204,7 +206,11 @@ class SiteWorker:
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
         repeatable(device)
-        compression = Compression.of(header["compression"])
+        compression, select_by = Compression.of(header["compression"]), str(header["select_by"])
+        if select_by not in selecting(header["task"]):
+            raise ConfigError(
+                f"evaluation.select_by must be one of {', '.join(selecting(header['task']))}; got {shown(select_by)}."
+            )
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         counting = bool(header.get("counting"))
         if not agreeing:
@@ -262,7 +268,7 @@ class SiteWorker:
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(self.folder / "sums" / f"{member.file.name}.noise") if config.promises(1) else None
-            context = ClientContext(client, own, config, spec, seed, device, common, secret, compression)
+            context = ClientContext(client, own, config, spec, seed, device, common, secret, compression, select_by)
             clients[client] = HostedClient(kind(context), parties)
         state = SiteState(self.folder / "state", run)
         session = Session(run, seed, method, config, clients, gates, state, parties)
