@@ -86,7 +86,15 @@ class AloneClient(ClientBase[MethodConfig]):
         self._federation.compression = context.compression
         self._begun = False
         self._server = self.coordinator(
-            ServerContext(config, self.silo.schema, {self.id: context.model}, context.seed, (self.id,), context.device)
+            ServerContext(
+                config,
+                self.silo.schema,
+                {self.id: context.model},
+                context.seed,
+                (self.id,),
+                context.device,
+                context.select_by,
+            )
         )
 
     @property
