@@ -11,7 +11,7 @@ import yaml
 
 from graphsilo.cli.app import references, whole_numbers
 from graphsilo.cli.run import claim_folder, folder_name, unfinished_run
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, installing
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.seed import SeedRun
 
@@ -247,5 +247,5 @@ def test_a_tracker_that_cannot_be_had_is_refused_before_anything_is_written(call
     assert (code, "did you mean 'mlflow'" in said) == (2, True)
     monkeypatch.setitem(sys.modules, "mlflow", None)
     code, _, said = call("run", *small, "--out", tmp_path / "run", "--track", "mlflow:http://127.0.0.1:1")
-    assert (code, 'pip install "graphsilo[tracking]"' in said) == (2, True)
+    assert (code, f"{installing('tracking')}" in said) == (2, True)
     assert not (tmp_path / "run").exists()
