@@ -216,23 +216,13 @@ def pools() -> str:
     )
 
 
-def configuration() -> str:
-    """Every setting of a configuration file but those of rules, models and methods."""
-    from graphsilo.experiments.config import SECTIONS, RunConfig
+def every_setting() -> str:
+    """Every setting of every section, with those of each rule, model, method and data set."""
+    from graphsilo.experiments.config import SECTIONS, RunConfig, every_group
     from graphsilo.settings import rows
 
     top = [(f"`{name}`", code(default), *rest) for name, default, *rest in rows(RunConfig) if name not in SECTIONS]
-    parts = ["### Top level", table(HEAD[:4], (row[:4] for row in top))]
-    for name, kind in SECTIONS.items():
-        parts += [f"### `{name}`", _sentence(kind.__doc__ or ""), group(kind, name)]
-    return "\n\n".join(parts)
-
-
-def every_setting() -> str:
-    """Every setting of every section, with those of each rule, model, method and data set."""
-    from graphsilo.experiments.config import every_group
-
-    parts = []
+    parts = ["## Top level", table(HEAD[:4], (row[:4] for row in top))]
     for section, owner, kind in every_group():
         parts += [f"### `{section}`, {owner}" if owner else f"## `{section}`", group(kind, section)]
     return "\n\n".join(parts)
@@ -423,7 +413,6 @@ TABLES: dict[str, Callable[..., str]] = {
     "catalog": catalog,
     "command": command,
     "commands": commands,
-    "configuration": configuration,
     "conformance": conformance,
     "every-setting": every_setting,
     "from-an-index": from_an_index,
