@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,8 +20,21 @@ MARKER = re.compile(r"^<!-- (?P<name>[a-z-]+)(?:: (?P<argument>[^ ]+))? -->$", r
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs calls this with the text of every page."""
+    """MkDocs calls this with the text of every page.
+
+    Pages install from a clone, ``'.[extra]'``; where graphsilo is on a package index, the site installs it from there.
+    """
+    if is_on_index():
+        markdown = re.sub(r"'\.(\[[a-z,]+\])'", r"'graphsilo\1'", markdown)
     return MARKER.sub(_replace, markdown)
+
+
+def is_on_index() -> bool:
+    """Whether graphsilo is on a package index, as pyproject.toml has it."""
+    from graphsilo.errors import PRIVATE
+
+    text = (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    return PRIVATE not in tomllib.loads(text)["project"]["classifiers"]
 
 
 def _replace(found: re.Match[str]) -> str:
@@ -84,6 +99,11 @@ def named(path: str) -> str:
 
 
 # -- the tables ----------------------------------------------------------------------------------------------------
+
+
+def from_an_index() -> str:
+    """The first commands from a package index, once they work."""
+    return "From the package index:\n\n```sh\npip install graphsilo\ngraphsilo demo\n```" if is_on_index() else ""
 
 
 def catalog() -> str:
@@ -196,23 +216,13 @@ def pools() -> str:
     )
 
 
-def configuration() -> str:
-    """Every setting of a configuration file but those of rules, models and methods."""
-    from graphsilo.experiments.config import SECTIONS, RunConfig
+def every_setting() -> str:
+    """Every setting of every section, with those of each rule, model, method and data set."""
+    from graphsilo.experiments.config import SECTIONS, RunConfig, every_group
     from graphsilo.settings import rows
 
     top = [(f"`{name}`", code(default), *rest) for name, default, *rest in rows(RunConfig) if name not in SECTIONS]
-    parts = ["### Top level", table(HEAD[:4], (row[:4] for row in top))]
-    for name, kind in SECTIONS.items():
-        parts += [f"### `{name}`", _sentence(kind.__doc__ or ""), group(kind, name)]
-    return "\n\n".join(parts)
-
-
-def every_setting() -> str:
-    """Every setting of every section, with those of each rule, model, method and data set."""
-    from graphsilo.experiments.config import every_group
-
-    parts = []
+    parts = ["## Top level", table(HEAD[:4], (row[:4] for row in top))]
     for section, owner, kind in every_group():
         parts += [f"### `{section}`, {owner}" if owner else f"## `{section}`", group(kind, section)]
     return "\n\n".join(parts)
@@ -403,9 +413,9 @@ TABLES: dict[str, Callable[..., str]] = {
     "catalog": catalog,
     "command": command,
     "commands": commands,
-    "configuration": configuration,
     "conformance": conformance,
     "every-setting": every_setting,
+    "from-an-index": from_an_index,
     "generator": generator,
     "graph-rules": graph_rules,
     "kinds": kinds,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import metadata
+from types import SimpleNamespace
+
 import pytest
 
 from graphsilo import errors
-from graphsilo.errors import GraphsiloError, nearest, one_line, several, shown
+from graphsilo.errors import GraphsiloError, installing, library, nearest, one_line, several, shown
 
 
 def test_exit_codes() -> None:
@@ -46,3 +50,27 @@ def test_values_are_never_long() -> None:
 def test_texts_of_others_steer_no_terminal() -> None:
     assert one_line("worker died\n\x1b[2Jbye") == "worker died  [2Jbye"
     assert one_line("x" * 2000) == f"{'x' * 1000} …"
+
+
+@pytest.mark.parametrize(
+    ("classifiers", "said"),
+    [
+        (["Private :: Do Not Upload"], "`'/a place/python' -m pip install '.[tune]'` in the clone of graphsilo."),
+        ([], "`'/a place/python' -m pip install 'graphsilo[tune]'`."),
+        (None, "`'/a place/python' -m pip install '.[tune]'` in the clone of graphsilo."),
+    ],
+    ids=["on no index", "on an index", "not installed"],
+)
+def test_what_is_missing_is_got_from_where_the_package_is(
+    monkeypatch: pytest.MonkeyPatch, classifiers: list[str] | None, said: str
+) -> None:
+    def of(name: str) -> SimpleNamespace:
+        if classifiers is None:
+            raise metadata.PackageNotFoundError(name)
+        return SimpleNamespace(get_all=lambda key, failing: classifiers)
+
+    monkeypatch.setattr(metadata, "metadata", of)
+    monkeypatch.setattr(sys, "executable", "/a place/python")
+    assert installing("tune") == f"Get it with {said}"
+    with pytest.raises(errors.UnsupportedError, match=r"^nothere is not installed, which this needs\. Get it with `"):
+        library("nothere.part", "tune")

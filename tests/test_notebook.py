@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphsilo
+from graphsilo.errors import installing
 from graphsilo.experiments.config import RunConfig
 from graphsilo.notebook import LONGEST, is_notebook, table
 
@@ -84,5 +86,5 @@ def test_frames_hold_what_the_result_holds(run):
 def test_without_pandas_and_polars_the_extra_is_named(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(graphsilo.GraphsiloError, match=r'pip install "graphsilo\[notebook\]"'):
+    with pytest.raises(graphsilo.GraphsiloError, match=re.escape(installing("notebook"))):
         run.frame()

@@ -773,7 +773,7 @@ def _shown_progress() -> LiveProgress | PlainProgress:
         return LiveProgress(None) if has_widgets else PlainProgress(print, is_brief=True)
     if sys.stderr.isatty():
         return LiveProgress(sys.stderr)
-    return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True))
+    return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True), is_brief=True)
 
 
 def _draw_report(folder: Path) -> None:

@@ -18,8 +18,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import reprlib
+import shlex
+import sys
 from collections.abc import Iterable
 from typing import Any
+
+PRIVATE = "Private :: Do Not Upload"
+"""Classifier of a package that is on no index."""
 
 
 class GraphsiloError(Exception):
@@ -151,6 +156,21 @@ def library(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         package = name.partition(".")[0]
-        raise UnsupportedError(
-            f'{package} is not installed, which this needs. Get it with: pip install "graphsilo[{extra}]".'
-        ) from None
+        raise UnsupportedError(f"{package} is not installed, which this needs. {installing(extra)}") from None
+
+
+def installing(extra: str) -> str:
+    """The sentence that says how to install an extra of graphsilo where this process runs.
+
+    As long as graphsilo is on no package index, its metadata have the classifier that indexes refuse.
+    """
+    from importlib import metadata
+
+    try:
+        classifiers = metadata.metadata("graphsilo").get_all("Classifier", ())
+    except metadata.PackageNotFoundError:  # sources that were not installed
+        classifiers = [PRIVATE]
+    pip = f"{shlex.quote(sys.executable or 'python')} -m pip install"
+    if PRIVATE in classifiers:
+        return f"Get it with `{pip} '.[{extra}]'` in the clone of graphsilo."
+    return f"Get it with `{pip} 'graphsilo[{extra}]'`."

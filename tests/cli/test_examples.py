@@ -78,8 +78,10 @@ def test_the_demo_trains_draws_and_says_where(call, tmp_path, monkeypatch):
     text = (CHECKOUT / "examples" / "demo.yaml").read_text(encoding="utf-8")
     (tmp_path / "demo.yaml").write_text(text.replace("{name: citation-sbm}", small))
     monkeypatch.setattr(examples, "folder", lambda: tmp_path)
-    code, out, _ = call("demo", "--out", tmp_path / "out")
+    code, out, err = call("demo", "--out", tmp_path / "out")
     assert code == 0
+    told = [line.split(" on ")[0] for line in err.splitlines() if not line.startswith("warning: ")]
+    assert told == ["FedAvg", "Local only", "FedRidge", "Centralised"]
     rows = [line.split("  ")[0] for line in out.splitlines()[:5]]
     assert rows == ["Test, % (3 seeds)", "FedAvg", "Local only", "FedRidge", "Centralised"]
     assert f"Report:  {tmp_path / 'out' / 'report.html'}" in out

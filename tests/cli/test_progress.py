@@ -40,6 +40,30 @@ def test_a_line_about_every_tenth_of_the_rounds():
     )
 
 
+def test_where_it_is_brief_a_line_per_row_and_one_after_a_long_silence():
+    lines: list[str] = []
+    observer = PlainProgress(lines.append, is_brief=True)
+    for row in (DESCRIPTION, replace(DESCRIPTION, label="local")):
+        observer.started(row)
+        for seed in (4, 5):
+            for number in range(1, 11):
+                observer.progressed(event(number, seed=seed))
+    observer.finish()
+    assert [line.split(" on ")[0] for line in lines] == ["FedAvg", "Local only"]
+    observer.started(DESCRIPTION)
+    observer._reported -= 61
+    observer.progressed(event(3))
+    observer.progressed(event(4))
+    observer._reported -= 61
+    observer.progressed(event(10))
+    observer.warned("careful")
+    assert ["round 3/10" in lines[3], "done after 10 rounds" in lines[4], lines[5:]] == [
+        True,
+        True,
+        ["warning: careful"],
+    ]
+
+
 def test_the_end_of_a_seed_is_noticed_when_it_stops_early():
     lines: list[str] = []
     observer = PlainProgress(lines.append)

@@ -11,7 +11,7 @@ import yaml
 
 from graphsilo.cli.app import references, whole_numbers
 from graphsilo.cli.run import claim_folder, folder_name, unfinished_run
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, installing
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.seed import SeedRun
 
@@ -27,21 +27,21 @@ def test_results_and_progress(call, small, monkeypatch, tmp_path):
     assert "\nScored: clients' own models (own_local) at the round that validation chose" in out
     assert "Results: runs/citation-sbm-random3-fedavg" in out
     assert "Report:  runs/citation-sbm-random3-fedavg/report.html" in out
-    lines = err.splitlines()
+    lines = err.splitlines()  # without a terminal, one for each row of the table
     assert lines[0].startswith("FedAvg on citation-sbm (150 nodes, ")
     assert lines[0].endswith("random, 3 clients; gcn; 20 rounds; seeds 0, 1")
-    first = [line for line in lines if line.startswith("FedAvg, seed 0 (1/2): ")]
-    assert [line.split(": ")[1].split(",")[0] for line in first] == [
-        *(f"round {number}/20" for number in range(2, 20, 2)), "done after 20 rounds",
-    ]  # fmt: skip
-    assert sum(": done after 20 rounds" in line for line in lines) == 4  # two seeds of the run and of the reference
+    assert [line.split(" on ")[0] for line in lines] == ["FedAvg", "Local only"]
     folder = tmp_path / "runs/citation-sbm-random3-fedavg"
     assert {"config.yaml", "result.json", "rounds.parquet", "ledger.parquet", "report.html", "log.txt"} <= {
         path.name for path in folder.iterdir()
     }
-    log = (folder / "log.txt").read_text().splitlines()
-    told = [line for line in lines if line.strip()]
-    assert [line.split(" ", 2)[2] for line in log] == told  # the same lines, with the time before them
+    log = [line.split(" ", 2)[2] for line in (folder / "log.txt").read_text().splitlines()]  # behind its time
+    assert [line for line in log if " on citation-sbm " in line] == lines
+    first = [line for line in log if line.startswith("FedAvg, seed 0 (1/2): ")]
+    assert [line.split(": ")[1].split(",")[0] for line in first] == [
+        *(f"round {number}/20" for number in range(2, 20, 2)), "done after 20 rounds",
+    ]  # fmt: skip
+    assert sum(": done after 20 rounds" in line for line in log) == 4  # two seeds of the run and of the reference
 
 
 def test_quiet_prints_only_the_folder_and_takes_the_next_free_one(call, small, monkeypatch, tmp_path):
@@ -88,10 +88,11 @@ def test_resume_needs_only_the_folder(call, small, monkeypatch, tmp_path):
     assert code == 130
     assert f"continue with `graphsilo run --resume --out {part}`" in err
     monkeypatch.setattr(SeedRun, "_round", original)
-    code, out, err = call("run", "--resume", "--out", part)
+    code, out, _ = call("run", "--resume", "--out", part)
     assert code == 0
-    assert "round 5/6" in err
-    assert "round 4/6" not in err
+    resumed = (part / "log.txt").read_text().split("stopped.")[1]
+    assert "round 5/6" in resumed
+    assert "round 4/6" not in resumed
     assert f"Report:  {part}/report.html" in out
     first, second = (json.loads((folder / "result.json").read_text()) for folder in (whole, part))
     assert first["seeds"][0]["test"] == second["seeds"][0]["test"]
@@ -246,5 +247,5 @@ def test_a_tracker_that_cannot_be_had_is_refused_before_anything_is_written(call
     assert (code, "did you mean 'mlflow'" in said) == (2, True)
     monkeypatch.setitem(sys.modules, "mlflow", None)
     code, _, said = call("run", *small, "--out", tmp_path / "run", "--track", "mlflow:http://127.0.0.1:1")
-    assert (code, 'pip install "graphsilo[tracking]"' in said) == (2, True)
+    assert (code, f"{installing('tracking')}" in said) == (2, True)
     assert not (tmp_path / "run").exists()

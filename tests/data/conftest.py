@@ -135,7 +135,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         pytest.skip("no PostgreSQL: initdb and postgres are neither on the PATH nor in /usr/lib/postgresql")
     if account is None:
         pytest.skip("PostgreSQL does not run as root, and there is no account 'postgres' or 'nobody'")
-    pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'graphsilo[sql]')")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
     # Not in pytest's own folder, which belongs to root alone where the server runs as somebody else.
     folder = Path(tempfile.mkdtemp(prefix="graphsilo-pg-"))
     as_account = {} if os.getuid() != 0 else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}

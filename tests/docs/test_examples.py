@@ -92,17 +92,10 @@ def test_the_page_to_bring_your_own(monkeypatch, tmp_path, capsys):
     named: dict = {}
     for code in (code for kind, code in blocks if kind == "python" and "--8<--" not in code):
         exec(code, named)
+    assert named["graph"].num_nodes == 60
     assert named["result"].tree["config"]["partition"]["first"] == 0.6
     lines = [line for kind, code in blocks if kind == "sh" for line in code.splitlines()]
     assert len(lines) == 7
     for line in lines:
         assert main([*line.split()[1:], *(["--no-report"] if " run " in line else [])]) == 0, line
     assert "fedper" in (tmp_path / "runs" / "mine" / "config.yaml").read_text(encoding="utf-8")
-
-
-def test_own_arrays_are_run():
-    page = (EXAMPLES.parent / "docs" / "own-data.md").read_text(encoding="utf-8")
-    code = page.partition("```python\n")[2].partition("```")[0]
-    named: dict = {}
-    exec(code, named)
-    assert named["result"].tree["partition"]["clients"] == 2

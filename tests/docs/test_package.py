@@ -60,7 +60,38 @@ def test_no_link_leads_nowhere(maker: ModuleType) -> None:
 def test_the_readme_renders_as_it_is() -> None:
     assert "<!--" not in README
     assert "--8<--" not in README
-    assert README.index("pip install graphsilo") < README.index("make ")
+
+
+def test_the_readme_begins_with_commands_that_work(reference: ModuleType) -> None:
+    """On the day of the first upload to a package index, the two commands from there come first."""
+    first = "pip install graphsilo\ngraphsilo demo\n" if reference.is_on_index() else "make quickstart\nmake test\n"
+    assert README.partition("```sh\n")[2].partition("```")[0] == first
+    assert len(README.partition("```sh\n")[0].splitlines()) < 15  # on the first screen
+
+
+def test_pages_and_sources_install_from_a_clone(reference: ModuleType) -> None:
+    """Only the site (below) and messages (``errors.installing``) know of an index, and both ask pyproject.toml."""
+    tool = re.compile(r"\b(pip|pipx|uv)\b[^`#]*\b(install|download|wheel|add)\b[^`#]*(?<![\w/.-])graphsilo(?![\w/.-])")
+    folders = [CHECKOUT / name for name in ("src", "docs", "examples", "deploy", ".github")]
+    places = [*CHECKOUT.glob("*.*"), *(path for folder in folders for path in folder.rglob("*.*") if path.is_file())]
+    told = ["CHANGELOG.md", "pyproject.toml", *(["README.md"] if reference.is_on_index() else [])]
+    for path in (path for path in places if path.is_file() and path.name not in told):
+        for line in path.read_text(encoding="utf-8", errors="ignore").splitlines():
+            assert not tool.search(line) or "--no-index" in line, f"{path}: {line}"
+
+
+@pytest.mark.parametrize("is_on_index", [False, True])
+def test_one_line_of_the_build_file_switches_the_site(
+    reference: ModuleType, monkeypatch: pytest.MonkeyPatch, is_on_index: bool
+) -> None:
+    monkeypatch.setattr(reference, "is_on_index", lambda: is_on_index)
+    for name in ("index", "getting-started", "tune", "sites"):
+        made = reference.on_page_markdown((CHECKOUT / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+        assert ("pip install graphsilo\ngraphsilo demo\n" in made) == (
+            is_on_index and name in ("index", "getting-started")
+        )
+        assert ("pip install 'graphsilo[" in made) == (is_on_index and name != "index")
+        assert ("'.[" in made) == (not is_on_index and name != "index")
 
 
 def test_citation_and_package_say_the_same() -> None:

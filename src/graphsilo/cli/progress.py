@@ -167,7 +167,7 @@ class PlainProgress(Observer):
 
     Args:
         write: Receives them.
-        is_brief: Whether the lines in between are left out.
+        is_brief: Whether there is a line at the start of each row alone, and others only after a long silence.
     """
 
     def __init__(self, write: Callable[[str], None], *, is_brief: bool = False):
@@ -186,14 +186,12 @@ class PlainProgress(Observer):
         self._end(ended)
         if progress.round >= progress.rounds:
             self._end(self.tracks.finish())
-            return
-        step = max(1, progress.rounds // 10)
-        if (progress.round % step == 0 and not self.is_brief) or time.monotonic() - self._reported > SILENT_SECONDS:
+        elif self._is_due(progress.round % max(1, progress.rounds // 10) == 0):
             self._print(round_line(track))
 
     def worked(self, working: Working) -> None:
         """Say how far the server's work is, if nothing was said for long."""
-        if time.monotonic() - self._reported > SILENT_SECONDS:
+        if self._is_due(False):
             self._print(str(working))
 
     def warned(self, text: str) -> None:
@@ -204,8 +202,12 @@ class PlainProgress(Observer):
         self._end(self.tracks.finish())
 
     def _end(self, track: Track | None) -> None:
-        if track is not None:
+        if track is not None and self._is_due(True):
             self._print(end_line(track))
+
+    def _is_due(self, is_step: bool) -> bool:
+        """Whether a line is to be written: at a step that is told, or after a long silence."""
+        return (is_step and not self.is_brief) or time.monotonic() - self._reported > SILENT_SECONDS
 
     def _print(self, line: str) -> None:
         self._reported = time.monotonic()

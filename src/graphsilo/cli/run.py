@@ -81,7 +81,7 @@ def _train(
     shown: LiveProgress | PlainProgress | None = None
     if not quiet:
         on_screen = terminal.is_terminal(sys.stderr)
-        shown = LiveProgress(sys.stderr) if on_screen else PlainProgress(_to_stderr)
+        shown = LiveProgress(sys.stderr) if on_screen else PlainProgress(_to_stderr, is_brief=True)
     begun = _Begun()
 
     def draw(run: Path) -> None:
@@ -167,7 +167,8 @@ def _print(record: RunRecord, folder: Path, warned: Sequence[str], *, quiet: boo
         return
     from graphsilo.cli import summary
 
-    print(file=sys.stderr)
+    if terminal.is_terminal(sys.stderr):
+        print(file=sys.stderr)  # between progress and table
     terminal.show(summary.sheet(record).draw())
     terminal.say()
     if text := summary.scored(record):

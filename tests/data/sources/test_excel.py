@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.sources.tables import read_spec, read_tables
-from graphsilo.errors import ConfigError, DataError
+from graphsilo.errors import ConfigError, DataError, installing
 from kit.columns import column
 
 
@@ -101,5 +102,5 @@ def test_excel_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "e.csv").write_text("a,b\n")
     (tmp_path / "t.yaml").write_text("nodes: {path: n.xlsx, id: id}\nedges: {path: e.csv, source: a, target: b}\n")
     monkeypatch.setitem(sys.modules, "python_calamine", None)
-    with pytest.raises(DataError, match=r"python-calamine; it is not installed\. .*graphsilo\[excel\]"):
+    with pytest.raises(DataError, match=rf"python-calamine; it is not installed\. {re.escape(installing('excel'))}"):
         read_tables(read_spec(tmp_path / "t.yaml"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 from graphsilo.data import Graph, load, load_tables
 from graphsilo.data.sources import sql
 from graphsilo.data.sources.sql import Query, read_queries
-from graphsilo.errors import ConfigError, DataError, GraphsiloError
+from graphsilo.errors import ConfigError, DataError, GraphsiloError, installing
 
 CREATE = (
     "CREATE TABLE patients (id integer, age real, smoker boolean, ward text, outcome text)",
@@ -245,13 +246,13 @@ def test_without_sqlalchemy_it_says_what_to_install(ward: Path, monkeypatch: pyt
         return original(name, *arguments, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(DataError, match=r"SQLAlchemy; it is not installed.*pip install 'graphsilo\[sql\]'"):
+    with pytest.raises(DataError, match=rf"SQLAlchemy; it is not installed\. {re.escape(installing('sql'))}"):
         load_tables(describe(ward, "sqlite:///ward.db"))
 
 
 def test_without_psycopg_it_says_what_to_install(ward: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(DataError, match=r"needs the package psycopg.*pip install 'graphsilo\[sql\]'") as caught:
+    with pytest.raises(DataError, match=rf"needs the package psycopg.*{re.escape(installing('sql'))}") as caught:
         load_tables(describe(ward, "postgresql://me:hunter2@127.0.0.1/db"))
     assert "hunter2" not in str(caught.value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import graphsilo
 from graphsilo import documents
 from graphsilo.data import save_graph
-from graphsilo.errors import ConfigError, RunError, UnsupportedError
+from graphsilo.errors import ConfigError, RunError, UnsupportedError, installing
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.tuning import Plan, tune
 from kit.stopped import Stop
@@ -154,7 +155,9 @@ def test_more_trials_for_a_study_and_its_final_runs_anew(tmp_path):
 
 def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UnsupportedError, match=r'pip install "graphsilo\[tune\]"'):
+    with pytest.raises(
+        UnsupportedError, match=re.escape(f"optuna is not installed, which this needs. {installing('tune')}")
+    ):
         graphsilo.tune(SMALL, out=tmp_path / "study", space=RATES)
     assert not (tmp_path / "study").exists()
 

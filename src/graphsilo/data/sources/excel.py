@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.data.sources.arrow import pa
-from graphsilo.errors import DataError
-
-_INSTALL = "Install what is missing with: pip install 'graphsilo[excel]'."
+from graphsilo.errors import DataError, installing
 
 
 def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]]:
@@ -33,7 +31,7 @@ def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]
     except ImportError as error:
         raise DataError(
             f"the table {path} is an Excel file, which needs the package python-calamine; it is not installed. "
-            f"{_INSTALL}"
+            f"{installing('excel')}"
         ) from error
     try:
         book = calamine.CalamineWorkbook.from_path(path)

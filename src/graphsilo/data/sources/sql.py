@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.errors import ConfigError, DataError
+from graphsilo.errors import ConfigError, DataError, installing
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
@@ -40,7 +40,6 @@ CONNECT_SECONDS = 15
 """How long an attempt to reach a server may take, unless the connection says ``connect_timeout``."""
 DRIVER = "postgresql+psycopg"
 
-_INSTALL = "Install what is missing with: pip install 'graphsilo[sql]'."
 _READING = ("select", "with", "values", "table")
 # What may hold a semicolon or a keyword that is not part of the statement: strings, quoted names, comments.
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", flags=re.DOTALL)
@@ -130,12 +129,13 @@ class _Database:
             import sqlalchemy
         except ImportError as error:
             raise DataError(
-                f"{query.where} asks a database, which needs the package SQLAlchemy; it is not installed. {_INSTALL}"
+                f"{query.where} asks a database, which needs the package SQLAlchemy; it is not installed. "
+                f"{installing('sql')}"
             ) from error
         if int(sqlalchemy.__version__.partition(".")[0]) < 2:
             raise DataError(
                 f"{query.where} asks a database, which needs SQLAlchemy 2; {sqlalchemy.__version__} is installed. "
-                f"{_INSTALL}"
+                f"{installing('sql')}"
             )
         self._query = query
         self._place = f"{query.file}: '{query.part}.connection'"
@@ -235,7 +235,7 @@ class _Database:
         except ImportError as error:
             raise DataError(
                 f"{self._query.where} asks the {self.shown}, which needs the package psycopg; it cannot be imported "
-                f"({self._clean(error)}). {_INSTALL}"
+                f"({self._clean(error)}). {installing('sql')}"
             ) from None
 
     def read(self, queries: Sequence[Query]) -> list[Any]:

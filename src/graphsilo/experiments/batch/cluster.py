@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.__about__ import __version__
-from graphsilo.errors import ConfigError, RunError, UnsupportedError, one_line
+from graphsilo.errors import ConfigError, RunError, library, one_line
 from graphsilo.experiments.batch.orders import Order, Reply, carry_out, other_version
 
 CONNECT_SECONDS = 8.0
@@ -37,17 +37,14 @@ class Dask:
     """
 
     def __init__(self, address: str, *, secured: bool = False):
-        try:
-            from distributed import Client
-        except ImportError:
-            raise UnsupportedError('runs on a Dask cluster need Dask: pip install "graphsilo[cluster]".') from None
+        distributed = library("distributed", "cluster")
         self._address, self._ended = address, queue.SimpleQueue[Any]()
         self._orders: dict[str, Order] = {}
         self._futures: dict[str, Any] = {}
         self._checked: set[Path] = set()
         with _quiet():
             try:
-                self._client = Client(
+                self._client = distributed.Client(
                     f"{'tls' if secured else 'tcp'}://{address}", timeout=CONNECT_SECONDS, set_as_default=False
                 )
             except (OSError, ValueError, TimeoutError) as error:

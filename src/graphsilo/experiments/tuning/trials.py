@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import library
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.batch import Outcome
 from graphsilo.experiments.batch.orders import STOP, scores_of
@@ -46,10 +46,7 @@ def optuna_module() -> Any:
     Raises:
         UnsupportedError: It is not installed.
     """
-    try:
-        import optuna
-    except ImportError:
-        raise UnsupportedError('tuning needs Optuna: pip install "graphsilo[tune]".') from None
+    optuna = library("optuna", "tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

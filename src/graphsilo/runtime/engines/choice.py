@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphsilo.errors import RunError, UnsupportedError
+from graphsilo.errors import RunError, UnsupportedError, installing
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, KEY, ROOT, Kit, Role, read_kit
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.transport import Body
@@ -113,6 +113,4 @@ def _needs_nvflare(kit: Kit) -> None:
     from importlib.util import find_spec
 
     if find_spec("nvflare") is None:
-        raise UnsupportedError(
-            "federations between machines need NVIDIA FLARE: install it with `pip install 'graphsilo[nvflare]'`."
-        )
+        raise UnsupportedError(f"federations between machines need NVIDIA FLARE. {installing('nvflare')}")

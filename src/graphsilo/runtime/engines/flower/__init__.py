@@ -1,7 +1,7 @@
 """Flower as an engine between machines: for those who run it already, and for methods of one or few rounds.
 
 Flower starts a process for each message at each site, so one request takes seconds where other engines take
-milliseconds. Needs ``graphsilo[flower]`` in a virtual environment of its own; ``examples/flower`` is the app to copy.
+milliseconds. Needs the extra ``flower`` in a virtual environment of its own; ``examples/flower`` is the app to copy.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from graphsilo.errors import RunError
+from graphsilo.errors import RunError, installing
 from graphsilo.runtime.engines.nvflare.kit import Kit
 from graphsilo.runtime.engines.nvflare.workspace import OUT, arguments, write_workspace
 from graphsilo.runtime.machine import LARGE_PAGES
@@ -65,7 +65,7 @@ class Keeper:
         if self._thread is not None:
             raise RunError(f"the engine of {self._kit.folder} was started already.")
         if importlib.util.find_spec("nvflare") is None:  # the engine's process imports it, this one need not
-            raise RunError("NVIDIA FLARE is not installed: pip install 'graphsilo[nvflare]'.")
+            raise RunError(f"NVIDIA FLARE is not installed. {installing('nvflare')}")
         self._kit.check()
         self._kit.run.mkdir(exist_ok=True, mode=0o700)
         self._kit.run.chmod(0o700)
