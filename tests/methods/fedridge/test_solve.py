@@ -65,3 +65,18 @@ def test_a_correction_by_hand_and_both_forms_agree():
         strict=True,
     ):
         assert torch.allclose(one, two, atol=1e-12)
+
+
+def test_directions_that_rounding_made_do_not_count() -> None:
+    """Sums of 58 columns that lie in 6 directions: a tolerance below rounding takes some of its noise for directions,
+    and dividing by their eigenvalues gave 1e290."""
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(900, 6, generator=draw, dtype=torch.float64)
+    wide = torch.cat([rows, rows @ torch.randn(6, 52, generator=draw, dtype=torch.float64)], dim=1)
+    right = wide.t() @ torch.randn(900, 2, generator=draw, dtype=torch.float64)
+    penalties = (0.001, 1.0)
+    square = wide.t() @ wide
+    wanted = [torch.linalg.solve(square + each * torch.eye(58, dtype=torch.float64), right) for each in penalties]
+    for tolerance in (1e-17, 2.2e-15, 1e-11):
+        for found, exact in zip(Spectrum(square.clone(), tolerance).solve(right, penalties), wanted, strict=True):
+            assert torch.allclose(wide @ found, wide @ exact, atol=1e-4)  # what is predicted, of the size of 0.1

@@ -72,7 +72,9 @@ class Spectrum:
         self._half = torch.empty_like(rows)
         self._half[torch.from_numpy(pivots.astype("int64") - 1)] = rows  # M = half halfᵀ
         self._values, self._turned = torch.linalg.eigh(upper_product(self._half, self._half), UPLO="U")
-        self._values.clamp_min_(torch.finfo(torch.float64).tiny)
+        # A direction that rounding alone made is none: dividing by its eigenvalue would make it count most.
+        least = len(self._values) * torch.finfo(torch.float64).eps * self._values.max()
+        self._inverse = torch.where(self._values > least, 1 / self._values, 0.0)
 
     def solve(self, right: Tensor, penalties: Sequence[float]) -> list[Tensor]:
         """(M + penalty · I)⁻¹ right of every penalty, for right sides that lie in what M spans. ``right``: [p, k]."""
@@ -80,7 +82,7 @@ class Spectrum:
             return [torch.zeros_like(right) for _ in penalties]
         if self.rank == len(self._matrix):
             return _ridges(self._matrix, right, penalties)
-        inner = (self._turned.t() @ (self._half.t() @ right)) / self._values[:, None]
+        inner = (self._turned.t() @ (self._half.t() @ right)) * self._inverse[:, None]
         inner = torch.cat([inner / (self._values + penalty)[:, None] for penalty in penalties], dim=1)
         return list((self._half @ (self._turned @ inner)).split(right.shape[1], dim=1))
 
