@@ -128,7 +128,7 @@ def predict(
         asked = _of_run(folder, client)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
         owner = f"client {asked.silo.client}"
-    silo = asked.silo if kept.scale is None else scaled(asked.silo, kept.scale)
+    silo = scaled(asked.silo, kept.scale)
     member = asked.method.client(ClientContext(silo.client, silo, asked.config.method_config(), asked.spec, chosen))
     member.load_final(kept.models)
     target: Graph | GraphCollection
@@ -155,8 +155,7 @@ def predict(
         on = f"{target.name}, given{_check_fits(target, silo.schema, kept.booleans)}"
         _check_links(graph, target, seen)
         check_finite(target)
-        if kept.scale is not None:
-            target = scaled_graph(target, kept.scale)
+        target = scaled_graph(target, kept.scale)
     with torch.no_grad():
         found = probabilities(member.predict(member.tensors(target))).cpu().numpy()
     return Prediction(

@@ -83,13 +83,13 @@ class FeatureTable:
     """The features of a table.
 
     Attributes:
-        values: [n, d] float32.
+        values: [n, d] float64; float32 where all are made of words.
         names: One per column.
         fills: What an empty cell of each feature becomes; features whose empty cells are refused are not in it.
         empty: How many cells of each column of the table are empty.
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[np.floating]
     names: tuple[str, ...] = ()
     fills: Mapping[str, float] = field(default_factory=dict)
     empty: Mapping[str, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def read_features(
         counting: [n] rows that means and medians are taken of.
         learned: Of a model that is asked; its fill values replace those of the table.
     """
-    columns: list[NDArray[np.float32]] = []
+    columns: list[NDArray[np.floating]] = []
     names: list[str] = []
     fills: dict[str, float] = {}
     empty: dict[str, int] = {}
@@ -133,17 +133,15 @@ def read_features(
             block = _block(nodes, spec, name, learned)
             empty[name] = int(block.empty.sum())
             values, called, filled = _fill(nodes, spec, name, block, counting, learned)
-            with np.errstate(over="ignore"):
-                narrow = values.astype(np.float32, copy=False)
             if not block.words:
                 nodes.refuse(
                     name,
-                    ~np.isfinite(narrow[:, 0]),
+                    ~(np.abs(values[:, 0]) <= np.finfo(np.float32).max),
                     "the feature is infinite or too large for float32",
                     values=nodes.column(name, key="nodes.features"),
                     todo="Correct these cells.",
                 )
-            columns.append(narrow)
+            columns.append(values)
             names += called
             fills |= filled
     with faults.collect():

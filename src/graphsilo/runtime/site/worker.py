@@ -246,7 +246,7 @@ class SiteWorker:
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             self._data[run, client] = content_hash([silo.graph])
-            own = prepared(silo, scaling, scale)
+            own = silo if agreeing else prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(self.folder / "sums" / f"{member.file.name}.noise") if config.promises(1) else None
