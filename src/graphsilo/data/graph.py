@@ -96,6 +96,7 @@ class Graph:
         booleans: Words of 0 and words of 1 of each feature that was made of truth values.
         outside: Links to nodes of other silos, where a silo's own tables name them; None where it is not known
             whether there are any.
+        notes: What a person should know of how it was read.
     """
 
     features: Features
@@ -112,6 +113,7 @@ class Graph:
     fills: Mapping[str, float] | None = None
     booleans: Mapping[str, Words] = field(default_factory=dict)
     outside: OutsideLinks | None = None
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Graph({', '.join(f'{name}={value!r}' for name, value in self._facts().items())})"

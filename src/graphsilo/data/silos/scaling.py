@@ -34,6 +34,9 @@ from graphsilo.errors import DataError
 
 FAR = 1000.0
 """A column whose range is so many times another's is worth a word where nothing is scaled."""
+OTHER_UNIT = 30.0
+"""Deviations of one column at two silos so many times apart are taken for a sign of two units, such as EUR and cents,
+of which even a hundredfold is less where a few numbers are far from the others."""
 _NORMAL_IQR = 1.3489795003921634
 """Distance of the quartiles of a normal distribution with deviation 1."""
 _MOSTLY = 0.5
@@ -293,6 +296,76 @@ def _wide_blocks(features: NDArray[np.floating]) -> Iterator[NDArray[np.float64]
     """Some rows at a time as float64, row by row in memory: sums then add in one order, wherever they are made."""
     for start in range(0, len(features), _ROWS):
         yield features[start : start + _ROWS].astype(np.float64, order="C")
+
+
+def lost_values(graph: Graph, how: ScaleName) -> list[str]:
+    """A sentence for each column that keeps fewer distinct values as float32, once it is scaled.
+
+    Args:
+        graph: With features as they were read.
+        how: As they will be scaled, by these rows alone.
+    """
+    features = graph.features
+    if not isinstance(features, np.ndarray) or features.dtype == np.float32 or not len(features):
+        return []
+    has_columns = how in ("standard", "robust")
+    scale = scale_of_rows(features, how) if has_columns else None
+    said = []
+    for column in range(features.shape[1]):
+        values = np.unique(features[:, column])
+        kept = values if scale is None else (values - scale.shift[column]) * scale.factor[column]
+        count = 1 + int(np.count_nonzero(np.diff(kept.astype(np.float32))))
+        if count < (1 - _LOST) * len(values):
+            name = f"'{graph.feature_names[column]}'" if graph.feature_names else f"feature {column}"
+            advice = (
+                "Make two columns of it, such as the day and the time of day, and mend values that are far from all "
+                "others" if has_columns else "Have it scaled (scale: standard), or count from a later beginning"
+            )  # fmt: skip
+            said.append(
+                f"{name}: of {len(values)} different values {count} are left in the seven digits of float32, in which "
+                f"models compute{', scaled though they are' if has_columns else ''}. {advice}"
+            )
+    return said
+
+
+def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
+    """A sentence for each column whose numbers at some silos range so much further that they may have another unit.
+
+    Args:
+        graphs: Of silos whose features are scaled together, as they were read.
+        names: What the silos are called.
+    """
+    factors = np.stack([scale_of_rows(graph.features, "standard").factor for graph in graphs])
+    said = []
+    for column, name in enumerate(graphs[0].feature_names or ()):
+        known = np.flatnonzero(factors[:, column])
+        order = known[np.argsort(factors[known, column])]
+        usual = order[len(order) // 2] if len(order) else 0
+        found = [(names[silo], _times(factors[usual, column], factors[silo, column])) for silo in known.tolist()]
+        far = [f"{times} times as far at {silo}" for silo, times in found if times is not None]
+        if far:
+            said.append(_other_unit(name, f"{' and '.join(far)} as at {names[usual]}"))
+    return said
+
+
+def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
+    """As :func:`other_units`, for one silo by what it is told of all."""
+    own = own_scale(silo, "standard").factor
+    found = [(name, _times(*pair)) for name, *pair in zip(silo.schema.feature_names or (), agreed.factor, own)]
+    return [_other_unit(name, f"{times} times as far here as over all silos") for name, times in found if times]
+
+
+def _times(usual: float, factor: float) -> str | None:
+    """How many times further numbers range that are scaled by another factor than usual, where that is conspicuous."""
+    ratio = usual / factor if usual and factor else 1.0
+    return None if 1 / OTHER_UNIT < ratio < OTHER_UNIT else f"{float(f'{ratio:.1g}'):g}"
+
+
+def _other_unit(name: str, what: str) -> str:
+    return (
+        f"the numbers of '{name}' range about {what}: are they in another unit? units: {{{name}: FACTOR}} under nodes "
+        f"of a description brings them to the others', and scale_by: silo scales every silo by its own numbers."
+    )
 
 
 def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, str, float] | None:

@@ -20,6 +20,7 @@ from graphsilo.data.sources.faults import Faults, lookalike
 from graphsilo.data.sources.sql import Query
 from graphsilo.errors import DataError, nearest
 
+_LARGEST_WHOLE = 2.0**63
 SHOWN_ROWS = 3
 """Offending rows that an error lists before it only counts."""
 
@@ -97,6 +98,7 @@ class Table:
         if path.stat().st_size == 0:
             raise DataError(f"the table {path} is empty; it needs a header and rows.")
         name = path.name.lower()
+        _check_kind(path, name)
         try:
             if name.endswith((".parquet", ".pq")):
                 import pyarrow.parquet as pq
@@ -142,6 +144,37 @@ class Table:
                 raise DataError(f"{path}: {fault}") from error
             raise
 
+    def rename(self, names: Mapping[str, str], *, key: str) -> bool:
+        """Gives columns other names.
+
+        Args:
+            names: New names, with those that the table has.
+            key: Where the YAML file says so.
+
+        Returns:
+            Whether it could be done; why not is noted as a fault.
+        """
+        before = len(self.faults.found)
+        for new, old in names.items():
+            with self.faults.collect():
+                self.column(old, key=f"{key}.{new}")
+                if new in self.names and new not in names.values():
+                    raise DataError(f"{self.where} has a column '{new}' already: call '{old}' otherwise in {key}.")
+        if len(self.faults.found) > before:
+            return False
+        called = {old: new for new, old in names.items()}
+        self.names = [called.get(name, name) for name in self.names]
+        self._data = self._data.rename_columns(self.names)
+        return True
+
+    def replace_words(self, name: str, words: Mapping[str, str], *, key: str) -> None:
+        """Has other words in place of some in a column, which is text from then on."""
+        text = self.text(name, key=key)
+        place = pc.index_in(text, value_set=pa.array([*words], pa.string()))
+        known = pa.array([*words.values()], pa.string()).take(place)
+        place = self.names.index(name)
+        self._data = self._data.set_column(place, name, pc.if_else(pc.is_valid(known), known, text))
+
     def sort(self, name: str, *, key: str) -> None:
         """Puts the rows in the order of a column."""
         if not pa.types.is_null(self.column(name, key=key).type):
@@ -152,19 +185,28 @@ class Table:
         if name not in self.names:
             raise DataError(f"{self.where} has no column '{name}' ({key}); {nearest(name, self.names)}")
         column = self._data.column(name)
-        column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.string())
+        if str(column.type) == "extension<arrow.uuid>":
+            column = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        return column
 
     def text(self, name: str, *, key: str) -> Any:
         """A column of strings or whole numbers as stripped text; missing and blank cells are null."""
         column = self.column(name, key=key)
         if pa.types.is_floating(column.type):
             # pandas stores whole numbers with gaps as floats.
-            whole = pc.fill_null(pc.equal(column, pc.floor(column)), True)
-            unknown = pc.fill_null(pc.is_nan(column), True)
-            bad = ~(mask(whole) | mask(unknown))
-            self.refuse(name, bad, "is not a whole number or a word", values=column)
-            column = pc.if_else(pa.array(mask(unknown) | bad), pa.scalar(None, column.type), column).cast(pa.int64())
+            column = column.cast(pa.float64())
+            whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), _LARGEST_WHOLE))
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+            self._refuse_fractions(name, ~mask(pc.fill_null(whole, True)) & ~mask(pc.is_null(column)), column)
+            column = column.cast(pa.int64())
+        elif pa.types.is_decimal(column.type):
+            self._refuse_fractions(name, ~mask(pc.fill_null(pc.equal(column, pc.round(column)), True)), column)
+            column = column.cast(pa.decimal256(76, 0))
         elif not (
             pa.types.is_integer(column.type)
             or is_text(column.type)
@@ -176,6 +218,15 @@ class Table:
             )
         words = pc.utf8_trim_whitespace(column.cast(pa.string()))
         return pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.string()), words)
+
+    def _refuse_fractions(self, name: str, bad: NDArray[np.bool_], values: Any) -> None:
+        """As :meth:`refuse`, at once: nothing can be read of such a column."""
+        self.refuse(
+            name, bad, "the value is neither a word nor a whole number of 64 bits", values=values,
+            todo="Ids and classes must be one of the two; what is measured is cut into classes first.",
+        )  # fmt: skip
+        if bad.any():
+            raise self.faults.found.pop()
 
     def refuse(self, name: str, bad: NDArray[np.bool_], fault: str, *, values: Any = None, todo: str = "") -> None:
         """Notes a fault that lists the first rows where ``bad`` holds; does nothing where there are none."""
@@ -220,6 +271,22 @@ class Table:
                 if row >= rows[-1]:
                     break
         return found
+
+
+def _check_kind(path: Path, name: str) -> None:
+    """Refuses a CSV by name that is something else by its first bytes."""
+    if not name.endswith((".csv", ".tsv")):
+        return
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head.startswith(b"\x1f\x8b"):
+        raise DataError(
+            f"the table {path} is compressed by gzip, and its name does not say so: call it {path.name}.gz."
+        )
+    if head.startswith(b"PK"):
+        raise DataError(f"the table {path} is a ZIP archive or a sheet of Excel: unpack it, or call it .xlsx.")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
+        raise DataError(f"the table {path} is text in UTF-16. Save it as UTF-8; many programs offer it as 'CSV UTF-8'.")
 
 
 def _open_text(path: Path) -> io.TextIOWrapper:

@@ -11,7 +11,10 @@ nodes:
   boolean: [smoker]           # true/false, yes/no, 1/0; or {smoker: [nein, ja]}, the words of 0 and 1
   dates: {admitted: {days_since: 2024-01-01}, born: {years_at: 2024-12-31, order: day-first}}
   decimal: ","                # numbers are written with a decimal comma
-  empty: ["-99", "?"]         # further words that mean an empty cell
+  empty: ["-99", "?"]         # further words that mean an empty cell, or no label
+  rename: {ward: station}     # columns that have another name in this table
+  words: {outcome: {heim: home}}   # words that are others in this table
+  units: {lab_crp: 0.1}       # what numbers are multiplied by
   split: split                # optional column with train, val, test
 edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
 outside: {path: moved.csv, node: patient, silo: hospital, other: patient_there}   # optional: links to other silos
@@ -46,18 +49,38 @@ from numpy.typing import NDArray
 from graphsilo import documents
 from graphsilo.data.graph import Graph, OutsideLinks
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.data.sources.columns import DateRule, FeatureTable, Learned, parse_decimals, read_features, sorted_words
-from graphsilo.data.sources.description import Character, Description, Name, Names, Pairs, Vocabularies
+from graphsilo.data.sources.columns import (
+    DateRule,
+    FeatureTable,
+    Learned,
+    find_gaps,
+    parse_decimals,
+    read_features,
+    sorted_words,
+)
+from graphsilo.data.sources.description import (
+    Character,
+    Description,
+    Name,
+    Names,
+    Pairs,
+    Renames,
+    Units,
+    Vocabularies,
+    WordMaps,
+)
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.missing import Missing, Rules
+from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
 from graphsilo.data.truth import TRUTH, Words
-from graphsilo.errors import ConfigError, DataError
-from graphsilo.settings import setting
+from graphsilo.errors import ConfigError, DataError, several
+from graphsilo.settings import Positive, setting
 
 SPLIT_NAMES = ("train", "val", "test")
+_MANY_CLASSES = 20
+"""Classes from which a column with a class for every other node is taken for ids or for something measured."""
 
 
 class _Source(Description):
@@ -80,7 +103,10 @@ class NodeTable(_Source):
     boolean: Pairs = setting({}, "columns of truth values: their names, or a table of each one's words of 0 and 1")
     dates: dict[str, DateRule] = setting({}, "columns of dates")
     decimal: Literal[".", ","] = setting(".", "how numbers are written")
-    empty: Names = setting((), "further words that mean an empty cell")
+    empty: Names = setting((), "further words that mean an empty cell, or no label; numbers however they are written")
+    rename: Renames = setting({}, "columns, with the names that they have in this table")
+    words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
+    units: Units = setting({}, "columns of numbers, with what they are multiplied by")
     split: Name | None = setting(None, "column with train, val, test")
 
 
@@ -90,6 +116,7 @@ class EdgeTable(_Source):
     source: Name = setting(..., "column of the node that an edge begins at")
     target: Name = setting(..., "column of the node that it ends at")
     weight: Name | None = setting(None, "column of weights above 0")
+    unit: Positive = setting(1.0, "what weights are multiplied by")
     decimal: Literal[".", ","] = setting(".", "how weights are written")
 
 
@@ -292,6 +319,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     ids: Any = None
     features, labels = FeatureTable(np.zeros((0, 0), dtype=np.float32)), np.zeros(0, dtype=np.int64)
     class_names: tuple[str, ...] = ()
+    notes: list[str] = []
     splits: dict[str, NDArray[np.bool_]] = {}
     rows, weights = np.zeros((2, 0), dtype=np.int64), None
     links: OutsideLinks | None = None
@@ -305,13 +333,13 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         with faults.collect():
             features = read_features(nodes, spec, faults, counting, learned or Learned())
         with faults.collect():
-            labels, class_names = _read_labels(nodes, spec)
+            labels, class_names = _read_labels(nodes, spec, notes)
     if edges is not None:
         with faults.collect():
             rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
         if spec.edges.weight is not None:
             with faults.collect():
-                weights = _read_weights(edges, spec.edges.weight, spec.edges.decimal)
+                weights = _read_weights(edges, spec.edges.weight, spec.edges)
     if outside is not None:
         with faults.collect():
             links = _read_outside(outside, spec, ids, "" if nodes is None else nodes.short)
@@ -335,6 +363,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         fills=features.fills or None,
         booleans=_booleans(spec),
         outside=links,
+        notes=(*features.notes, *notes),
     )
     graph = merge_parallel(graph) if spec.directed else undirected(graph)
     return Reading(graph, features.empty, rows)
@@ -350,6 +379,12 @@ def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Fau
         if part == "nodes" and not table.rows:
             nothing = "returned no rows" if isinstance(source, Query) else "has a header but no data rows"
             raise DataError(f"{table.where} {nothing}; a graph needs at least one node.")
+        if part == "nodes":
+            if not table.rename(spec.nodes.rename, key="nodes.rename"):
+                return None
+            for name, words in spec.nodes.words.items():
+                with faults.collect():
+                    table.replace_words(name, words, key="nodes.words")
         if part == "nodes" and isinstance(source, Query):
             # A database gives rows in any order, and the split is drawn in theirs: the same tomorrow as today.
             table.sort(spec.nodes.id, key="nodes.id")
@@ -450,28 +485,28 @@ def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return found
 
 
-def _read_weights(edges: Table, name: str, decimal: str) -> NDArray[np.float32]:
+def _read_weights(edges: Table, name: str, how: EdgeTable) -> NDArray[np.float32]:
     """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
     column = edges.column(name, key="edges.weight")
     kind = column.type
     if is_text(kind):
         none, todo = np.zeros(edges.rows, dtype=np.bool_), "Give each edge a number above 0."
         words = pc.utf8_trim_whitespace(column)
-        numbers = parse_decimals(edges, name, words, decimal, ("weight", "edges"), none, todo=todo)
+        numbers = parse_decimals(edges, name, words, how.decimal, ("weight", "edges"), none, todo=todo)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DataError(f"{edges.where}: column '{name}' (edges.weight) holds {kind}; weights must be numbers.")
     else:
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
-        weights: NDArray[np.float32] = numbers.astype(np.float32)
+        weights: NDArray[np.float32] = (numbers * how.unit).astype(np.float32)
     wrong = ~((weights > 0) & (weights < np.inf))
     fault = "the weight is missing, not above 0 or beyond float32"
     edges.refuse(name, wrong, fault, values=column, todo="Leave out edges that weigh nothing.")
     return weights
 
 
-def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """[n] class numbers, and a word per class."""
+def _read_labels(nodes: Table, spec: TableSpec, notes: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """[n] class numbers, and a word per class; takes what is to be said of the words that mean none."""
     if spec.nodes.label is None:
         return np.full(nodes.rows, -1, dtype=np.int64), spec.classes or ()
     words = nodes.text(spec.nodes.label, key="nodes.label")
@@ -479,10 +514,17 @@ def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tupl
     if classes is None or not any("." in word for word in classes):
         # Tools that know no missing whole numbers write the class 1 as 1.0.
         words = pc.replace_substring_regex(words, r"^(-?\d+)\.0+$", r"\1")
-    unlabelled = pc.is_in(words, value_set=pa.array(["-1", "nan", "NaN"]))
-    words = pc.if_else(unlabelled, pa.scalar(None, pa.string()), words)
+    words = _labelled(spec, _same_truth(words, classes), notes)
     if classes is None:
         classes = sorted_words(distinct(words))
+        labelled = len(words) - words.null_count
+        if len(classes) > _MANY_CLASSES and 2 * len(classes) > labelled:
+            raise DataError(
+                f"{nodes.where}: column '{spec.nodes.label}' (nodes.label) has {len(classes)} different values in "
+                f"{labelled} rows, such as {several((repr(word) for word in classes), 3)}: these look like ids or "
+                f"something measured, not like classes. Name the column of classes, or cut what is measured into "
+                f"classes first."
+            )
     for word in classes if spec.classes is None else ():
         if wrong := name_fault(word):
             raise DataError(
@@ -495,9 +537,42 @@ def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tupl
         f"the label is not among classes ({', '.join(classes)})",
         values=words,
         known=classes,
-        todo="Add it to 'classes', or empty the cell to leave the node unlabelled.",
+        todo="Add it to 'classes', or empty the cell to leave the node unlabelled; for all such cells, nodes.empty lists "
+        "words that mean no label, and nodes.words says what a word is taken for.",
     )
     return pc.fill_null(place, -1).to_numpy().astype(np.int64), tuple(classes)
+
+
+def _same_truth(words: Any, classes: tuple[str, ...] | None) -> Any:
+    """Truth values as the classes are written, else in small letters: pandas writes True where Parquet has true."""
+    lower = pc.utf8_lower(words)
+    if not pc.all(pc.is_in(lower, value_set=pa.array(["true", "false", None]))).as_py():
+        return words
+    written = [word for word in classes or () if word.lower() in ("true", "false")]
+    for word in ("true", "false") if classes is None else written:
+        words = pc.if_else(pc.equal(lower, word.lower()), word, words)
+    return words
+
+
+def _labelled(spec: TableSpec, words: Any, notes: list[str]) -> Any:
+    """Labels without the words that stand for none. Where -1 and 1 are all that there is, they are classes."""
+    known = pc.is_in(words, value_set=pa.array(spec.classes or (), pa.string()))
+    found, _ = find_gaps(words, spec, UNLABELLED)
+    if {word.removeprefix("+") for word in distinct(found)} == {"-1", "1"}:
+        found = pc.if_else(pc.equal(found, "+1"), "1", found)
+    else:
+        found = pc.if_else(pc.equal(found, "-1"), pa.scalar(None, pa.string()), found)
+    found = pc.if_else(pc.fill_null(known, False), words, found)
+    undeclared, _ = find_gaps(words, spec, ())
+    usual = pc.and_(pc.is_null(found), pc.fill_null(pc.not_equal(undeclared, "-1"), False))
+    counts = pc.value_counts(undeclared.filter(usual)).to_pylist()
+    if counts:
+        listed = several((f"'{item['values']}' ({item['counts']})" for item in counts), 3)
+        notes.append(
+            f"column '{spec.nodes.label}' (nodes.label): nodes with {listed} count as unlabelled; where such a word is "
+            f"a class, list it in classes"
+        )
+    return found
 
 
 def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:

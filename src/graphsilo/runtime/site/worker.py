@@ -27,7 +27,7 @@ from graphsilo.data.graph import content_hash
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card
 from graphsilo.data.silos.own import SiloFile, read_silo_file
-from graphsilo.data.silos.scaling import prepared
+from graphsilo.data.silos.scaling import other_units_here, prepared
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import (
@@ -228,8 +228,10 @@ class SiteWorker:
             if not agreeing and (run, client) not in self._warned:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
-                text = visible_to_silo(method.title, config.square_columns(schema), counts, least)
-                if text:
+                texts = [visible_to_silo(method.title, config.square_columns(schema), counts, least)]
+                if agreed is not None:
+                    texts += other_units_here(silo, scale_from(agreed))
+                for text in filter(None, texts):
                     member.journal.note("warned", run, method.name, 0, "open", text)
                     print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
             # The log is read only where there is a bound: one of years is long.
