@@ -322,7 +322,7 @@ def lost_values(graph: Graph, how: ScaleName) -> list[str]:
                 "others" if has_columns else "Have it scaled (scale: standard), or count from a later beginning"
             )  # fmt: skip
             said.append(
-                f"{name}: of {len(values)} different values {count} are left in the seven digits of float32, in which "
+                f"{name}: {len(values)} different values become {count} in the seven digits of float32, in which "
                 f"models compute{', scaled though they are' if has_columns else ''}. {advice}"
             )
     return said
@@ -351,7 +351,8 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
 def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
     """As :func:`other_units`, for one silo by what it is told of all."""
     own = own_scale(silo, "standard").factor
-    found = [(name, _times(*pair)) for name, *pair in zip(silo.schema.feature_names or (), agreed.factor, own)]
+    names = silo.schema.feature_names or ()
+    found = [(name, _times(agreed.factor[column], own[column])) for column, name in enumerate(names)]
     return [_other_unit(name, f"{times} times as far here as over all silos") for name, times in found if times]
 
 

@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,13 @@ class TableFile:
         path: Absolute.
         delimiter: Between the columns of a CSV.
         sheet: Of an Excel file; None where it has one only.
+        header: Whether a CSV begins with names of columns; else they are called 1, 2, 3 and so on.
     """
 
     path: Path
     delimiter: str = ","
     sheet: str | None = None
+    header: bool = True
 
     def __str__(self) -> str:
         return str(self.path) if self.sheet is None else f"{self.path}, sheet '{self.sheet}'"
@@ -50,7 +52,7 @@ class Table:
         where, short: What errors call it.
         data: As pyarrow.
         faults: Takes what is wrong with values.
-        text: File and delimiter of a CSV.
+        text: A CSV.
         lines: Number of each row in a sheet of Excel.
 
     Raises:
@@ -64,7 +66,7 @@ class Table:
         data: Any,
         faults: Faults,
         *,
-        text: tuple[Path, str] | None = None,
+        text: TableFile | None = None,
         lines: Sequence[int] | None = None,
     ) -> None:
         self.where = where
@@ -107,8 +109,8 @@ class Table:
             if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
                 if delimiter == "," and ".tsv" in name[-7:]:
                     delimiter = "\t"
-                data = cls._read_csv(path, delimiter, part)
-                return cls(str(path), path.name, data, faults, text=(path, delimiter))
+                source = replace(source, delimiter=delimiter)
+                return cls(str(path), path.name, cls._read_csv(source, part), faults, text=source)
             if name.endswith((".xlsx", ".xlsm")):
                 data, lines = read_sheet(path, source.sheet, part)
                 return cls(str(source), path.name, data, faults, lines=lines)
@@ -120,9 +122,10 @@ class Table:
         )
 
     @staticmethod
-    def _read_csv(path: Path, delimiter: str, part: str) -> Any:
+    def _read_csv(source: TableFile, part: str) -> Any:
         from pyarrow import csv as arrow
 
+        path, delimiter = source.path, source.delimiter
         parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
             with _open_text(path) as lines:
@@ -132,14 +135,17 @@ class Table:
         if any(_undecoded(cell) for cell in header):
             raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
         _check_delimiter(path, header, delimiter, part)
+        if not source.header:
+            header = [str(column + 1) for column in range(len(header))]
         # An empty cell is missing; everything else stays as it is written, so that the id 007 is not the id 7.
         convert = arrow.ConvertOptions(
             column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
         )
         try:
-            return arrow.read_csv(path, parse_options=parse, convert_options=convert)
+            read = arrow.ReadOptions(column_names=None if source.header else header)
+            return arrow.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
         except (pa.ArrowException, UnicodeDecodeError) as error:
-            fault = _find_fault(path, delimiter, header)
+            fault = _find_fault(source, header)
             if fault is not None:
                 raise DataError(f"{path}: {fault}") from error
             raise
@@ -261,11 +267,10 @@ class Table:
             return [self._sheet_lines[row] for row in rows.tolist()]
         if self._text is None:
             return [None] * len(rows)
-        path, delimiter = self._text
         wanted = {int(row): place for place, row in enumerate(rows)}
         found: list[int | None] = [None] * len(rows)
-        with _open_text(path) as lines:
-            for row, line, _ in _data_rows(lines, delimiter):
+        with _open_text(self._text.path) as lines:
+            for row, line, _ in _data_rows(lines, self._text):
                 if row in wanted:
                     found[wanted[row]] = line
                 if row >= rows[-1]:
@@ -295,10 +300,11 @@ def _open_text(path: Path) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _data_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
+def _data_rows(lines: Iterable[str], source: TableFile) -> Iterator[tuple[int, int, list[str]]]:
     """Number from 0, line in the file and cells of each row below the header; blank lines are no rows."""
-    reader = csv.reader(lines, delimiter=delimiter)
-    next(reader, None)
+    reader = csv.reader(lines, delimiter=source.delimiter)
+    if source.header:
+        next(reader, None)
     row, line = 0, reader.line_num + 1
     for cells in reader:
         if cells:
@@ -327,12 +333,12 @@ def _check_delimiter(path: Path, header: Sequence[str], delimiter: str, part: st
             )
 
 
-def _find_fault(path: Path, delimiter: str, header: Sequence[str]) -> str | None:
+def _find_fault(source: TableFile, header: Sequence[str]) -> str | None:
     """The first row that has too few or too many cells, or is no UTF-8, in words; None if no such row is found."""
     row, line = 0, 1
     try:
-        with _open_text(path) as lines:
-            for row, line, cells in _data_rows(lines, delimiter):
+        with _open_text(source.path) as lines:
+            for row, line, cells in _data_rows(lines, source):
                 place = f"row {row + 1} (line {line})"
                 bad = next((number for number, cell in enumerate(cells) if _undecoded(cell)), None)
                 if bad is not None:
@@ -340,10 +346,11 @@ def _find_fault(path: Path, delimiter: str, header: Sequence[str]) -> str | None
                     return f"{place}{column} {_NOT_UTF8}"
                 if len(cells) != len(header):
                     wrong = "few" if len(cells) < len(header) else "many"
+                    first = "header" if source.header else "first row"
                     return (
-                        f"{place} has too {wrong} cells, {len(cells)} where the header has {len(header)}: "
-                        f"'{_short(delimiter.join(cells))}'. Correct the row; a cell that holds the separator "
-                        f"{delimiter!r} itself needs double quotes round it."
+                        f"{place} has too {wrong} cells, {len(cells)} where the {first} has {len(header)}: "
+                        f"'{_short(source.delimiter.join(cells))}'. Correct the row; a cell that holds the separator "
+                        f"{source.delimiter!r} itself needs double quotes round it."
                     )
     except csv.Error as error:
         return f"the rows after line {line} cannot be read as CSV ({error})."

@@ -17,6 +17,7 @@ nodes:
   units: {lab_crp: 0.1}       # what numbers are multiplied by
   split: split                # optional column with train, val, test
 edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
+# labels: {path: outcomes.csv, id: patient, label: outcome}   # where they stand in a table of their own
 outside: {path: moved.csv, node: patient, silo: hospital, other: patient_there}   # optional: links to other silos
 directed: false
 classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
@@ -90,6 +91,7 @@ class _Source(Description):
     query: Name | None = setting(None, "one SELECT, in place of a file")
     connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
     delimiter: Character = setting(",", "what stands between the cells of a CSV file")
+    header: bool = setting(True, "whether a CSV file begins with names of columns; else they are called 1, 2, 3, ...")
     sheet: Name | None = setting(None, "of an Excel file; none: the first")
 
 
@@ -120,6 +122,14 @@ class EdgeTable(_Source):
     decimal: Literal[".", ","] = setting(".", "how weights are written")
 
 
+class LabelTable(_Source):
+    """The table of labels, where they do not stand in that of nodes."""
+
+    id: Name = setting(..., "column of the node")
+    label: Name = setting(..., "column of its class")
+    words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
+
+
 class OutsideTable(_Source):
     """The table of links to nodes of other silos; both silos have each of them, and a table may have no rows."""
 
@@ -140,6 +150,7 @@ class TableDescription(Description):
     name: Name | None = setting(None, "of the graph; none: the file's")
     nodes: NodeTable = setting(..., "the table of nodes")
     edges: EdgeTable = setting(..., "the table of edges")
+    labels: LabelTable | None = setting(None, "the table of labels, in place of nodes.label")
     outside: OutsideTable | None = setting(None, "the table of links to nodes of other silos")
     directed: bool = setting(False, "whether a row of the edge table is a link in one direction only")
     classes: Names | None = setting(None, "fixed vocabulary, in the order of class numbers; none: the words that occur")
@@ -153,7 +164,7 @@ class TableSpec:
     Attributes:
         file: Where it stands.
         name: Of the graph.
-        nodes, edges: What it says of the two tables.
+        nodes, edges, labels: What it says of these tables.
         places: Where these are, in this order; paths are absolute.
         missing: What stands in an empty cell's place.
         directed, classes: As in the description.
@@ -163,6 +174,7 @@ class TableSpec:
     name: str
     nodes: NodeTable
     edges: EdgeTable
+    labels: LabelTable | None
     outside: OutsideTable | None
     places: Mapping[str, TableFile | Query]
     missing: Missing
@@ -242,16 +254,19 @@ def spec_of(content: object, file: Path) -> TableSpec:
         name=description.name or file.stem,
         nodes=nodes,
         edges=edges,
+        labels=description.labels,
         outside=beyond,
         places={
             part: _source(file, table, part)
-            for part, table in (("nodes", nodes), ("edges", edges), ("outside", beyond))
+            for part, table in (("nodes", nodes), ("edges", edges), ("labels", description.labels), ("outside", beyond))
             if table is not None
         },
         missing=Missing.said(description.features.missing),
         directed=description.directed,
         classes=description.classes,
     )
+    if nodes.label is not None and spec.labels is not None:
+        raise ConfigError(f"{file}: labels stand in one table, and nodes.label and labels name two; leave one out.")
     declared = [*nodes.one_hot, *nodes.boolean, *nodes.dates]
     twice = next((name for name in declared if declared.count(name) > 1), None)
     if twice is not None:
@@ -277,15 +292,15 @@ def _source(file: Path, table: _Source, where: str) -> TableFile | Query:
     if path is not None and query is None and connection is None:
         place = file.parent / Path(path).expanduser()
         excel = place.suffix.lower() in (".xlsx", ".xlsm")
-        for key, fits in (("delimiter", not excel), ("sheet", excel)):
+        for key, fits in (("delimiter", not excel), ("header", not excel), ("sheet", excel)):
             if key in table.model_fields_set and not fits:
                 raise ConfigError(
                     f"{file}: {where}.{key} belongs to {'a CSV' if excel else 'an Excel file'}, and {place.name} is "
                     f"none. Leave it out."
                 )
-        return TableFile(place, table.delimiter, table.sheet)
+        return TableFile(place, table.delimiter, table.sheet, table.header)
     if path is None and query is not None and connection is not None:
-        for key in ("delimiter", "sheet"):
+        for key in ("delimiter", "header", "sheet"):
             if key in table.model_fields_set:
                 raise ConfigError(f"{file}: {where}.{key} belongs to a file; a query has columns already.")
         return Query(query, connection, where, file)
@@ -315,7 +330,8 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     queries = [source for source in spec.places.values() if isinstance(source, Query)]
     fetched = dict(zip(queries, read_queries(queries), strict=True))
     faults = Faults(spec.file)
-    nodes, edges, outside = (_table(part, spec, fetched, faults) for part in ("nodes", "edges", "outside"))
+    parts = ("nodes", "edges", "labels", "outside")
+    nodes, edges, labelled, outside = (_table(part, spec, fetched, faults) for part in parts)
     ids: Any = None
     features, labels = FeatureTable(np.zeros((0, 0), dtype=np.float32)), np.zeros(0, dtype=np.int64)
     class_names: tuple[str, ...] = ()
@@ -333,7 +349,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         with faults.collect():
             features = read_features(nodes, spec, faults, counting, learned or Learned())
         with faults.collect():
-            labels, class_names = _read_labels(nodes, spec, notes)
+            labels, class_names = _read_labels(nodes, labelled, spec, ids, notes)
     if edges is not None:
         with faults.collect():
             rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
@@ -379,12 +395,11 @@ def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Fau
         if part == "nodes" and not table.rows:
             nothing = "returned no rows" if isinstance(source, Query) else "has a header but no data rows"
             raise DataError(f"{table.where} {nothing}; a graph needs at least one node.")
-        if part == "nodes":
-            if not table.rename(spec.nodes.rename, key="nodes.rename"):
-                return None
-            for name, words in spec.nodes.words.items():
-                with faults.collect():
-                    table.replace_words(name, words, key="nodes.words")
+        if part == "nodes" and not table.rename(spec.nodes.rename, key="nodes.rename"):
+            return None
+        for name, words in getattr(getattr(spec, part), "words", {}).items():
+            with faults.collect():
+                table.replace_words(name, words, key=f"{part}.words")
         if part == "nodes" and isinstance(source, Query):
             # A database gives rows in any order, and the split is drawn in theirs: the same tomorrow as today.
             table.sort(spec.nodes.id, key="nodes.id")
@@ -505,40 +520,73 @@ def _read_weights(edges: Table, name: str, how: EdgeTable) -> NDArray[np.float32
     return weights
 
 
-def _read_labels(nodes: Table, spec: TableSpec, notes: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """[n] class numbers, and a word per class; takes what is to be said of the words that mean none."""
-    if spec.nodes.label is None:
-        return np.full(nodes.rows, -1, dtype=np.int64), spec.classes or ()
-    words = nodes.text(spec.nodes.label, key="nodes.label")
+def _read_labels(
+    nodes: Table, labelled: Table | None, spec: TableSpec, ids: Any, notes: list[str]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """[n] class numbers, and a word per class.
+
+    Args:
+        nodes: The table of nodes.
+        labelled: That of labels, if there is one.
+        spec: The description.
+        ids: Of the nodes.
+        notes: Takes what is to be said of words that mean no class.
+    """
+    none = np.full(nodes.rows, -1, dtype=np.int64)
+    if spec.labels is None:
+        return (
+            (none, spec.classes or ())
+            if spec.nodes.label is None
+            else _read_classes(nodes, spec.nodes.label, "nodes.label", spec, notes)
+        )
+    if labelled is None or ids is None:
+        return none, ()
+    whose = labelled.text(spec.labels.id, key="labels.id")
+    place = pc.index_in(whose, value_set=ids)
+    labelled.refuse(
+        spec.labels.id, mask(pc.is_null(place)), "the label is of an unknown node", values=whose,
+        todo=f"Nodes must occur in column '{spec.nodes.id}' of {nodes.short}; remove the label or add the node.",
+    )  # fmt: skip
+    again = mask(pc.is_valid(place)) & (pc.index_in(whose, value_set=whose).to_numpy() != np.arange(labelled.rows))
+    labelled.refuse(spec.labels.id, again, "the node occurred before", values=whose, todo="A node has one label.")
+    found, classes = _read_classes(labelled, spec.labels.label, "labels.label", spec, notes)
+    rows = mask(pc.is_valid(place))
+    none[place.filter(pa.array(rows)).to_numpy()] = found[rows]
+    return none, classes
+
+
+def _read_classes(
+    table: Table, name: str, key: str, spec: TableSpec, notes: list[str]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class numbers of a column, and a word per class."""
+    words = table.text(name, key=key)
     classes = spec.classes
     if classes is None or not any("." in word for word in classes):
         # Tools that know no missing whole numbers write the class 1 as 1.0.
         words = pc.replace_substring_regex(words, r"^(-?\d+)\.0+$", r"\1")
-    words = _labelled(spec, _same_truth(words, classes), notes)
+    words = _labelled(spec, _same_truth(words, classes), f"column '{name}' ({key})", notes)
     if classes is None:
         classes = sorted_words(distinct(words))
         labelled = len(words) - words.null_count
         if len(classes) > _MANY_CLASSES and 2 * len(classes) > labelled:
             raise DataError(
-                f"{nodes.where}: column '{spec.nodes.label}' (nodes.label) has {len(classes)} different values in "
+                f"{table.where}: column '{name}' ({key}) has {len(classes)} different values in "
                 f"{labelled} rows, such as {several((repr(word) for word in classes), 3)}: these look like ids or "
                 f"something measured, not like classes. Name the column of classes, or cut what is measured into "
                 f"classes first."
             )
     for word in classes if spec.classes is None else ():
         if wrong := name_fault(word):
-            raise DataError(
-                f"{nodes.where}: column '{spec.nodes.label}' names the class {word!r}, which {wrong}. Rename it."
-            )
+            raise DataError(f"{table.where}: column '{name}' names the class {word!r}, which {wrong}. Rename it.")
     place = pc.index_in(words, value_set=pa.array(classes, pa.string()))
-    nodes.unknown(
-        spec.nodes.label,
+    table.unknown(
+        name,
         mask(pc.is_null(place)) & ~mask(pc.is_null(words)),
         f"the label is not among classes ({', '.join(classes)})",
         values=words,
         known=classes,
-        todo="Add it to 'classes', or empty the cell to leave the node unlabelled; for all such cells, nodes.empty lists "
-        "words that mean no label, and nodes.words says what a word is taken for.",
+        todo="Add it to 'classes', or empty the cell to leave the node unlabelled; for all such cells, nodes.empty "
+        "lists words that mean no label, and nodes.words says what a word is taken for.",
     )
     return pc.fill_null(place, -1).to_numpy().astype(np.int64), tuple(classes)
 
@@ -554,7 +602,7 @@ def _same_truth(words: Any, classes: tuple[str, ...] | None) -> Any:
     return words
 
 
-def _labelled(spec: TableSpec, words: Any, notes: list[str]) -> Any:
+def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
     """Labels without the words that stand for none. Where -1 and 1 are all that there is, they are classes."""
     known = pc.is_in(words, value_set=pa.array(spec.classes or (), pa.string()))
     found, _ = find_gaps(words, spec, UNLABELLED)
@@ -569,8 +617,7 @@ def _labelled(spec: TableSpec, words: Any, notes: list[str]) -> Any:
     if counts:
         listed = several((f"'{item['values']}' ({item['counts']})" for item in counts), 3)
         notes.append(
-            f"column '{spec.nodes.label}' (nodes.label): nodes with {listed} count as unlabelled; where such a word is "
-            f"a class, list it in classes"
+            f"{where}: nodes with {listed} count as unlabelled; where such a word is a class, list it in classes"
         )
     return found
 

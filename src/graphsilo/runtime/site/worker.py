@@ -229,8 +229,8 @@ class SiteWorker:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
                 texts = [visible_to_silo(method.title, config.square_columns(schema), counts, least)]
-                if agreed is not None:
-                    texts += other_units_here(silo, scale_from(agreed))
+                if scale is not None:
+                    texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
                     member.journal.note("warned", run, method.name, 0, "open", text)
                     print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
