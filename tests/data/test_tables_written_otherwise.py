@@ -19,6 +19,7 @@ from graphsilo.data import load
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.cards import card
 from graphsilo.data.silos.own import read_silo_file
+from graphsilo.data.silos.scaling import lost_values
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
@@ -245,3 +246,35 @@ def test_labels_in_two_tables_are_refused(elliptic: Callable) -> None:
     path.write_text(path.read_text().replace("id: 1", "id: 1, label: 2"))
     with pytest.raises(ConfigError, match=r"nodes\.label and labels name two; leave one out"):
         load(path)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "sql", "xlsx"])
+def test_times_of_every_kind_of_table(tmp_path: Path, form: str) -> None:
+    """Moments written as yyyymmddHHMM, a minute apart."""
+    path = write(tmp_path, 0, "sql" if form == "sql" else "csv")
+    when = (202_401_010_000 + np.random.default_rng(0).permutation(ROWS)).tolist()
+    names = columns(0)["account"]
+    if form == "sql":
+        with sqlite3.connect(tmp_path / "bank.db") as database:
+            database.execute("DROP TABLE t")
+            database.execute("CREATE TABLE t (account, when_ INTEGER)")
+            database.executemany("INSERT INTO t VALUES (?, ?)", zip(names, when, strict=True))
+    elif form == "xlsx":
+        sheet = pytest.importorskip("openpyxl").Workbook()
+        for row in [("account", "when_"), *zip(names, when, strict=True)]:
+            sheet.active.append(row)
+        sheet.save(tmp_path / "bank.xlsx")
+    else:
+        table = pa.table({"account": names, "when_": when})
+        (pa.csv.write_csv if form == "csv" else pa.parquet.write_table)(table, tmp_path / f"bank.{form}")
+    content = yaml.safe_load(path.read_text())
+    where = {key: content["nodes"][key] for key in ("query", "connection") if form == "sql"}
+    content["nodes"] = {**(where or {"path": f"bank.{form}"}), "id": "account", "features": ["when_"]}
+    path.write_text(yaml.safe_dump({key: content[key] for key in ("nodes", "edges", "name")}))
+    graph = load(path)
+    assert isinstance(graph, Graph)
+    assert graph.features.dtype == np.float64
+    assert dict(zip(graph.external_ids.tolist(), graph.features[:, 0].tolist(), strict=True)) == dict(
+        zip(names, map(float, when), strict=True)
+    )
+    assert lost_values(graph, "standard") == []
