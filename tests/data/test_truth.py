@@ -125,3 +125,8 @@ def test_a_copy_under_another_name_is_refused(silos: Callable, tmp_path: Path) -
     (tmp_path / "copy.yaml").write_text(described)
     with pytest.raises(DataError, match=r"clients 0 \(.*copy\.yaml\) hold the same data under two names"):
         prepare(config([*files, str(tmp_path / "copy.yaml")]))
+    copy.write_text(copy.read_text().replace("\np", "\nq"))
+    (tmp_path / "copied.csv").write_text(EDGES.replace("\np", "\nq").replace(",p", ",q"))
+    (tmp_path / "copy.yaml").write_text(described.replace("edges.csv", "copied.csv"))
+    warnings = prepare(config([*files, str(tmp_path / "copy.yaml")])).warnings()
+    assert any("copy.yaml) hold the same data under two names" in text for text in warnings)

@@ -209,7 +209,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     notes = tuple(_read_notes(list(present.values()), scaling))
     if isinstance(loaded, list):
         names = list(config.data.name)
-        _refuse_copies(present, names)
+        notes += _copy_notes(present, names)
         if all(isinstance(item, GraphCollection) for item in loaded):
             collections = [item for item in loaded if isinstance(item, GraphCollection)]
             _check_backbone(config, "graph")
@@ -288,16 +288,26 @@ def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Pa
     return (partition.without(without) if without else partition), partition
 
 
-def _refuse_copies(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> None:
-    """Refuse two names for the same content, as :func:`catalog.check_distinct` does one name given twice."""
+def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> tuple[str, ...]:
+    """Says so where two files hold the same by other ids.
+
+    Raises:
+        DataError: They hold the same by the same ids: a copy, to which a name of its own was given.
+    """
     first: dict[str, int] = {}
+    notes = []
     for client, item in loaded.items():
         other = first.setdefault(content_hash([item]), client)
-        if other != client:
-            raise DataError(
-                f"clients {other} ({names[other]}) and {client} ({names[client]}) hold the same data under two names: "
-                f"what one of them is tested on, the other has trained on. Leave one of them out."
-            )
+        if other == client:
+            continue
+        text = (
+            f"clients {other} ({names[other]}) and {client} ({names[client]}) hold the same data under two names: "
+            f"what one of them is tested on, the other has trained on."
+        )
+        if np.array_equal(loaded[other].external_ids, item.external_ids):
+            raise DataError(f"{text} Leave one of them out.")
+        notes.append(text)
+    return tuple(notes)
 
 
 def _spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
