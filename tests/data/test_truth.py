@@ -116,13 +116,17 @@ def test_words_that_cannot_be_shown(silos: Callable) -> None:
         prepare(config([name]))
 
 
-def test_a_copy_under_another_name_is_remarked(silos: Callable, tmp_path: Path) -> None:
+def test_a_copy_under_another_name_is_refused(silos: Callable, tmp_path: Path) -> None:
     files = silos(north=("nein", "ja"), south_=("nein", "ja"))
-    assert not any("same data" in text for text in prepare(config(files)).warnings())
+    prepare(config(files))
     copy = tmp_path / "copy.csv"
     copy.write_bytes((tmp_path / "north.csv").read_bytes())
     described = (tmp_path / "north.yaml").read_text().replace("north.csv", "copy.csv")
     (tmp_path / "copy.yaml").write_text(described)
-    (note,) = (text for text in prepare(config([*files, str(tmp_path / "copy.yaml")])).warnings() if "same" in text)
-    assert "clients 0 (" in note
-    assert "copy.yaml) hold the same data under two names" in note
+    with pytest.raises(DataError, match=r"clients 0 \(.*copy\.yaml\) hold the same data under two names"):
+        prepare(config([*files, str(tmp_path / "copy.yaml")]))
+    copy.write_text(copy.read_text().replace("\np", "\nq"))
+    (tmp_path / "copied.csv").write_text(EDGES.replace("\np", "\nq").replace(",p", ",q"))
+    (tmp_path / "copy.yaml").write_text(described.replace("edges.csv", "copied.csv"))
+    warnings = prepare(config([*files, str(tmp_path / "copy.yaml")])).warnings()
+    assert any("copy.yaml) hold the same data under two names" in text for text in warnings)

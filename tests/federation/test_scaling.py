@@ -360,3 +360,35 @@ def test_secure_sums_agree_on_the_same_scale(hospitals: list[str]) -> None:
     assert {name for name, kind in ledgers[1] if kind != "control"} == {
         "scaling.FeatureSums (masked)", "scaling.FeatureSquares (masked)",
     }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Patients whose outcome is known from when they came, as a number such as 202401010130; a silo's day each."""
+    files = []
+    for number, name in enumerate(NAMES):
+        folder = tmp_path_factory.mktemp(name)
+        path = write_hospital(folder, number)
+        late = np.random.default_rng(number).permutation(NODES)
+        start = 202_401_010_000 + 60 * number
+        rows = [f"{number}-{k},{'yes' if late[k] >= 20 else 'no'},{start + late[k]}" for k in range(NODES)]
+        (folder / "nodes.csv").write_text("id,home,when\n" + "\n".join(rows) + "\n")
+        path.write_text(path.read_text().replace("- age\n  - platelets\n  - ward\n  - device", "- when"))
+        files.append(str(path))
+    return files
+
+
+@pytest.mark.parametrize("how", [("standard", "federation"), ("standard", "silo"), ("robust", "silo")])
+def test_times_as_numbers_reach_models_and_predictions(visits: list[str], how: tuple[str, str], tmp_path: Path) -> None:
+    config = config_of(visits, data__scale=how[0], data__scale_by=how[1], model__name="mlp", method__rounds=1)
+    one = agreed(config)
+    held = one.federation(Ledger())
+    for client, silo in enumerate(one.simulation.silos):  # type: ignore[attr-defined]
+        features = held.client(client).silo.graph.features[:, 0]  # type: ignore[attr-defined]
+        assert features.dtype == np.float32
+        assert np.array_equal(np.argsort(features), np.argsort(silo.graph.features[:, 0]))
+        assert len(np.unique(features)) == NODES
+    run(config, out=tmp_path / "out")
+    own = predict(tmp_path / "out", client=0)
+    assert len(np.unique(own.probabilities[:, 0])) > NODES / 2
+    assert np.array_equal(predict(tmp_path / "out", client=0, graph=visits[0]).probabilities, own.probabilities)

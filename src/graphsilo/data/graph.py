@@ -21,8 +21,10 @@ from graphsilo.errors import DataError
 from graphsilo.notebook import table
 from graphsilo.types import Mask, NodeIds
 
-Features: TypeAlias = "NDArray[np.float32] | sp.csr_matrix"
-"""[nodes, features] float32: a dense array, or CSR where most entries are zero."""
+Features: TypeAlias = "NDArray[np.floating] | sp.csr_matrix"
+"""[nodes, features]: a dense array, or CSR where most entries are zero. float64 may come in, since times and the like
+lose their digits in less; whatever a model sees is scaled first and float32 then (:mod:`graphsilo.data.silos.scaling`).
+"""
 
 
 class PublishedSplits(dict[str, Mask]):
@@ -74,7 +76,7 @@ class Graph:
     """One attributed graph. Arrays are treated as read-only by everyone.
 
     Attributes:
-        features: [n, d] float32, dense or CSR.
+        features: [n, d] float32 or float64, dense or CSR.
         edges: [2, e] int64, or int32 to halve what a large graph needs; one column per directed edge (source, target).
             An undirected link has two columns. Whoever computes with node numbers widens them first.
         labels: [n] whole class numbers; -1 where the label is unknown.
@@ -94,6 +96,7 @@ class Graph:
         booleans: Words of 0 and words of 1 of each feature that was made of truth values.
         outside: Links to nodes of other silos, where a silo's own tables name them; None where it is not known
             whether there are any.
+        notes: What a person should know of how it was read.
     """
 
     features: Features
@@ -110,6 +113,7 @@ class Graph:
     fills: Mapping[str, float] | None = None
     booleans: Mapping[str, Words] = field(default_factory=dict)
     outside: OutsideLinks | None = None
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Graph({', '.join(f'{name}={value!r}' for name, value in self._facts().items())})"
@@ -130,9 +134,9 @@ class Graph:
 
     def __post_init__(self) -> None:
         n = self.features.shape[0]
-        if self.features.ndim != 2 or self.features.dtype != np.float32:
+        if self.features.ndim != 2 or self.features.dtype not in (np.float32, np.float64):
             raise DataError(
-                f"{self.name}: features must be a float32 matrix [nodes, features]; got shape "
+                f"{self.name}: features must be a float32 or float64 matrix [nodes, features]; got shape "
                 f"{self.features.shape} of {self.features.dtype}."
             )
         if self.edges.ndim != 2 or self.edges.shape[0] != 2:

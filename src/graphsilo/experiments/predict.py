@@ -134,7 +134,7 @@ def predict(
         asked = _of_run(folder, client)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
         owner = f"client {asked.silo.client}"
-    silo = asked.silo if kept.scale is None else scaled(asked.silo, kept.scale)
+    silo = scaled(asked.silo, kept.scale)
     member = asked.method.client(ClientContext(silo.client, silo, asked.config.method_config(), asked.spec, chosen))
     member.load_final(kept.models)
     reported = mode_of(next(row for row in result.seeds if row.seed == chosen), silo.client)
@@ -165,8 +165,7 @@ def predict(
         on = f"{target.name}, given{_check_fits(target, silo.schema, kept.booleans)}"
         _check_links(graph, target, seen)
         check_finite(target)
-        if kept.scale is not None:
-            target = scaled_graph(target, kept.scale)
+        target = scaled_graph(target, kept.scale)
     with torch.no_grad():
         found = probabilities(member.predict(member.tensors(target), _VIEWS[whose])).cpu().numpy()
     return Prediction(

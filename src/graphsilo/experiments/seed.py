@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import structs
 
-from graphsilo.data.scales import UNSCALED
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
@@ -110,11 +109,9 @@ class SeedRun:
 
     def _clients(self, method: Method, ledger: Ledger) -> Exchange:
         agreeing = method.client is ScalingClient
-        # Whoever agrees on a scale looks at features as they were read.
-        scaling = UNSCALED if agreeing else self.scaling
         models, device = self.simulation.models, self.config.run.device
         setup = ClientSetup(
-            method, self.method_config, models, self.seed, device, scaling, self.scale, self.compression,
+            method, self.method_config, models, self.seed, device, self.scaling, self.scale, self.compression,
             self.metric.name,
         )  # fmt: skip
         if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.parts import detached
 from graphsilo.data.silos.perturb import PerturbOptions, perturb
 from graphsilo.data.silos.pooling import pool_silos, pooled_silo
-from graphsilo.data.silos.scaling import far_apart
+from graphsilo.data.silos.scaling import far_apart, lost_values, other_units
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.union import check_finite, dense, own_partition, truth_of, union
@@ -204,17 +204,21 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         without = left_out(config.run.without, len(config.data.name), _called(config.data.name))
     loaded = load_data(config, without)
     graph: Graph | GraphCollection
-    notes: tuple[str, ...] = ()
+    items = loaded if isinstance(loaded, list) else [loaded]
+    present = {place: item for place, item in enumerate(items) if place not in without}
+    scaling = scaling_of(config)
+    notes = tuple(_read_notes(list(present.values()), scaling))
     if isinstance(loaded, list):
         names = list(config.data.name)
-        present = {place: item for place, item in enumerate(loaded) if place not in without}
-        notes = _copy_notes(present, names)
+        notes += _copy_notes(present, names)
         if all(isinstance(item, GraphCollection) for item in loaded):
             collections = [item for item in loaded if isinstance(item, GraphCollection)]
             _check_backbone(config, "graph")
             made = _named(_prepare_graphs(config, method, collections), collections)
             return replace(made, notes=(*made.notes, *notes))
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
+        if scaling.is_agreed:
+            notes += tuple(other_units(list(single.values()), [names[place] for place in single]))
         if config.partition.split == "auto":
             _check_masks(single, names)
         _check_directions(single, config)
@@ -227,7 +231,8 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     task = task_of(config, graph)
     _check_backbone(config, task)
     if isinstance(graph, GraphCollection):
-        return _prepare_graphs(config, method, [graph])
+        made = _prepare_graphs(config, method, [graph])
+        return replace(made, notes=(*made.notes, *notes))
     whole = graph
     partition, wide = _taking_part(config, cut(config, graph, sizes))
     if partition.absent:
@@ -285,16 +290,24 @@ def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Pa
 
 
 def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> tuple[str, ...]:
-    """Says so where two files hold the same: a name alone may be given to a copy."""
+    """Says so where two files hold the same by other ids.
+
+    Raises:
+        DataError: They hold the same by the same ids: a copy, to which a name of its own was given.
+    """
     first: dict[str, int] = {}
     notes = []
     for client, item in loaded.items():
         other = first.setdefault(content_hash([item]), client)
-        if other != client:
-            notes.append(
-                f"clients {other} ({names[other]}) and {client} ({names[client]}) hold the same data under two names: "
-                f"what one of them is tested on, the other has trained on."
-            )
+        if other == client:
+            continue
+        text = (
+            f"clients {other} ({names[other]}) and {client} ({names[client]}) hold the same data under two names: "
+            f"what one of them is tested on, the other has trained on."
+        )
+        if np.array_equal(loaded[other].external_ids, item.external_ids):
+            raise DataError(f"{text} Leave one of them out.")
+        notes.append(text)
     return tuple(notes)
 
 
@@ -529,6 +542,13 @@ def _unit_notes(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, ...]:
         f"features are not scaled (data.scale is none), and {wide} ranges over {most:g} where {narrow} ranges over "
         f"{least:g}: the model hardly sees {narrow}. data.scale=standard brings all to one unit.",
     )
+
+
+def _read_notes(graphs: Sequence[Graph | GraphCollection], scaling: Scaling) -> Iterator[str]:
+    """What is to be said of each graph as it was read, and what is lost of it on its way to a model."""
+    for item in graphs:
+        graph = item.union
+        yield from (f"{graph.name}: {text}." for text in (*graph.notes, *lost_values(graph, scaling.scale)))
 
 
 def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:

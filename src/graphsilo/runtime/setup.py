@@ -12,6 +12,7 @@ from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.registry import Method
+from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.types import ClientId
 
@@ -48,7 +49,8 @@ class ClientSetup:
 
     def client(self, silo: Silo) -> ClientBase[Any]:
         """The client that has this silo."""
-        own = prepared(silo, self.scaling, self.scale)
+        # Whoever agrees on a scale looks at features as they were read.
+        own = silo if self.method.client is ScalingClient else prepared(silo, self.scaling, self.scale)
         spec = self.models[silo.client]
         return self.method.client(
             ClientContext(

@@ -10,11 +10,14 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
-from graphsilo.data.scales import Scaling
+from graphsilo.data.scales import ScaleName, Scaling
 from graphsilo.data.silos.scaling import (
     ColumnSums,
     FeatureScale,
     far_apart,
+    lost_values,
+    other_units,
+    other_units_here,
     own_scale,
     prepared,
     scaled,
@@ -144,3 +147,85 @@ def test_columns_that_are_worlds_apart() -> None:
     assert far_apart([graph_of(sp.csr_matrix(rows))]) == ("feature 1", 250_000, "feature 0", 70)
     # In one silo each is constant; over both they vary.
     assert far_apart([graph_of(rows[:1]), graph_of(rows[1:])]) == ("feature 1", 250_000, "feature 0", 70)
+
+
+TIMES = [1_700_000_000, 202_401_010_000]
+"""Seconds since 1970, and a moment written as yyyymmddHHMM: float32 tells neither from those 60 later."""
+
+
+@pytest.mark.parametrize("how", ["standard", "robust"])
+@pytest.mark.parametrize("start", TIMES)
+def test_times_keep_their_digits(start: int, how: ScaleName) -> None:
+    """Scaled as the numbers without their beginning are; of which float32 loses nothing."""
+    late = np.random.default_rng(0).permutation(300)[:, None]
+    found = scaled(silo_of((start + late).astype(np.float64)), own_scale(silo_of((start + late) * 1.0), how))
+    small = silo_of(late.astype(np.float32))
+    wanted = scaled(small, own_scale(small, how)).graph.features
+    assert found.graph.features.dtype == np.float32
+    np.testing.assert_allclose(found.graph.features, wanted, atol=1e-6)
+    assert len(np.unique(found.graph.features)) == 300
+    assert lost_values(graph_of((start + late).astype(np.float64)), how) == []
+
+
+def test_constant_columns_of_float64_are_0_in_several_silos() -> None:
+    """The mean of 0.1 over and over need not be 0.1; what numbers differ by that vary little is more than that."""
+    rows = np.stack([np.full(40_000, 0.1), np.full(40_000, 1 / 3), 2e11 + np.arange(40_000) % 2], axis=1)
+    parts = [rows[:7], rows[7:20_000], rows[20_000:]]
+    found = [sums_of(part) for part in parts]
+    total = ColumnSums(
+        sum(one.rows for one in found),
+        np.sum([one.sums for one in found], axis=0),
+        np.sum([one.others for one in found], axis=0),
+        np.zeros(0, dtype=np.int64),
+    )
+    centre = total.centre()
+    scale = total.scale(centre, np.sum([squares_of(part, centre) for part in parts], axis=0), total.rows)
+    np.testing.assert_allclose(scale.factor, [0, 0, 2], rtol=1e-6)
+    assert scale.shift[2] == 2e11 + 0.5
+
+
+def test_what_is_not_scaled_is_float32_for_models() -> None:
+    wide = silo_of(np.array([[0.1, 1.0], [0.2, 2.0]]), graph_of(np.array([[0.3, 3.0]])))
+    found = prepared(wide, Scaling("none", "silo"))
+    assert [graph.features.dtype for graph in (found.graph, found.evaluations[1].graph)] == [np.float32] * 2
+    assert found.seen.graph is found.graph
+    assert found.graph.features.tolist() == np.array([[0.1, 1.0], [0.2, 2.0]], dtype=np.float32).tolist()
+    assert prepared(found, Scaling("none", "silo")) is found
+
+
+def test_lost_values_are_said() -> None:
+    """100 seconds of 1.7 billion are two numbers of float32; beside a value far out they are so even when scaled."""
+    seconds = 1_700_000_000 + np.arange(100.0)
+    rows = np.stack([seconds, np.append(np.arange(99.0), 1e12)], axis=1)
+    graph = graph_of(rows, ("when", "amount"))
+    (said,) = lost_values(graph, "none")
+    assert said.startswith("'when': 100 different values become 2 in the seven digits of float32")
+    assert "scale: standard" in said
+    (said,) = lost_values(graph, "standard")
+    assert said.startswith("'amount': 100 different values become 2 in")
+    assert "Make two columns of it" in said
+    assert lost_values(graph_of(rows.astype(np.float32)), "none") == []
+
+
+def test_another_unit_is_said() -> None:
+    """North has EUR, south cents, west thousands; ages and words are the same everywhere."""
+    draw = np.random.default_rng(1)
+    rows = [np.stack([unit * 40 * draw.random(200), 20 + 60 * draw.random(200), draw.integers(0, 2, 200)], axis=1)
+            for unit in (1, 100, 0.001)]  # fmt: skip
+    graphs = [graph_of(part, ("balance", "age", "ward=icu")) for part in rows]
+    (said,) = other_units(graphs, ["north", "south", "west"])
+    assert "'balance' range about 100 times as far at south and 0.001 times as far at west as at north" in said
+    assert "units: {balance: FACTOR}" in said
+    assert other_units(graphs[:1] * 2, ["north", "copy"]) == []
+    assert other_units([graphs[0], graph_of(np.zeros((3, 3)), graphs[0].feature_names)], ["north", "none"]) == []
+
+
+def test_a_silo_sees_by_the_agreed_scale_that_its_unit_is_another() -> None:
+    draw = np.random.default_rng(1)
+    rows = np.stack([draw.random(200), 20 + 60 * draw.random(200)], axis=1)
+    graph = graph_of(rows, ("balance", "age"))
+    silo = replace(silo_of(rows), graph=graph, schema=Schema("node", 2, 2, feature_names=("balance", "age")))
+    own = own_scale(silo, "standard")
+    assert other_units_here(silo, own) == []
+    (said,) = other_units_here(silo, FeatureScale(own.shift, own.factor * [0.01, 1]))
+    assert "'balance' range about 0.01 times as far here as over all silos" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,90 @@ def test_any_other_word(tmp_path: Path) -> None:
 def test_names_that_could_pass_for_something_else(tmp_path: Path, old: str, new: str, top: str, message: str) -> None:
     with pytest.raises((DataError, ConfigError), match=message):
         read(tmp_path, 'features: ["*"]' if "=age" in new else "features: []", table=ROWS.replace(old, new), top=top)
+
+
+def test_numbers_that_mean_empty_match_however_they_are_written(tmp_path: Path) -> None:
+    table = ROWS.replace("a,40", "a,-99.0").replace("d,80", "d,-99").replace("home,train\nb", "home,train\nb", 1)
+    found = read(tmp_path, "features: [age, crp], empty: ['-99', '9,0']", table=table, top="features: {missing: mean}")
+    assert found.empty["age"] == 3
+    assert found.empty["crp"] == 1
+    assert column(found, "age")[:4] == [60, 60, 60, 60]
+    decimals = ROWS.replace("b,,2", 'b,"-99,00",2')
+    found = read(tmp_path, "features: [age], decimal: ',', empty: ['-99']", table=decimals, top="features: {missing: 1}"
+                 .replace("1", "{age: 1}"))  # fmt: skip
+    assert found.empty["age"] == 1
+
+
+def test_row_numbers_that_pandas_left_are_no_features(tmp_path: Path) -> None:
+    header, *rows = ROWS.replace(",crp,", ",Unnamed: 0.1,").splitlines()
+    table = "\n".join([f",__index_level_0__,{header}", *(f"{k},{k},{row}" for k, row in enumerate(rows))]) + "\n"
+    kept = "one_hot: [ward], boolean: [smoker], dates: {seen: {days_since: 2024-01-01}}"
+    told = {"top": "features: {missing: median}", "table": table.replace("NA", "3")}
+    found = read(tmp_path, kept, **told)
+    assert found.graph.feature_names is not None
+    assert "age" in found.graph.feature_names
+    assert not {"", "__index_level_0__", "Unnamed: 0.1"} & set(found.graph.feature_names)
+    (note,) = found.graph.notes
+    assert note.startswith("'', '__index_level_0__', 'Unnamed: 0.1': row numbers that a program left in the table")
+    asked = read(tmp_path, f'features: ["Unnamed: 0.1", "*"], {kept}', **told)
+    assert "Unnamed: 0.1" in (asked.graph.feature_names or ())
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("yes", "no"), r"Add it to boolean under nodes \(boolean: \[smoker\]\), to one_hot"),
+        (("ja", "nein"), r"\(boolean: \{smoker: \[WORD, WORD\]\}, the word of 0 first and that of 1 behind it\)"),
+    ],
+)
+def test_the_hint_for_truth_values_does_not_guess_which_is_0(tmp_path: Path, words: tuple, hint: str) -> None:
+    table = f"id,smoker,y,part\na,{words[0]},u,train\nb,{words[1]},v,train\nc,{words[0]},u,train\n"
+    with pytest.raises(DataError, match=hint):
+        read(tmp_path, "features: [smoker]", table=table)
+
+
+@pytest.mark.parametrize("word", ["unknown", "NA", "n/a", "Null", "none", "NaN", "?", "-", "", "-99.0"])
+@pytest.mark.parametrize("top", ["", "classes: [home, stays]"])
+def test_words_for_unlabelled(tmp_path: Path, word: str, top: str) -> None:
+    found = read(tmp_path, "empty: ['-99'], features: [age]", table=ROWS.replace("b,,", "b,1,").replace(
+        "home,train\nc", f"{word},train\nc"), top=top).graph  # fmt: skip
+    assert (found.class_names, found.labels.tolist()) == (("home", "stays"), [0, -1, 1, 1, 0])
+    said = [] if word in ("", "-99.0") else [
+        f"column 'y' (nodes.label): nodes with '{word}' (1) count as unlabelled; where such a word is a class, list it "
+        f"in classes"
+    ]  # fmt: skip
+    assert list(found.notes) == said
+    kept = read(
+        tmp_path,
+        table=ROWS.replace("b,,", "b,1,").replace("stays", word or "x"),
+        top=f"classes: [home, '{word or 'x'}']",
+    )
+    assert kept.graph.labels.tolist() == [0, 0, 1, 1, 0]
+    assert kept.graph.notes == ()
+
+
+@pytest.mark.parametrize("one", ["1", "+1"])
+def test_minus_one_is_a_class_where_the_other_is_one(tmp_path: Path, one: str) -> None:
+    told = {"table": ROWS.replace("b,,", "b,1,").replace("home", "-1").replace("stays", one)}
+    graph = read(tmp_path, **told).graph
+    assert (graph.class_names, graph.labels.tolist()) == (("-1", "1"), [0, 0, 1, 1, 0])
+    more = {"table": told["table"].replace(f"{one},val", "2,val")}
+    assert read(tmp_path, **more).graph.labels.tolist() == [-1, -1, 0, 1, -1]
+
+
+def test_truth_values_as_labels_are_one_class_however_they_are_written(tmp_path: Path) -> None:
+    told = ROWS.replace("b,,", "b,1,").replace("home", "True").replace("stays", "false")
+    assert read(tmp_path, table=told).graph.class_names == ("false", "true")
+    graph = read(tmp_path, table=told, top='classes: ["True", "False"]').graph
+    assert (graph.class_names, graph.labels.tolist()) == (("True", "False"), [0, 0, 1, 1, 0])
+
+
+@pytest.mark.parametrize("value", [lambda row: f"id{row}", lambda row: row / 7])
+def test_a_label_column_of_ids_or_measurements(tmp_path: Path, value: Callable) -> None:
+    rows = "".join(f"p{row},{row},{value(row)},train\n" for row in range(30))
+    with pytest.raises(
+        DataError, match=r"'y' \(nodes\.label\) has 30 different values in 30 rows, .* not like classes"
+    ):
+        read(tmp_path, table=f"id,age,y,part\n{rows}", links="a,b\np0,p1\n")
+    top = f"classes: [{', '.join(repr(str(value(row))) for row in range(30))}]"
+    assert read(tmp_path, table=f"id,age,y,part\n{rows}", links="a,b\np0,p1\n", top=top).graph.num_classes == 30

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import uuid
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from graphsilo.data import load_tables
+from graphsilo.data.sources.faults import Faults
+from graphsilo.data.sources.table_files import Table, TableFile
 from graphsilo.errors import DataError
 from kit.tables import EDGES, NODES, rewrite
 
@@ -129,3 +134,50 @@ def test_a_truncated_archive(folder: Path) -> None:
     path = rewrite(folder, "a.yaml", "nodes.csv", "nodes.csv.gz")
     with pytest.raises(DataError, match=r"nodes\.csv\.gz cannot be read"):
         load_tables(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (gzip.compress(b"id,a\n1,2\n"), r"compressed by gzip, and its name does not say so: call it n\.csv\.gz"),
+        ("id,a\n1,2\n".encode("utf-16"), r"is text in UTF-16\. Save it as UTF-8"),
+        ("id,a\n1,2\n".encode("utf-16-le"), r"is text in UTF-16\. Save it as UTF-8"),
+        (b"PK\x03\x04rest", r"a ZIP archive or a sheet of Excel: unpack it, or call it \.xlsx"),
+    ],
+)
+def test_what_only_bears_the_name_of_a_csv(tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "n.csv").write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        Table.of(TableFile(tmp_path / "n.csv"), "nodes", {}, Faults("t"))
+
+
+UUIDS = [uuid.UUID(int=number) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (pa.array(["a", " b ", None], pa.string_view()), ["a", "b", None]),
+        (pa.array([one.bytes for one in UUIDS], pa.uuid()), [str(one) for one in UUIDS]),
+        (pa.array([10, 7, None], pa.decimal128(12, 2)), ["10", "7", None]),
+        (pa.array([10**40, 7, None], pa.decimal256(60, 0)), [str(10**40), "7", None]),
+        (pa.array([1.0, float("nan"), 2.0**62]), ["1", None, str(2**62)]),
+        (pa.array([1.0, 2.0, 3.0], pa.float16()), ["1", "2", "3"]),
+    ],
+)
+def test_ids_of_every_type(column: pa.Array, words: list) -> None:
+    table = Table("n.parquet", "n", pa.table({"id": column}), Faults("t"))
+    assert table.text("id", key="nodes.id").to_pylist() == words
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array([1.0, 1e20]), pa.array([1.0, -np.inf]), pa.array([1, 2.5]), pa.array([Decimal(1), Decimal("2.5")])],
+)
+def test_ids_that_are_no_whole_numbers(column: pa.Array) -> None:
+    table = Table("n.parquet", "n", pa.table({"id": column}), Faults("t"))
+    with pytest.raises(
+        DataError, match=r"one value where the value is neither a word nor a whole number of 64 bits: row 2"
+    ):
+        table.text("id", key="nodes.id")
+    assert table.faults.found == []

@@ -57,9 +57,8 @@ def test_sums_leave_and_the_scale_comes(tmp_path: Path) -> None:
     found = decode(bytes(answer.payloads[0]), FeatureSums)
     assert found.num_samples == 60
     assert found.others.tolist()[:10] == [0] * 10
-    scale = AgreedScale(
-        shift=torch.full((12,), 0.5, dtype=torch.float64), factor=torch.full((12,), 2.0, dtype=torch.float64)
-    )
+    factor = torch.tensor([*[2.0] * 11, 1e-5], dtype=torch.float64)  # of platelets, such as they are here
+    scale = AgreedScale(shift=torch.full((12,), 0.5, dtype=torch.float64), factor=factor)
     assert ask(worker, opening(worker, agreeing=False), [encode(scale).data]).header["clients"] == [0]
     assert worker.session is not None
     features = worker.session.clients[0].client.silo.graph.features  # type: ignore[union-attr]
@@ -110,3 +109,17 @@ def test_all_silos_scale_alike(tmp_path: Path) -> None:
         DataError, match=r"'north' scales .* so: standard, by federation; silo 'south' so: none\. Write"
     ):
         compare_cards(cards)
+
+
+def test_a_silo_says_that_its_unit_is_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The agreed deviation of the last column is 10^10, and this silo's some 10^5."""
+    worker = make(tmp_path)
+    factor = torch.ones(12, dtype=torch.float64)
+    factor[-1] = 1e-10
+    told = [encode(AgreedScale(shift=torch.zeros(12, dtype=torch.float64), factor=factor)).data]
+    for seed in (0, 1):
+        assert ask(worker, opening(worker, agreeing=False, seed=seed), told).header["clients"] == [0]
+    (entry,) = (entry for entry in read(worker.members[0].journal.path) if entry.way == "warned")
+    said = capsys.readouterr().err
+    assert said.count("times as far here as over all silos: are they in another unit?") == 1
+    assert "silo 'north': the numbers of '" in said

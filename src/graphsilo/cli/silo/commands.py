@@ -139,7 +139,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     """
     import numpy as np
 
-    from graphsilo.data.silos.scaling import far_apart
+    from graphsilo.data.silos.scaling import far_apart, lost_values
     from graphsilo.data.sources.remarks import remarks
     from graphsilo.data.sources.sql import Query
 
@@ -198,6 +198,9 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
                 f"{wide} ranges over {most:g}, {narrow} over {least:g}, and features are not "
                 f"scaled: the model hardly sees {narrow}. Leave out `scale: none`, or write them in like units",
             )
+    if reading is not None:
+        yield from (Finding("note", "tables", text) for text in graph.notes)
+        yield from (Finding("note", "features", text) for text in lost_values(graph, described.scaling.scale))
     yield from _labels(described, held)
     yield from _policy(described, held)
     yield from _sums(described)

@@ -51,6 +51,7 @@ from graphsilo.data.sources.missing import REFUSE, Missing
 from graphsilo.data.sources.tables import (
     EdgeTable,
     FeatureOptions,
+    LabelTable,
     NodeTable,
     OutsideTable,
     Reading,
@@ -67,7 +68,7 @@ OwnMode: TypeAlias = Literal["stratified", "predefined"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
 DEFAULT_SEED = 2024
 
-_INLINE = ("nodes", "edges", "outside", "directed", "classes")
+_INLINE = ("nodes", "edges", "labels", "outside", "directed", "classes")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -103,6 +104,7 @@ class SiloDescription(Description):
     data: Name | None = setting(None, "a description of tables (.yaml)")
     nodes: NodeTable | None = setting(None, "or the table of nodes itself")
     edges: EdgeTable | None = setting(None, "and the table of edges")
+    labels: LabelTable | None = setting(None, "beside them, as in a description of tables")
     outside: OutsideTable | None = setting(None, "beside them, as in a description of tables")
     directed: bool | None = setting(None, "beside them, as in a description of tables")
     classes: Names | None = setting(None, "beside them, as in a description of tables")

@@ -121,7 +121,7 @@ def _stack(features: Sequence[Features]) -> Features:
     dense = [block for block in features if isinstance(block, np.ndarray)]
     if len(dense) == len(features):
         return np.concatenate(dense)
-    return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in features], format="csr", dtype=np.float32))
+    return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in features], format="csr"))
 
 
 def _joined_weights(graphs: Sequence[Graph]) -> NDArray[np.float32] | None:

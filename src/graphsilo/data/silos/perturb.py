@@ -144,7 +144,7 @@ def hide_features(
     hidden[chosen] = True
     rows = np.repeat(hidden, np.diff(pointer))
     if sp.issparse(features):
-        return sp.csr_matrix(sp.diags((~rows).astype(np.float32)) @ features, dtype=np.float32)
+        return sp.csr_matrix(sp.diags((~rows).astype(np.float32)) @ features, dtype=features.dtype)
     changed = np.array(features)
     changed[rows] = 0.0
     return changed

@@ -11,6 +11,9 @@ of its training graphs. Nodes that appear at test time do not count, and are sca
 - A column of nothing but 0 and 1 stays as it is: it has no unit.
 - A column that is constant becomes 0, also where it varies later: nothing was learned of it.
 - Features that are kept sparse stay so: a column that is mostly 0 is divided, by its root mean square, not centred.
+
+Features may come in float64, and are float32 once they are scaled, or left as they are: of times in seconds, or written
+as 202401010930, float32 keeps too few digits before their mean is taken off, and enough after it.
 """
 
 from __future__ import annotations
@@ -31,10 +34,19 @@ from graphsilo.errors import DataError
 
 FAR = 1000.0
 """A column whose range is so many times another's is worth a word where nothing is scaled."""
+OTHER_UNIT = 30.0
+"""Deviations of one column at two silos so many times apart are taken for a sign of two units, such as EUR and cents,
+of which even a hundredfold is less where a few numbers are far from the others."""
 _NORMAL_IQR = 1.3489795003921634
 """Distance of the quartiles of a normal distribution with deviation 1."""
 _MOSTLY = 0.5
 """Share of entries that are not 0 from which a sparse column is centred: it is filled anyway."""
+_CONSTANT = 2.0**-44
+"""A deviation so small a part of its mean is rounding: the mean of one number over and over need not be that number."""
+_LOST = 0.01
+"""Share of a column's distinct values from which it is said that they are lost."""
+_LOOKED_AT = 20_000
+"""Rows of which this is counted: of many more, numbers at random fall together in float32, too, which is no loss."""
 _ROWS = 1 << 14
 """Rows that are widened to float64 at once."""
 _COLUMNS = 64
@@ -89,12 +101,12 @@ class ColumnSums:
             squares: [d] sum of (x - centre)².
             rows: Over how many rows.
         """
-        # Numbers of a constant column are float32, so that their mean is exact, and the squares exactly 0.
         return _scale(centre, np.sqrt(squares / max(rows, 1)), plain=self.others == 0)
 
 
 def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDArray[np.bool_]) -> FeatureScale:
-    factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    varies = spread > _CONSTANT * np.abs(centre)
+    factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
     return FeatureScale(np.where(plain, 0.0, centre), np.where(plain, 1.0, factor))
 
 
@@ -113,10 +125,13 @@ def sums_of(features: Features) -> ColumnSums:
     n, d = features.shape
     if isinstance(features, np.ndarray):
         sums, others = np.zeros(d), np.zeros(d, dtype=np.int64)
+        # About one of the rows: numbers of float64 that hardly differ would lose in their sum what they differ by.
+        about = features[0] if n and features.dtype == np.float64 else np.zeros(d)
         for block in _wide_blocks(features):
-            sums += block.sum(axis=0)
             others += ((block != 0) & (block != 1)).sum(axis=0)
-        return ColumnSums(n, sums, others, np.zeros(0, dtype=np.int64))
+            block -= about
+            sums += block.sum(axis=0)
+        return ColumnSums(n, sums + n * about, others, np.zeros(0, dtype=np.int64))
     data, columns = features.data.astype(np.float64), features.indices
     return ColumnSums(
         n,
@@ -150,8 +165,11 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
         how: ``standard`` or ``robust``.
     """
     rows = visible_rows(silo)
-    if not rows.shape[0]:
-        rows = silo.graph.union.features
+    return scale_of_rows(rows if rows.shape[0] else silo.graph.union.features, how)
+
+
+def scale_of_rows(rows: Features, how: ScaleName) -> FeatureScale:
+    """The scale that some rows alone give; see :func:`own_scale`."""
     found = sums_of(rows)
     if how == "robust":
         return _robust(rows, found)
@@ -176,13 +194,19 @@ def _robust(rows: Features, found: ColumnSums) -> FeatureScale:
     return _scale(middle, np.where(spread > 0, spread, deviation), plain=found.others == 0)
 
 
-def scaled(silo: Silo, scale: FeatureScale) -> Silo:
+def scaled(silo: Silo, scale: FeatureScale | None) -> Silo:
     """The silo with everything that its model sees scaled; graphs that were one object stay one.
+
+    Args:
+        silo: With features as they were read.
+        scale: None leaves them as they are, but for float32.
 
     Raises:
         DataError: A number is too large to be scaled.
     """
     graph = scaled_graph(silo.graph, scale)
+    if graph is silo.graph:  # float32 already, and left as it is
+        return silo
     sets = tuple(replace(item, graph=scaled_graph(item.graph, scale)) for item in silo.evaluations)
     return replace(silo, graph=graph, evaluations=sets, scale=scale)
 
@@ -196,29 +220,33 @@ def prepared(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = None) -
         agreed: The scale that the silos agreed on, where they did.
     """
     if not scaling.has_columns:
-        return silo
+        return scaled(silo, None)
     return scaled(silo, own_scale(silo, scaling.scale) if agreed is None else agreed)
 
 
-def scaled_graph(graph: Graph | GraphCollection, scale: FeatureScale) -> Graph | GraphCollection:
-    """The same graph with scaled features; made once for as long as somebody holds it.
+def scaled_graph(graph: Graph | GraphCollection, scale: FeatureScale | None) -> Graph | GraphCollection:
+    """The same graph with scaled features as float32; made once for as long as somebody holds it.
 
     Raises:
         DataError: Another number of features; or a number is too large to be scaled.
     """
+    if scale is None and graph.union.features.dtype == np.float32:
+        return graph
     # On the graph itself, as its tensors are: clients share evaluation graphs, and may share a scale.
     kept: WeakValueDictionary[str, Graph | GraphCollection] = graph.__dict__.setdefault(
         "_scaled", WeakValueDictionary()
     )
-    digest = scale.digest
+    digest = "" if scale is None else scale.digest
     found = kept.get(digest)
     if found is None:
         found = kept[digest] = graph.with_features(_apply(graph.union, scale))
     return found
 
 
-def _apply(graph: Graph, scale: FeatureScale) -> Features:
+def _apply(graph: Graph, scale: FeatureScale | None) -> Features:
     features = graph.features
+    if scale is None:
+        return features.astype(np.float32)
     if features.shape[1] != len(scale.shift):
         raise DataError(f"{graph.name} has {features.shape[1]} features, and the scale {len(scale.shift)}.")
     with np.errstate(over="ignore"):  # said in words below
@@ -235,7 +263,7 @@ def _apply(graph: Graph, scale: FeatureScale) -> Features:
     return result
 
 
-def _dense(features: NDArray[np.float32], scale: FeatureScale) -> NDArray[np.float32]:
+def _dense(features: NDArray[np.floating], scale: FeatureScale) -> NDArray[np.float32]:
     result = np.empty(features.shape, dtype=np.float32)
     start = 0
     for block in _wide_blocks(features):
@@ -266,10 +294,81 @@ def _sparse(features: sp.csr_matrix, scale: FeatureScale) -> sp.csr_matrix:
     return result
 
 
-def _wide_blocks(features: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]:
+def _wide_blocks(features: NDArray[np.floating]) -> Iterator[NDArray[np.float64]]:
     """Some rows at a time as float64, row by row in memory: sums then add in one order, wherever they are made."""
     for start in range(0, len(features), _ROWS):
         yield features[start : start + _ROWS].astype(np.float64, order="C")
+
+
+def lost_values(graph: Graph, how: ScaleName) -> list[str]:
+    """A sentence for each column that keeps fewer distinct values as float32, once it is scaled.
+
+    Args:
+        graph: With features as they were read.
+        how: As they will be scaled, by these rows alone.
+    """
+    features = graph.features
+    if not isinstance(features, np.ndarray) or features.dtype == np.float32 or not len(features):
+        return []
+    has_columns = how in ("standard", "robust")
+    scale = scale_of_rows(features, how) if has_columns else None
+    said = []
+    for column in range(features.shape[1]):
+        values = np.unique(features[:: -(-len(features) // _LOOKED_AT), column])
+        kept = values if scale is None else (values - scale.shift[column]) * scale.factor[column]
+        count = 1 + int(np.count_nonzero(np.diff(kept.astype(np.float32))))
+        if count < (1 - _LOST) * len(values):
+            name = f"'{graph.feature_names[column]}'" if graph.feature_names else f"feature {column}"
+            advice = (
+                "Make two columns of it, such as the day and the time of day, and mend values that are far from all "
+                "others" if has_columns else "Have it scaled (scale: standard), or count from a later beginning"
+            )  # fmt: skip
+            said.append(
+                f"{name}: {len(values)} different values become {count} in the seven digits of float32, in which "
+                f"models compute{', scaled though they are' if has_columns else ''}. {advice}"
+            )
+    return said
+
+
+def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
+    """A sentence for each column whose numbers at some silos range so much further that they may have another unit.
+
+    Args:
+        graphs: Of silos whose features are scaled together, as they were read.
+        names: What the silos are called.
+    """
+    factors = np.stack([scale_of_rows(graph.features, "standard").factor for graph in graphs])
+    said = []
+    for column, name in enumerate(graphs[0].feature_names or ()):
+        known = np.flatnonzero(factors[:, column])
+        order = known[np.argsort(factors[known, column])]
+        usual = order[len(order) // 2] if len(order) else 0
+        found = [(names[silo], _times(factors[usual, column], factors[silo, column])) for silo in known.tolist()]
+        far = [f"{times} times as far at {silo}" for silo, times in found if times is not None]
+        if far:
+            said.append(_other_unit(name, f"{' and '.join(far)} as at {names[usual]}"))
+    return said
+
+
+def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
+    """As :func:`other_units`, for one silo by what it is told of all."""
+    own = own_scale(silo, "standard").factor
+    names = silo.schema.feature_names or ()
+    found = [(name, _times(agreed.factor[column], own[column])) for column, name in enumerate(names)]
+    return [_other_unit(name, f"{times} times as far here as over all silos") for name, times in found if times]
+
+
+def _times(usual: float, factor: float) -> str | None:
+    """How many times further numbers range that are scaled by another factor than usual, where that is conspicuous."""
+    ratio = usual / factor if usual and factor else 1.0
+    return None if 1 / OTHER_UNIT < ratio < OTHER_UNIT else f"{float(f'{ratio:.1g}'):g}"
+
+
+def _other_unit(name: str, what: str) -> str:
+    return (
+        f"the numbers of '{name}' range about {what}: are they in another unit? units: {{{name}: FACTOR}} under nodes "
+        f"of a description brings them to the others', and scale_by: silo scales every silo by its own numbers."
+    )
 
 
 def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, str, float] | None:

@@ -143,9 +143,9 @@ def first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None
     return f"; only one has '{longer[shorter]}'" if shorter < len(longer) else ""
 
 
-def dense(features: Features) -> NDArray[np.float32]:
+def dense(features: Features) -> NDArray[np.floating]:
     """[n, d] features as a plain array."""
-    array: NDArray[np.float32] = features.toarray() if sp.issparse(features) else np.asarray(features)
+    array: NDArray[np.floating] = features.toarray() if sp.issparse(features) else np.asarray(features)
     return array
 
 

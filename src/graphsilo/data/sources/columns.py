@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
@@ -13,10 +14,10 @@ from pydantic import model_validator
 from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.description import Day, Description
 from graphsilo.data.sources.faults import Faults, is_number, name_fault
-from graphsilo.data.sources.missing import INDICATOR, Rule, fill_value
+from graphsilo.data.sources.missing import EMPTY_WORDS, INDICATOR, Rule, fill_value
 from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
 from graphsilo.data.truth import TRUTH
-from graphsilo.errors import ConfigError, DataError
+from graphsilo.errors import ConfigError, DataError, nearest, several
 from graphsilo.settings import setting, wanted
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 DateOrder: TypeAlias = Literal["year-first", "day-first", "month-first"]
 
-EMPTY_WORDS = ("NA", "N/A", "#N/A", "NaN", "null", "none")
-"""What stands for an empty cell in columns of numbers, truth values and dates, in any case."""
 ANY_OTHER = "*"
 """Among the words of a one_hot column: whatever is none of the others."""
 DAYS_PER_YEAR = 365.25
 
+_INDEX = r"(Unnamed: \d+\S*|__index_level_\d+__)?"
+"""What pandas calls a column that was an index."""
 _NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity)$"
 _PARTS = {
     "year-first": r"(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})",
@@ -83,16 +84,18 @@ class FeatureTable:
     """The features of a table.
 
     Attributes:
-        values: [n, d] float32.
+        values: [n, d] float64; float32 where all are made of words.
         names: One per column.
         fills: What an empty cell of each feature becomes; features whose empty cells are refused are not in it.
         empty: How many cells of each column of the table are empty.
+        notes: What was not taken, for people.
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[np.floating]
     names: tuple[str, ...] = ()
     fills: Mapping[str, float] = field(default_factory=dict)
     empty: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,30 +127,38 @@ def read_features(
         counting: [n] rows that means and medians are taken of.
         learned: Of a model that is asked; its fill values replace those of the table.
     """
-    columns: list[NDArray[np.float32]] = []
+    columns: list[NDArray[np.floating]] = []
     names: list[str] = []
     fills: dict[str, float] = {}
     empty: dict[str, int] = {}
-    for name in _feature_columns(nodes, spec, faults):
+    chosen, notes = _feature_columns(nodes, spec, faults)
+    for name in chosen:
         with faults.collect():
             block = _block(nodes, spec, name, learned)
             empty[name] = int(block.empty.sum())
             values, called, filled = _fill(nodes, spec, name, block, counting, learned)
-            with np.errstate(over="ignore"):
-                narrow = values.astype(np.float32, copy=False)
             if not block.words:
                 nodes.refuse(
                     name,
-                    ~np.isfinite(narrow[:, 0]),
+                    ~(np.abs(values[:, 0]) <= np.finfo(np.float32).max),
                     "the feature is infinite or too large for float32",
                     values=nodes.column(name, key="nodes.features"),
                     todo="Correct these cells.",
                 )
-            columns.append(narrow)
+            columns.append(values)
             names += called
             fills |= filled
     with faults.collect():
         spec.missing.check(empty, f"{spec.file}: features.missing")
+    for name in spec.nodes.units:
+        if name not in chosen or name in (*spec.nodes.one_hot, *spec.nodes.boolean, *spec.nodes.dates):
+            numbers = [name for name in chosen if name in nodes.names]
+            faults.found.append(
+                ConfigError(
+                    f"{spec.file}: nodes.units: '{name}' is no column of numbers among the "
+                    f"features; {nearest(name, numbers)}"
+                )
+            )
     for name in names:
         if wrong := name_fault(name):
             faults.found.append(DataError(f"{nodes.where}: the name {name!r} of a feature {wrong}. Rename it."))
@@ -155,14 +166,16 @@ def read_features(
     if twice is not None:
         faults.found.append(DataError(f"{nodes.where}: two features are called '{twice}'; rename a column."))
     if not columns:
-        return FeatureTable(np.zeros((nodes.rows, 0), dtype=np.float32))
-    return FeatureTable(np.concatenate(columns, axis=1), tuple(names), fills, empty)
+        return FeatureTable(np.zeros((nodes.rows, 0), dtype=np.float32), notes=notes)
+    return FeatureTable(np.concatenate(columns, axis=1), tuple(names), fills, empty, notes)
 
 
-def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> list[str]:
+def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> tuple[list[str], tuple[str, ...]]:
+    """Names of columns, and what is to be said of those that were left out."""
     taken = {spec.nodes.id, spec.nodes.label, spec.nodes.split}
     free = [name for name in nodes.names if name not in taken]
     chosen: dict[str, None] = {}
+    dropped: list[str] = []
     for word in spec.nodes.features:
         with faults.collect():
             if word.endswith("*"):
@@ -172,7 +185,9 @@ def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> list[str]
                         f"{nodes.where}: no column starts with '{word[:-1]}' (nodes.features); the table has "
                         f"{', '.join(free) or 'no further columns'}."
                     )
-                chosen |= dict.fromkeys(matches)
+                if word == "*":
+                    dropped = [name for name in matches if re.fullmatch(_INDEX, name)]
+                chosen |= dict.fromkeys(name for name in matches if name not in dropped)
             else:
                 _refuse_answer(word, spec, "nodes.features")
                 nodes.column(word, key="nodes.features")
@@ -187,7 +202,14 @@ def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> list[str]
                 _refuse_answer(name, spec, f"nodes.{key}")
                 nodes.column(name, key=f"nodes.{key}")
                 chosen[name] = None
-    return list(chosen)
+    dropped = [name for name in dropped if name not in chosen]
+    if not dropped:
+        return list(chosen), ()
+    listed = several((f"'{name}'" for name in dropped), 3)
+    return list(chosen), (
+        f"{listed}: row numbers that a program left in the table, of which no feature is made; to have one, name it "
+        f"under nodes.features",
+    )
 
 
 def _refuse_answer(name: str, spec: TableSpec, key: str) -> None:
@@ -259,13 +281,30 @@ def _standing(nodes: Table, name: str, block: _Block, rule: Rule, counting: NDAr
     return [float(place == int(counts.argmax())) for place in range(len(counts))]
 
 
-def _gaps(nodes: Table, spec: TableSpec, name: str, words: Any, *, usual: bool) -> tuple[Any, NDArray[np.bool_]]:
-    """Text without the words that stand for an empty cell, and where it is empty."""
+def find_gaps(words: Any, spec: TableSpec, usual: Sequence[str] = EMPTY_WORDS) -> tuple[Any, NDArray[np.bool_]]:
+    """Text without the words that stand for an empty cell, and where it is empty.
+
+    Args:
+        words: As pyarrow.
+        spec: Says further such words; a number among them is meant however it is written, -99 as -99.0.
+        usual: Those that need not be said.
+    """
     words = pc.utf8_trim_whitespace(words.cast(pa.string()))
-    known = [*spec.nodes.empty, *(EMPTY_WORDS if usual else ())]
-    lower = pa.array([word.lower() for word in known], pa.string())
-    empty = mask(pc.fill_null(pc.or_(pc.equal(words, ""), pc.is_in(pc.utf8_lower(words), value_set=lower)), True))
+    lower = pc.utf8_lower(words)
+    known = pa.array([word.lower() for word in (*spec.nodes.empty, *usual)], pa.string())
+    empty = mask(pc.fill_null(pc.or_(pc.equal(words, ""), pc.is_in(lower, value_set=known)), True))
+    numbers = _empty_numbers(spec)
+    if numbers:
+        pointed = pc.replace_substring(lower, spec.nodes.decimal, ".")
+        written = pc.if_else(pc.match_substring_regex(pointed, _NUMBER), pointed, pa.scalar(None, pointed.type))
+        empty |= mask(pc.and_(pc.is_valid(written), pc.is_in(written.cast(pa.float64()), value_set=pa.array(numbers))))
     return pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), words), empty
+
+
+def _empty_numbers(spec: TableSpec) -> list[float]:
+    """The numbers among the words that mean an empty cell."""
+    pointed = [word.replace(spec.nodes.decimal, ".") for word in spec.nodes.empty]
+    return [float(word) for word in pointed if is_number(word)]
 
 
 def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
@@ -273,8 +312,8 @@ def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
     column = nodes.column(name, key="nodes.features")
     kind = column.type
     if is_text(kind):
-        words, empty = _gaps(nodes, spec, name, column, usual=True)
-        return _one(name, _parse_numbers(nodes, spec, name, words, empty), empty)
+        words, empty = find_gaps(column, spec)
+        return _one(name, _parse_numbers(nodes, spec, name, words, empty) * spec.nodes.units.get(name, 1.0), empty)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         raise DataError(
             f"{nodes.where}: column '{name}' (nodes.features) holds dates. Say what number each becomes, under nodes: "
@@ -289,8 +328,8 @@ def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
         )
     numbers = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
     values = np.array(pc.fill_null(numbers.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False))
-    empty = np.isnan(values) | np.isin(values, [float(word) for word in spec.nodes.empty if is_number(word)])
-    return _one(name, values, empty)
+    empty = np.isnan(values) | np.isin(values, _empty_numbers(spec))
+    return _one(name, values * spec.nodes.units.get(name, 1.0), empty)
 
 
 def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_]) -> _Block:
@@ -350,11 +389,13 @@ def _no_numbers(nodes: Table, name: str, words: Sequence[str]) -> str:
             f"{what} If they are dates, say what number each becomes, under nodes: dates: {{{name}: {{days_since: "
             f"2024-01-01}}}}, or {{years_at: 2024-12-31}} for an age. Or leave the column out of the features."
         )
-    if len(words) == 2 or {word.lower() for word in words} <= {*TRUTH[0], *TRUTH[1]}:
+    usual = {word.lower() for word in words} <= {*TRUTH[0], *TRUTH[1]}
+    if len(words) == 2 or usual:
+        # Which of two words of another language is 0 cannot be known, and whoever copies a guess may turn it round.
+        how = "" if usual else f": {{{name}: [WORD, WORD]}}, the word of 0 first and that of 1 behind it"
         return (
-            f"{what} Add it to boolean under nodes (boolean: [{name}] for true/false or yes/no, boolean: {{{name}: "
-            f'["{words[0]}", "{words[-1]}"]}} for the words of 0 and 1), to one_hot (one_hot: [{name}]) for one column '
-            f"per word, or leave it out of the features."
+            f"{what} Add it to boolean under nodes (boolean{how or f': [{name}]'}), to one_hot (one_hot: [{name}]) for "
+            f"one column per word, or leave it out of the features."
         )
     return (
         f"{what} Add it to one_hot under nodes (one_hot: [{name}]) to get one column per word, or leave it out of the "
@@ -363,13 +404,11 @@ def _no_numbers(nodes: Table, name: str, words: Sequence[str]) -> str:
 
 
 def _looks_like_date(word: str) -> bool:
-    import re
-
     return any(re.fullmatch(parts + _CLOCK, word) for parts in _PARTS.values())
 
 
 def _truth(nodes: Table, spec: TableSpec, name: str) -> _Block:
-    words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.boolean"), usual=True)
+    words, empty = find_gaps(nodes.text(name, key="nodes.boolean"), spec)
     pair = spec.nodes.boolean[name]
     if pair is None:
         lower, sides = pc.utf8_lower(words), TRUTH
@@ -392,7 +431,7 @@ def _date(nodes: Table, spec: TableSpec, name: str, how: DateRule) -> _Block:
         moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
         stamps = pc.fill_null(moments.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
     elif is_text(kind) or pa.types.is_null(kind):
-        words, empty = _gaps(nodes, spec, name, column, usual=True)
+        words, empty = find_gaps(column, spec)
         stamps = _parse_dates(nodes, name, words, empty, how.order)
     else:
         raise DataError(
@@ -442,7 +481,7 @@ def _parse_dates(
 
 
 def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block:
-    words, empty = _gaps(nodes, spec, name, nodes.text(name, key="nodes.one_hot"), usual=False)
+    words, empty = find_gaps(nodes.text(name, key="nodes.one_hot"), spec, usual=())
     declared = spec.nodes.one_hot[name]
     if declared is None:
         declared = learned.words(name) or sorted_words(distinct(words))

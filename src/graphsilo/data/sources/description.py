@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, model_validator
 
 from graphsilo.data.sources.faults import unseen_fault
-from graphsilo.settings import Settings, wanted
+from graphsilo.settings import Positive, Settings, wanted
 
 
 class Description(Settings):
@@ -54,6 +54,24 @@ def _by_name(value: Any) -> Any:
     return dict.fromkeys(_words(value))
 
 
+def _mapped(value: Any) -> Any:
+    """Words to words."""
+    return dict(zip(_words([*value]), map(_word, value.values()), strict=True)) if isinstance(value, dict) else value
+
+
+def _word(value: Any) -> Any:
+    return "" if value is None else _words(value)[0] if not isinstance(value, list | tuple) else value
+
+
+def _renamed(value: Any) -> Any:
+    found = _mapped(value)
+    columns = [*found.values()] if isinstance(found, dict) else []
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise wanted(f"names of columns, each once ('{twice}' stands there twice)")
+    return found
+
+
 def _day(value: Any) -> Any:
     try:
         return datetime.date.fromisoformat(value if isinstance(value, str) else "")
@@ -76,5 +94,13 @@ Pairs: TypeAlias = Annotated[
     dict[str, Annotated[tuple[str, str], BeforeValidator(_pair)] | None], BeforeValidator(_by_name)
 ]
 """Columns, with the words of 0 and of 1 where they are spelled out."""
+Renames: TypeAlias = Annotated[dict[str, str], BeforeValidator(_renamed)]
+"""Names of columns, with what each is called in the table."""
+WordMaps: TypeAlias = Annotated[
+    dict[str, Annotated[dict[str, str], BeforeValidator(_mapped)]], BeforeValidator(_by_name)
+]
+"""Columns, with the words that stand there and what each is taken for."""
+Units: TypeAlias = Annotated[dict[str, Positive], BeforeValidator(_by_name)]
+"""Columns, with what their numbers are multiplied by."""
 Day: TypeAlias = Annotated[datetime.date, BeforeValidator(_day)]
 Character: TypeAlias = Annotated[str, BeforeValidator(_character)]

@@ -28,6 +28,10 @@ def _by_column(value: Any) -> Any:
 
 Rules: TypeAlias = Annotated[Word | dict[str, Word | float], BeforeValidator(_by_column)]
 """Type of a setting that says the rules: one for all columns, or one per column."""
+EMPTY_WORDS = ("NA", "N/A", "#N/A", "NaN", "null", "none")
+"""What stands for an empty cell in columns of numbers, truth values and dates, in any case."""
+UNLABELLED = (*EMPTY_WORDS, "unknown", "?", "-")
+"""What stands for no class in a column of labels, in any case, unless it is declared to be one."""
 INDICATOR = ":missing"
 """What the name of an indicator's column adds to the column's own."""
 

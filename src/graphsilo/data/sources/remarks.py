@@ -98,7 +98,7 @@ def _far(found: Reading) -> list[tuple[str, str]]:
         far = far_value(values)
         if far is not None:
             value, low, high = far
-            rows = int((values == np.float32(value)).sum())
+            rows = int((values == value).sum())
             where = "one row" if rows == 1 else f"{rows} rows"
             said.append(
                 (

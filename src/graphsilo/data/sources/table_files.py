@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from graphsilo.data.sources.faults import Faults, lookalike
 from graphsilo.data.sources.sql import Query
 from graphsilo.errors import DataError, nearest
 
+_LARGEST_WHOLE = 2.0**63
 SHOWN_ROWS = 3
 """Offending rows that an error lists before it only counts."""
 
@@ -32,11 +33,13 @@ class TableFile:
         path: Absolute.
         delimiter: Between the columns of a CSV.
         sheet: Of an Excel file; None where it has one only.
+        header: Whether a CSV begins with names of columns; else they are called 1, 2, 3 and so on.
     """
 
     path: Path
     delimiter: str = ","
     sheet: str | None = None
+    header: bool = True
 
     def __str__(self) -> str:
         return str(self.path) if self.sheet is None else f"{self.path}, sheet '{self.sheet}'"
@@ -49,7 +52,7 @@ class Table:
         where, short: What errors call it.
         data: As pyarrow.
         faults: Takes what is wrong with values.
-        text: File and delimiter of a CSV.
+        text: A CSV.
         lines: Number of each row in a sheet of Excel.
 
     Raises:
@@ -63,7 +66,7 @@ class Table:
         data: Any,
         faults: Faults,
         *,
-        text: tuple[Path, str] | None = None,
+        text: TableFile | None = None,
         lines: Sequence[int] | None = None,
     ) -> None:
         self.where = where
@@ -97,6 +100,7 @@ class Table:
         if path.stat().st_size == 0:
             raise DataError(f"the table {path} is empty; it needs a header and rows.")
         name = path.name.lower()
+        _check_kind(path, name)
         try:
             if name.endswith((".parquet", ".pq")):
                 import pyarrow.parquet as pq
@@ -105,8 +109,8 @@ class Table:
             if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
                 if delimiter == "," and ".tsv" in name[-7:]:
                     delimiter = "\t"
-                data = cls._read_csv(path, delimiter, part)
-                return cls(str(path), path.name, data, faults, text=(path, delimiter))
+                source = replace(source, delimiter=delimiter)
+                return cls(str(path), path.name, cls._read_csv(source, part), faults, text=source)
             if name.endswith((".xlsx", ".xlsm")):
                 data, lines = read_sheet(path, source.sheet, part)
                 return cls(str(source), path.name, data, faults, lines=lines)
@@ -118,9 +122,10 @@ class Table:
         )
 
     @staticmethod
-    def _read_csv(path: Path, delimiter: str, part: str) -> Any:
+    def _read_csv(source: TableFile, part: str) -> Any:
         from pyarrow import csv as arrow
 
+        path, delimiter = source.path, source.delimiter
         parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
             with _open_text(path) as lines:
@@ -130,17 +135,51 @@ class Table:
         if any(_undecoded(cell) for cell in header):
             raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
         _check_delimiter(path, header, delimiter, part)
+        if not source.header:
+            header = [str(column + 1) for column in range(len(header))]
         # An empty cell is missing; everything else stays as it is written, so that the id 007 is not the id 7.
         convert = arrow.ConvertOptions(
             column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
         )
         try:
-            return arrow.read_csv(path, parse_options=parse, convert_options=convert)
+            read = arrow.ReadOptions(column_names=None if source.header else header)
+            return arrow.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
         except (pa.ArrowException, UnicodeDecodeError) as error:
-            fault = _find_fault(path, delimiter, header)
+            fault = _find_fault(source, header)
             if fault is not None:
                 raise DataError(f"{path}: {fault}") from error
             raise
+
+    def rename(self, names: Mapping[str, str], *, key: str) -> bool:
+        """Gives columns other names.
+
+        Args:
+            names: New names, with those that the table has.
+            key: Where the YAML file says so.
+
+        Returns:
+            Whether it could be done; why not is noted as a fault.
+        """
+        before = len(self.faults.found)
+        for new, old in names.items():
+            with self.faults.collect():
+                self.column(old, key=f"{key}.{new}")
+                if new in self.names and new not in names.values():
+                    raise DataError(f"{self.where} has a column '{new}' already: call '{old}' otherwise in {key}.")
+        if len(self.faults.found) > before:
+            return False
+        called = {old: new for new, old in names.items()}
+        self.names = [called.get(name, name) for name in self.names]
+        self._data = self._data.rename_columns(self.names)
+        return True
+
+    def replace_words(self, name: str, words: Mapping[str, str], *, key: str) -> None:
+        """Has other words in place of some in a column, which is text from then on."""
+        text = self.text(name, key=key)
+        place = pc.index_in(text, value_set=pa.array([*words], pa.string()))
+        known = pa.array([*words.values()], pa.string()).take(place)
+        place = self.names.index(name)
+        self._data = self._data.set_column(place, name, pc.if_else(pc.is_valid(known), known, text))
 
     def sort(self, name: str, *, key: str) -> None:
         """Puts the rows in the order of a column."""
@@ -152,19 +191,28 @@ class Table:
         if name not in self.names:
             raise DataError(f"{self.where} has no column '{name}' ({key}); {nearest(name, self.names)}")
         column = self._data.column(name)
-        column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.string())
+        if str(column.type) == "extension<arrow.uuid>":
+            column = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        return column
 
     def text(self, name: str, *, key: str) -> Any:
         """A column of strings or whole numbers as stripped text; missing and blank cells are null."""
         column = self.column(name, key=key)
         if pa.types.is_floating(column.type):
             # pandas stores whole numbers with gaps as floats.
-            whole = pc.fill_null(pc.equal(column, pc.floor(column)), True)
-            unknown = pc.fill_null(pc.is_nan(column), True)
-            bad = ~(mask(whole) | mask(unknown))
-            self.refuse(name, bad, "is not a whole number or a word", values=column)
-            column = pc.if_else(pa.array(mask(unknown) | bad), pa.scalar(None, column.type), column).cast(pa.int64())
+            column = column.cast(pa.float64())
+            whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), _LARGEST_WHOLE))
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+            self._refuse_fractions(name, ~mask(pc.fill_null(whole, True)) & ~mask(pc.is_null(column)), column)
+            column = column.cast(pa.int64())
+        elif pa.types.is_decimal(column.type):
+            self._refuse_fractions(name, ~mask(pc.fill_null(pc.equal(column, pc.round(column)), True)), column)
+            column = column.cast(pa.decimal256(76, 0))
         elif not (
             pa.types.is_integer(column.type)
             or is_text(column.type)
@@ -176,6 +224,15 @@ class Table:
             )
         words = pc.utf8_trim_whitespace(column.cast(pa.string()))
         return pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.string()), words)
+
+    def _refuse_fractions(self, name: str, bad: NDArray[np.bool_], values: Any) -> None:
+        """As :meth:`refuse`, at once: nothing can be read of such a column."""
+        self.refuse(
+            name, bad, "the value is neither a word nor a whole number of 64 bits", values=values,
+            todo="Ids and classes must be one of the two; what is measured is cut into classes first.",
+        )  # fmt: skip
+        if bad.any():
+            raise self.faults.found.pop()
 
     def refuse(self, name: str, bad: NDArray[np.bool_], fault: str, *, values: Any = None, todo: str = "") -> None:
         """Notes a fault that lists the first rows where ``bad`` holds; does nothing where there are none."""
@@ -210,16 +267,31 @@ class Table:
             return [self._sheet_lines[row] for row in rows.tolist()]
         if self._text is None:
             return [None] * len(rows)
-        path, delimiter = self._text
         wanted = {int(row): place for place, row in enumerate(rows)}
         found: list[int | None] = [None] * len(rows)
-        with _open_text(path) as lines:
-            for row, line, _ in _data_rows(lines, delimiter):
+        with _open_text(self._text.path) as lines:
+            for row, line, _ in _data_rows(lines, self._text):
                 if row in wanted:
                     found[wanted[row]] = line
                 if row >= rows[-1]:
                     break
         return found
+
+
+def _check_kind(path: Path, name: str) -> None:
+    """Refuses a CSV by name that is something else by its first bytes."""
+    if not name.endswith((".csv", ".tsv")):
+        return
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head.startswith(b"\x1f\x8b"):
+        raise DataError(
+            f"the table {path} is compressed by gzip, and its name does not say so: call it {path.name}.gz."
+        )
+    if head.startswith(b"PK"):
+        raise DataError(f"the table {path} is a ZIP archive or a sheet of Excel: unpack it, or call it .xlsx.")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
+        raise DataError(f"the table {path} is text in UTF-16. Save it as UTF-8; many programs offer it as 'CSV UTF-8'.")
 
 
 def _open_text(path: Path) -> io.TextIOWrapper:
@@ -228,10 +300,11 @@ def _open_text(path: Path) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _data_rows(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
+def _data_rows(lines: Iterable[str], source: TableFile) -> Iterator[tuple[int, int, list[str]]]:
     """Number from 0, line in the file and cells of each row below the header; blank lines are no rows."""
-    reader = csv.reader(lines, delimiter=delimiter)
-    next(reader, None)
+    reader = csv.reader(lines, delimiter=source.delimiter)
+    if source.header:
+        next(reader, None)
     row, line = 0, reader.line_num + 1
     for cells in reader:
         if cells:
@@ -260,12 +333,12 @@ def _check_delimiter(path: Path, header: Sequence[str], delimiter: str, part: st
             )
 
 
-def _find_fault(path: Path, delimiter: str, header: Sequence[str]) -> str | None:
+def _find_fault(source: TableFile, header: Sequence[str]) -> str | None:
     """The first row that has too few or too many cells, or is no UTF-8, in words; None if no such row is found."""
     row, line = 0, 1
     try:
-        with _open_text(path) as lines:
-            for row, line, cells in _data_rows(lines, delimiter):
+        with _open_text(source.path) as lines:
+            for row, line, cells in _data_rows(lines, source):
                 place = f"row {row + 1} (line {line})"
                 bad = next((number for number, cell in enumerate(cells) if _undecoded(cell)), None)
                 if bad is not None:
@@ -273,10 +346,11 @@ def _find_fault(path: Path, delimiter: str, header: Sequence[str]) -> str | None
                     return f"{place}{column} {_NOT_UTF8}"
                 if len(cells) != len(header):
                     wrong = "few" if len(cells) < len(header) else "many"
+                    first = "header" if source.header else "first row"
                     return (
-                        f"{place} has too {wrong} cells, {len(cells)} where the header has {len(header)}: "
-                        f"'{_short(delimiter.join(cells))}'. Correct the row; a cell that holds the separator "
-                        f"{delimiter!r} itself needs double quotes round it."
+                        f"{place} has too {wrong} cells, {len(cells)} where the {first} has {len(header)}: "
+                        f"'{_short(source.delimiter.join(cells))}'. Correct the row; a cell that holds the separator "
+                        f"{source.delimiter!r} itself needs double quotes round it."
                     )
     except csv.Error as error:
         return f"the rows after line {line} cannot be read as CSV ({error})."

@@ -11,9 +11,13 @@ nodes:
   boolean: [smoker]           # true/false, yes/no, 1/0; or {smoker: [nein, ja]}, the words of 0 and 1
   dates: {admitted: {days_since: 2024-01-01}, born: {years_at: 2024-12-31, order: day-first}}
   decimal: ","                # numbers are written with a decimal comma
-  empty: ["-99", "?"]         # further words that mean an empty cell
+  empty: ["-99", "?"]         # further words that mean an empty cell, or no label
+  rename: {ward: station}     # columns that have another name in this table
+  words: {outcome: {heim: home}}   # words that are others in this table
+  units: {lab_crp: 0.1}       # what numbers are multiplied by
   split: split                # optional column with train, val, test
 edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
+# labels: {path: outcomes.csv, id: patient, label: outcome}   # where they stand in a table of their own
 outside: {path: moved.csv, node: patient, silo: hospital, other: patient_there}   # optional: links to other silos
 directed: false
 classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
@@ -46,18 +50,38 @@ from numpy.typing import NDArray
 from graphsilo import documents
 from graphsilo.data.graph import Graph, OutsideLinks
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.data.sources.columns import DateRule, FeatureTable, Learned, parse_decimals, read_features, sorted_words
-from graphsilo.data.sources.description import Character, Description, Name, Names, Pairs, Vocabularies
+from graphsilo.data.sources.columns import (
+    DateRule,
+    FeatureTable,
+    Learned,
+    find_gaps,
+    parse_decimals,
+    read_features,
+    sorted_words,
+)
+from graphsilo.data.sources.description import (
+    Character,
+    Description,
+    Name,
+    Names,
+    Pairs,
+    Renames,
+    Units,
+    Vocabularies,
+    WordMaps,
+)
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.missing import Missing, Rules
+from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
 from graphsilo.data.truth import TRUTH, Words
-from graphsilo.errors import ConfigError, DataError
-from graphsilo.settings import setting
+from graphsilo.errors import ConfigError, DataError, several
+from graphsilo.settings import Positive, setting
 
 SPLIT_NAMES = ("train", "val", "test")
+_MANY_CLASSES = 20
+"""Classes from which a column with a class for every other node is taken for ids or for something measured."""
 
 
 class _Source(Description):
@@ -67,6 +91,7 @@ class _Source(Description):
     query: Name | None = setting(None, "one SELECT, in place of a file")
     connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
     delimiter: Character = setting(",", "what stands between the cells of a CSV file")
+    header: bool = setting(True, "whether a CSV file begins with names of columns; else they are called 1, 2, 3, ...")
     sheet: Name | None = setting(None, "of an Excel file; none: the first")
 
 
@@ -80,7 +105,10 @@ class NodeTable(_Source):
     boolean: Pairs = setting({}, "columns of truth values: their names, or a table of each one's words of 0 and 1")
     dates: dict[str, DateRule] = setting({}, "columns of dates")
     decimal: Literal[".", ","] = setting(".", "how numbers are written")
-    empty: Names = setting((), "further words that mean an empty cell")
+    empty: Names = setting((), "further words that mean an empty cell, or no label; numbers however they are written")
+    rename: Renames = setting({}, "columns, with the names that they have in this table")
+    words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
+    units: Units = setting({}, "columns of numbers, with what they are multiplied by")
     split: Name | None = setting(None, "column with train, val, test")
 
 
@@ -90,7 +118,16 @@ class EdgeTable(_Source):
     source: Name = setting(..., "column of the node that an edge begins at")
     target: Name = setting(..., "column of the node that it ends at")
     weight: Name | None = setting(None, "column of weights above 0")
+    unit: Positive = setting(1.0, "what weights are multiplied by")
     decimal: Literal[".", ","] = setting(".", "how weights are written")
+
+
+class LabelTable(_Source):
+    """The table of labels, where they do not stand in that of nodes."""
+
+    id: Name = setting(..., "column of the node")
+    label: Name = setting(..., "column of its class")
+    words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
 
 
 class OutsideTable(_Source):
@@ -113,6 +150,7 @@ class TableDescription(Description):
     name: Name | None = setting(None, "of the graph; none: the file's")
     nodes: NodeTable = setting(..., "the table of nodes")
     edges: EdgeTable = setting(..., "the table of edges")
+    labels: LabelTable | None = setting(None, "the table of labels, in place of nodes.label")
     outside: OutsideTable | None = setting(None, "the table of links to nodes of other silos")
     directed: bool = setting(False, "whether a row of the edge table is a link in one direction only")
     classes: Names | None = setting(None, "fixed vocabulary, in the order of class numbers; none: the words that occur")
@@ -126,7 +164,7 @@ class TableSpec:
     Attributes:
         file: Where it stands.
         name: Of the graph.
-        nodes, edges: What it says of the two tables.
+        nodes, edges, labels: What it says of these tables.
         places: Where these are, in this order; paths are absolute.
         missing: What stands in an empty cell's place.
         directed, classes: As in the description.
@@ -136,6 +174,7 @@ class TableSpec:
     name: str
     nodes: NodeTable
     edges: EdgeTable
+    labels: LabelTable | None
     outside: OutsideTable | None
     places: Mapping[str, TableFile | Query]
     missing: Missing
@@ -215,16 +254,19 @@ def spec_of(content: object, file: Path) -> TableSpec:
         name=description.name or file.stem,
         nodes=nodes,
         edges=edges,
+        labels=description.labels,
         outside=beyond,
         places={
             part: _source(file, table, part)
-            for part, table in (("nodes", nodes), ("edges", edges), ("outside", beyond))
+            for part, table in (("nodes", nodes), ("edges", edges), ("labels", description.labels), ("outside", beyond))
             if table is not None
         },
         missing=Missing.said(description.features.missing),
         directed=description.directed,
         classes=description.classes,
     )
+    if nodes.label is not None and spec.labels is not None:
+        raise ConfigError(f"{file}: labels stand in one table, and nodes.label and labels name two; leave one out.")
     declared = [*nodes.one_hot, *nodes.boolean, *nodes.dates]
     twice = next((name for name in declared if declared.count(name) > 1), None)
     if twice is not None:
@@ -250,15 +292,15 @@ def _source(file: Path, table: _Source, where: str) -> TableFile | Query:
     if path is not None and query is None and connection is None:
         place = file.parent / Path(path).expanduser()
         excel = place.suffix.lower() in (".xlsx", ".xlsm")
-        for key, fits in (("delimiter", not excel), ("sheet", excel)):
+        for key, fits in (("delimiter", not excel), ("header", not excel), ("sheet", excel)):
             if key in table.model_fields_set and not fits:
                 raise ConfigError(
                     f"{file}: {where}.{key} belongs to {'a CSV' if excel else 'an Excel file'}, and {place.name} is "
                     f"none. Leave it out."
                 )
-        return TableFile(place, table.delimiter, table.sheet)
+        return TableFile(place, table.delimiter, table.sheet, table.header)
     if path is None and query is not None and connection is not None:
-        for key in ("delimiter", "sheet"):
+        for key in ("delimiter", "header", "sheet"):
             if key in table.model_fields_set:
                 raise ConfigError(f"{file}: {where}.{key} belongs to a file; a query has columns already.")
         return Query(query, connection, where, file)
@@ -288,10 +330,12 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     queries = [source for source in spec.places.values() if isinstance(source, Query)]
     fetched = dict(zip(queries, read_queries(queries), strict=True))
     faults = Faults(spec.file)
-    nodes, edges, outside = (_table(part, spec, fetched, faults) for part in ("nodes", "edges", "outside"))
+    parts = ("nodes", "edges", "labels", "outside")
+    nodes, edges, labelled, outside = (_table(part, spec, fetched, faults) for part in parts)
     ids: Any = None
     features, labels = FeatureTable(np.zeros((0, 0), dtype=np.float32)), np.zeros(0, dtype=np.int64)
     class_names: tuple[str, ...] = ()
+    notes: list[str] = []
     splits: dict[str, NDArray[np.bool_]] = {}
     rows, weights = np.zeros((2, 0), dtype=np.int64), None
     links: OutsideLinks | None = None
@@ -305,13 +349,13 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         with faults.collect():
             features = read_features(nodes, spec, faults, counting, learned or Learned())
         with faults.collect():
-            labels, class_names = _read_labels(nodes, spec)
+            labels, class_names = _read_labels(nodes, labelled, spec, ids, notes)
     if edges is not None:
         with faults.collect():
             rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
         if spec.edges.weight is not None:
             with faults.collect():
-                weights = _read_weights(edges, spec.edges.weight, spec.edges.decimal)
+                weights = _read_weights(edges, spec.edges.weight, spec.edges)
     if outside is not None:
         with faults.collect():
             links = _read_outside(outside, spec, ids, "" if nodes is None else nodes.short)
@@ -335,6 +379,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         fills=features.fills or None,
         booleans=_booleans(spec),
         outside=links,
+        notes=(*features.notes, *notes),
     )
     graph = merge_parallel(graph) if spec.directed else undirected(graph)
     return Reading(graph, features.empty, rows)
@@ -350,6 +395,11 @@ def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Fau
         if part == "nodes" and not table.rows:
             nothing = "returned no rows" if isinstance(source, Query) else "has a header but no data rows"
             raise DataError(f"{table.where} {nothing}; a graph needs at least one node.")
+        if part == "nodes" and not table.rename(spec.nodes.rename, key="nodes.rename"):
+            return None
+        for name, words in getattr(getattr(spec, part), "words", {}).items():
+            with faults.collect():
+                table.replace_words(name, words, key=f"{part}.words")
         if part == "nodes" and isinstance(source, Query):
             # A database gives rows in any order, and the split is drawn in theirs: the same tomorrow as today.
             table.sort(spec.nodes.id, key="nodes.id")
@@ -450,54 +500,126 @@ def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return found
 
 
-def _read_weights(edges: Table, name: str, decimal: str) -> NDArray[np.float32]:
+def _read_weights(edges: Table, name: str, how: EdgeTable) -> NDArray[np.float32]:
     """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
     column = edges.column(name, key="edges.weight")
     kind = column.type
     if is_text(kind):
         none, todo = np.zeros(edges.rows, dtype=np.bool_), "Give each edge a number above 0."
         words = pc.utf8_trim_whitespace(column)
-        numbers = parse_decimals(edges, name, words, decimal, ("weight", "edges"), none, todo=todo)
+        numbers = parse_decimals(edges, name, words, how.decimal, ("weight", "edges"), none, todo=todo)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DataError(f"{edges.where}: column '{name}' (edges.weight) holds {kind}; weights must be numbers.")
     else:
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
-        weights: NDArray[np.float32] = numbers.astype(np.float32)
+        weights: NDArray[np.float32] = (numbers * how.unit).astype(np.float32)
     wrong = ~((weights > 0) & (weights < np.inf))
     fault = "the weight is missing, not above 0 or beyond float32"
     edges.refuse(name, wrong, fault, values=column, todo="Leave out edges that weigh nothing.")
     return weights
 
 
-def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """[n] class numbers, and a word per class."""
-    if spec.nodes.label is None:
-        return np.full(nodes.rows, -1, dtype=np.int64), spec.classes or ()
-    words = nodes.text(spec.nodes.label, key="nodes.label")
+def _read_labels(
+    nodes: Table, labelled: Table | None, spec: TableSpec, ids: Any, notes: list[str]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """[n] class numbers, and a word per class.
+
+    Args:
+        nodes: The table of nodes.
+        labelled: That of labels, if there is one.
+        spec: The description.
+        ids: Of the nodes.
+        notes: Takes what is to be said of words that mean no class.
+    """
+    none = np.full(nodes.rows, -1, dtype=np.int64)
+    if spec.labels is None:
+        return (
+            (none, spec.classes or ())
+            if spec.nodes.label is None
+            else _read_classes(nodes, spec.nodes.label, "nodes.label", spec, notes)
+        )
+    if labelled is None or ids is None:
+        return none, ()
+    whose = labelled.text(spec.labels.id, key="labels.id")
+    place = pc.index_in(whose, value_set=ids)
+    labelled.refuse(
+        spec.labels.id, mask(pc.is_null(place)), "the label is of an unknown node", values=whose,
+        todo=f"Nodes must occur in column '{spec.nodes.id}' of {nodes.short}; remove the label or add the node.",
+    )  # fmt: skip
+    again = mask(pc.is_valid(place)) & (pc.index_in(whose, value_set=whose).to_numpy() != np.arange(labelled.rows))
+    labelled.refuse(spec.labels.id, again, "the node occurred before", values=whose, todo="A node has one label.")
+    found, classes = _read_classes(labelled, spec.labels.label, "labels.label", spec, notes)
+    rows = mask(pc.is_valid(place))
+    none[place.filter(pa.array(rows)).to_numpy()] = found[rows]
+    return none, classes
+
+
+def _read_classes(
+    table: Table, name: str, key: str, spec: TableSpec, notes: list[str]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class numbers of a column, and a word per class."""
+    words = table.text(name, key=key)
     classes = spec.classes
     if classes is None or not any("." in word for word in classes):
         # Tools that know no missing whole numbers write the class 1 as 1.0.
         words = pc.replace_substring_regex(words, r"^(-?\d+)\.0+$", r"\1")
-    unlabelled = pc.is_in(words, value_set=pa.array(["-1", "nan", "NaN"]))
-    words = pc.if_else(unlabelled, pa.scalar(None, pa.string()), words)
+    words = _labelled(spec, _same_truth(words, classes), f"column '{name}' ({key})", notes)
     if classes is None:
         classes = sorted_words(distinct(words))
+        labelled = len(words) - words.null_count
+        if len(classes) > _MANY_CLASSES and 2 * len(classes) > labelled:
+            raise DataError(
+                f"{table.where}: column '{name}' ({key}) has {len(classes)} different values in "
+                f"{labelled} rows, such as {several((repr(word) for word in classes), 3)}: these look like ids or "
+                f"something measured, not like classes. Name the column of classes, or cut what is measured into "
+                f"classes first."
+            )
     for word in classes if spec.classes is None else ():
         if wrong := name_fault(word):
-            raise DataError(
-                f"{nodes.where}: column '{spec.nodes.label}' names the class {word!r}, which {wrong}. Rename it."
-            )
+            raise DataError(f"{table.where}: column '{name}' names the class {word!r}, which {wrong}. Rename it.")
     place = pc.index_in(words, value_set=pa.array(classes, pa.string()))
-    nodes.unknown(
-        spec.nodes.label,
+    table.unknown(
+        name,
         mask(pc.is_null(place)) & ~mask(pc.is_null(words)),
         f"the label is not among classes ({', '.join(classes)})",
         values=words,
         known=classes,
-        todo="Add it to 'classes', or empty the cell to leave the node unlabelled.",
+        todo="Add it to 'classes', or empty the cell to leave the node unlabelled; for all such cells, nodes.empty "
+        "lists words that mean no label, and nodes.words says what a word is taken for.",
     )
     return pc.fill_null(place, -1).to_numpy().astype(np.int64), tuple(classes)
+
+
+def _same_truth(words: Any, classes: tuple[str, ...] | None) -> Any:
+    """Truth values as the classes are written, else in small letters: pandas writes True where Parquet has true."""
+    lower = pc.utf8_lower(words)
+    if not pc.all(pc.is_in(lower, value_set=pa.array(["true", "false", None]))).as_py():
+        return words
+    written = [word for word in classes or () if word.lower() in ("true", "false")]
+    for word in ("true", "false") if classes is None else written:
+        words = pc.if_else(pc.equal(lower, word.lower()), word, words)
+    return words
+
+
+def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
+    """Labels without the words that stand for none. Where -1 and 1 are all that there is, they are classes."""
+    known = pc.is_in(words, value_set=pa.array(spec.classes or (), pa.string()))
+    found, _ = find_gaps(words, spec, UNLABELLED)
+    if {word.removeprefix("+") for word in distinct(found)} == {"-1", "1"}:
+        found = pc.if_else(pc.equal(found, "+1"), "1", found)
+    else:
+        found = pc.if_else(pc.equal(found, "-1"), pa.scalar(None, pa.string()), found)
+    found = pc.if_else(pc.fill_null(known, False), words, found)
+    undeclared, _ = find_gaps(words, spec, ())
+    usual = pc.and_(pc.is_null(found), pc.fill_null(pc.not_equal(undeclared, "-1"), False))
+    counts = pc.value_counts(undeclared.filter(usual)).to_pylist()
+    if counts:
+        listed = several((f"'{item['values']}' ({item['counts']})" for item in counts), 3)
+        notes.append(
+            f"{where}: nodes with {listed} count as unlabelled; where such a word is a class, list it in classes"
+        )
+    return found
 
 
 def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:

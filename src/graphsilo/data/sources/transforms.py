@@ -169,7 +169,7 @@ def row_normalize(features: Features) -> Features:
     """Scales each row to an L1 norm of 1; rows of zeros stay zero.
 
     Args:
-        features: [n, d] float32, dense or CSR.
+        features: [n, d], dense or CSR.
 
     Returns:
         The same object if each row is normalised already. A CSR result shares its structure with the input.
@@ -224,22 +224,23 @@ def append_features(left: Features, right: Features) -> Features:
     if left.shape[1] == 0:
         return right
     if sp.issparse(left) or sp.issparse(right):
-        return compact_features(sp.hstack([sp.csr_matrix(left), sp.csr_matrix(right)], format="csr", dtype=np.float32))
+        return compact_features(sp.hstack([sp.csr_matrix(left), sp.csr_matrix(right)], format="csr"))
     return np.concatenate([left, right], axis=1)
 
 
 def compact_features(features: Features) -> Features:
-    """Features as float32 in the smaller of two forms.
+    """Features in the smaller of two forms: float32 where that holds all that their type can, otherwise float64.
 
     CSR where a matrix has at least 64 columns and less than a quarter of its entries is not zero (bag of words),
     otherwise a dense array.
     """
     rows, columns = features.shape
+    kind = np.float32 if np.can_cast(features.dtype, np.float32) else np.float64
     nonzero = features.count_nonzero() if sp.issparse(features) else int(np.count_nonzero(features))
     if columns >= SPARSE_FROM_COLUMNS and nonzero < SPARSE_BELOW_DENSITY * rows * columns:
-        matrix = sp.csr_matrix(features, dtype=np.float32)
+        matrix = sp.csr_matrix(features, dtype=kind)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         return matrix
     dense = features.toarray() if sp.issparse(features) else features
-    return np.ascontiguousarray(dense, dtype=np.float32)
+    return np.ascontiguousarray(dense, dtype=kind)

@@ -146,7 +146,7 @@ def write_missing_embeddings(
             if target.exists():
                 continue
             kept = read_models(folder, seed, silo.client)
-            own = silo if kept.scale is None else scaled(silo, kept.scale)
+            own = scaled(silo, kept.scale)
             specs = simulation.models
             member = method.client(
                 ClientContext(

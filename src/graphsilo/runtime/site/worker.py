@@ -27,7 +27,7 @@ from graphsilo.data.graph import content_hash
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card
 from graphsilo.data.silos.own import SiloFile, read_silo_file
-from graphsilo.data.silos.scaling import prepared
+from graphsilo.data.silos.scaling import other_units_here, prepared
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import (
@@ -246,8 +246,11 @@ class SiteWorker:
             if not agreeing and (run, client) not in self._warned:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
-                text = visible_to_silo(method.title, config.square_columns(schema), counts, least)
-                if text and not method.alone:
+                sent = 0 if method.alone else config.square_columns(schema)
+                texts = [visible_to_silo(method.title, sent, counts, least)]
+                if scale is not None:
+                    texts += other_units_here(silo, scale)
+                for text in filter(None, texts):
                     member.journal.note("warned", run, method.name, 0, "open", text)
                     print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
             # The log is read only where there is a bound: one of years is long.
@@ -264,7 +267,7 @@ class SiteWorker:
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             self._data[run, client] = content_hash([silo.graph])
-            own = prepared(silo, scaling, scale)
+            own = silo if agreeing else prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(self.folder / "sums" / f"{member.file.name}.noise") if config.promises(1) else None
