@@ -22,7 +22,7 @@ from pydantic import model_validator
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.scales import ScaleOptions, Scaling
-from graphsilo.data.sources import cache, files, generated, transforms
+from graphsilo.data.sources import cache, files, generated, pyg, transforms
 from graphsilo.data.sources.missing import Missing, Rules
 from graphsilo.errors import ConfigError, DataError, nearest, several
 from graphsilo.settings import setting
@@ -322,7 +322,7 @@ def _load_file(
 
         return load_spec(tables.read_spec(path), chosen, learned=learned).graph
     _own_tables_only(chosen, path.name)
-    read = files.load_graph if path.suffix.lower() == ".npz" else files.load_pyg_file
+    read = files.load_graph if path.suffix.lower() == ".npz" else pyg.load_pyg_file
     return _apply(read(path), chosen)
 
 
@@ -512,9 +512,15 @@ def _from_pyg_dataset(found: CatalogEntry, dataset: Any, use_node_attributes: bo
     if found.task == "graph":
         if use_node_attributes and not dataset.num_node_attributes:
             raise ConfigError(f"{found.name} has no node attributes; leave use_node_attributes out.")
-        graphs = [dataset[index] for index in range(len(dataset))]
-        return files.collection_from_pyg(graphs, name=found.name, num_classes=int(dataset.num_classes))
-    return files.graph_from_pyg(dataset[0], name=found.name, num_classes=int(dataset.num_classes))
+        graphs = [_without_attributes(dataset[index]) for index in range(len(dataset))]
+        return pyg.collection_from_pyg(graphs, name=found.name, num_classes=int(dataset.num_classes))
+    return pyg.graph_from_pyg(_without_attributes(dataset[0]), name=found.name, num_classes=int(dataset.num_classes))
+
+
+def _without_attributes(data: Any) -> Any:
+    """The same without features of edges, which nobody expects of these data sets here."""
+    data.edge_attr = None
+    return data
 
 
 def _download(found: CatalogEntry, roots: list[Path], folder: Path, downloads: Path) -> None:
