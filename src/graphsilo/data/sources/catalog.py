@@ -429,6 +429,7 @@ def _convert_once(
                 where = found.source.find(roots)
                 assert where is not None
             graph = _convert(found, where, folder / "work", use_node_attributes)
+            _check_counts(found, graph, where[0].parent, use_node_attributes)
         target = _cache_file(found, where, place, use_node_attributes)
         facts = {"undirected": transforms.is_undirected(graph.union.edges, graph.union.num_nodes)}
         try:
@@ -483,6 +484,31 @@ def _convert(found: CatalogEntry, where: list[Path], work: Path, use_node_attrib
             f"the raw files of {found.name} in {where[0].parent} could not be read ({type(error).__name__}: {error}); "
             f"they may be incomplete or from another source. Replace them, or remove them to have them downloaded."
         ) from error
+
+
+def _check_counts(found: CatalogEntry, graph: Graph | GraphCollection, folder: Path, use_node_attributes: bool) -> None:
+    """Refuse files that hold other data than the name promises: what is known of the name would not be true of them.
+
+    Raises:
+        DataError: Says which counts differ, and whose they are.
+    """
+    counts = {
+        "graphs": len(graph) if isinstance(graph, GraphCollection) else 1, "nodes": graph.union.num_nodes,
+        "edges": graph.union.num_edges, "features": graph.num_features,
+        "classes": int(graph.labels.max(initial=-1)) + 1,
+    }  # fmt: skip
+    if use_node_attributes:
+        del counts["features"]
+    wrong = {what: count for what, count in counts.items() if count != getattr(found, what)}
+    if not wrong:
+        return
+    others = [other.name for other in names() if all(getattr(other, what) == count for what, count in counts.items())]
+    differ = ", ".join(f"{count} {what} where it has {getattr(found, what)}" for what, count in wrong.items())
+    raise DataError(
+        f"the raw files in {folder} are not those of {found.name}: they hold {differ}"
+        f"{f', as {others[0]} has' if others else ''}. Put the files of {found.name} there, or remove these to have "
+        f"them downloaded; a graph of your own is named by its file."
+    )
 
 
 def _open_pyg(found: CatalogEntry, root: Path, use_node_attributes: bool, *, download_only: bool = False) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -54,7 +54,7 @@ class Plain:
     @classmethod
     def of(
         cls, name: str, *, x: Any, edge_index: Any, y: Any, edge_weight: Any = None, masks: Mapping[str, Any],
-        num_nodes: int | None = None,
+        num_nodes: int | None = None, num_classes: int | None = None,
     ) -> Plain:  # fmt: skip
         """A graph of tensors, arrays or lists, any of which may be None but the edges.
 
@@ -65,13 +65,16 @@ class Plain:
             y: [n] or [n, 1] classes.
             edge_weight: [e] or [e, 1].
             masks: [n] or [n, s] truth values, or 0 and 1, by split.
-            num_nodes: Where it is said.
+            num_nodes, num_classes: Where they are said.
 
         Raises:
             DataError: A part is no such array, or does not fit the others.
         """
         edges = _edges(array_of(edge_index, f"{name}: edge_index"), name)
-        labels, words = (None, None) if y is None else class_numbers(_column(array_of(y, f"{name}: y"), name), name)
+        labels, words = None, None
+        if y is not None:
+            values = _column(array_of(y, f"{name}: y"), name)
+            labels, words = class_numbers(values, name, num_classes=num_classes)
         features = None if x is None else features_of(x, name)
         told = {
             "num_nodes": num_nodes,
@@ -137,10 +140,17 @@ def collection(
     described = {place: part for place, part in enumerate(parts) if part.num_nodes}
     linked = {place: part for place, part in enumerate(parts) if part.edges.shape[1]}
     widths = {place: part.features.shape[1] for place, part in described.items()}
-    _alike(widths, "features", "give the nodes of all graphs as many", name)
+    _alike(
+        {place: f"{width} features of each node" if width else "no features" for place, width in widths.items()},
+        "give the nodes of all graphs as many",
+        name,
+    )
     weighted = {place: part.weights is not None for place, part in linked.items()}
-    _alike({place: "an edge_weight" if has else "none" for place, has in weighted.items()}, "",
-           "give it to all or to none", name)  # fmt: skip
+    _alike(
+        {place: "weights of its edges" if has else "none" for place, has in weighted.items()},
+        "give them to all or to none",
+        name,
+    )
     pointer = np.concatenate([[0], np.cumsum([part.num_nodes for part in parts])]).astype(np.int64)
     classes = _class_count(labels, class_names, num_classes)
     union = Graph(
@@ -160,14 +170,11 @@ def collection(
     return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
 
 
-def _alike(found: Mapping[int, Any], what: str, todo: str, name: str) -> None:
-    first = next(iter(found.items()), None)
-    for place, value in found.items():
-        if first is not None and value != first[1]:
-            raise DataError(
-                f"{name}: graph {first[0]} has {f'{first[1]} {what}'.strip()} and graph {place} has "
-                f"{f'{value} {what}'.strip()}; {todo}."
-            )
+def _alike(found: Mapping[int, str], todo: str, name: str) -> None:
+    first = next(iter(found), 0)
+    other = next((place for place, has in found.items() if has != found[first]), None)
+    if other is not None:
+        raise DataError(f"{name}: graph {first} has {found[first]}, and graph {other} has {found[other]}; {todo}.")
 
 
 def _stacked(blocks: Sequence[Features]) -> Features:
@@ -234,8 +241,12 @@ def _column(y: NDArray[Any], name: str) -> NDArray[Any]:
     return y.reshape(-1)
 
 
-def class_numbers(values: NDArray[Any], name: str, what: str = "y") -> tuple[NDArray[np.int64], ClassNames]:
-    """[n] class numbers, -1 where a label is missing (NaN), and the classes' names where they are not 0, 1 and so on.
+def class_numbers(
+    values: NDArray[Any], name: str, what: str = "y", num_classes: int | None = None
+) -> tuple[NDArray[np.int64], ClassNames]:
+    """[n] class numbers, -1 where a label is unknown, and the classes' names where they are not 0, 1 and so on.
+
+    Unknown are NaN and -1, but where -1 and 1 are all that there is: then they are two classes.
 
     Raises:
         DataError: Some are no whole numbers, or far beyond the number of classes that there are.
@@ -256,10 +267,9 @@ def class_numbers(values: NDArray[Any], name: str, what: str = "y") -> tuple[NDA
             f"numbered from 0, and all numbers below it would be classes, too. Where {int(distinct[-1])} stands for "
             f"unknown, write -1 instead; else number them anew, as numpy.unique(y, return_inverse=True)[1] does."
         )
+    signed = distinct.tolist() == [-1, 1] and num_classes in (None, 2)
     labels = np.full(len(values), -1, dtype=np.int64)
-    # Where a missing label is written otherwise, -1 is none.
-    signed = missing.any() and distinct.tolist() == [-1, 1]
-    labels[~missing] = (there + 1) // 2 if signed else there
+    labels[~missing] = (there.astype(np.int64) + 1) // 2 if signed else there
     return labels, SIGNED if signed else None
 
 
@@ -268,32 +278,49 @@ def _class_count(labels: NDArray[np.int64], names: ClassNames, said: int | None)
 
 
 def settle_classes(items: Sequence[Item]) -> list[Item]:
-    """Data that is one person's, or several silos' side by side, with its classes as they are meant.
-
-    Labels -1 stand for unknown, unless -1 and 1 are all that there is: then they are two classes. A number of classes
-    that was said must not be far from those that occur.
+    """One person's data, or several silos', with their classes as they are meant.
 
     Raises:
-        DataError: It is.
+        DataError: There are said to be far more classes than labels.
     """
-    labels = np.concatenate([item.labels for item in items])
-    classes, known = max(item.num_classes for item in items), int((labels >= 0).sum())
-    if known and classes > max(_SPARE, known):
+    labels = sum(int((item.labels >= 0).sum()) for item in items)
+    classes = max(item.num_classes for item in items)
+    if classes > max(_SPARE, labels) and labels:
         raise DataError(
-            f"{items[0].name}: there are said to be {classes} classes, and only {known} labels are there. Number the "
+            f"{items[0].name}: there are said to be {classes} classes, and only {labels} labels are there. Number the "
             f"classes from 0 without gaps, and say how many there are (num_classes)."
         )
-    is_signed = classes == 2 and np.unique(labels).tolist() == [-1, 1]
-    if not is_signed or any(item.union.class_names for item in items):
-        return list(items)
-    return [_signed(item) for item in items]
+    names = [item.union.class_names for item in items]
+    # Who has labels -1 and 1 alone among others that number their classes from 0 has unknown ones, too.
+    return [_unsigned(item) if None in names and item.union.class_names == SIGNED else item for item in items]
 
 
-def _signed(item: Item) -> Item:
-    labels = (item.labels + 1) // 2
+def is_signed(words: Iterable[str]) -> bool:
+    """Whether these are all words of labels, and of the two classes -1 and 1.
+
+    Example:
+        >>> is_signed(["+1", "-1"]), is_signed(["-1", "0", "1"])
+        (True, False)
+    """
+    return {word.removeprefix("+") for word in words} - {"nan", "NaN"} == set(SIGNED)
+
+
+def signed_note(class_names: ClassNames) -> tuple[str, ...]:
+    """Says so where -1 is a class."""
+    if class_names is None or not is_signed(class_names):
+        return ()
+    return (
+        "the labels are -1 and 1, which are taken as two classes: where -1 stands for unknown, leave those labels "
+        "empty (NaN).",
+    )
+
+
+def _unsigned(item: Item) -> Item:
+    labels = 2 * item.labels - 1
+    labels[item.labels < 0] = -1
     if isinstance(item, GraphCollection):
-        return replace(item, labels=labels, union=replace(item.union, class_names=SIGNED))
-    return replace(item, labels=labels, class_names=SIGNED)
+        return replace(item, labels=labels, union=replace(item.union, class_names=None))
+    return replace(item, labels=labels, class_names=None)
 
 
 def _edges(edges: NDArray[Any], name: str) -> NDArray[np.int64]:

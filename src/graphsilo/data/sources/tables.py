@@ -49,6 +49,7 @@ from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.columns import DateRule, FeatureTable, Learned, parse_decimals, read_features, sorted_words
 from graphsilo.data.sources.description import Character, Description, Name, Names, Pairs, Vocabularies
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
+from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.missing import Missing, Rules
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
@@ -163,8 +164,9 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
 
     Nodes keep the order of their table. With ``directed: false`` every row of the edge table is a link in both
     directions; duplicates, whose weights add up, and self-loops are dropped. Without ``classes``, class numbers follow
-    the sorted values of the label column (numeric order where all are whole numbers). Labels -1 or empty are
-    unlabelled. The ids of the node table stay with the graph as ``node_names``.
+    the sorted values of the label column (numeric order where all are whole numbers). Labels that are empty are
+    unknown, and so are those that are -1 where others than 1 are there, too. The ids of the node table stay with the
+    graph as ``node_names``.
 
     Args:
         path: The YAML file; see the head of this module.
@@ -479,8 +481,9 @@ def _read_labels(nodes: Table, spec: TableSpec) -> tuple[NDArray[np.int64], tupl
     if classes is None or not any("." in word for word in classes):
         # Tools that know no missing whole numbers write the class 1 as 1.0.
         words = pc.replace_substring_regex(words, r"^(-?\d+)\.0+$", r"\1")
-    unlabelled = pc.is_in(words, value_set=pa.array(["-1", "nan", "NaN"]))
-    words = pc.if_else(unlabelled, pa.scalar(None, pa.string()), words)
+    # Where it is declared, or stands beside 1 alone, -1 is a class.
+    none = ["nan", "NaN", *(() if "-1" in (classes or ()) or is_signed(distinct(words)) else ("-1",))]
+    words = pc.if_else(pc.is_in(words, value_set=pa.array(none)), pa.scalar(None, pa.string()), words)
     if classes is None:
         classes = sorted_words(distinct(words))
     for word in classes if spec.classes is None else ():
