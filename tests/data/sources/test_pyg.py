@@ -75,7 +75,7 @@ def test_pyg_edge_weights(tmp_path: Path) -> None:
     torch.save(several, tmp_path / "g.pt")
     assert load_pyg_file(tmp_path / "g.pt").union.edge_weights.tolist() == [1, 2, 1, 1]
     torch.save([several[0], pyg_data(2, 0)], tmp_path / "g.pt")
-    with pytest.raises(DataError, match="give it to all or to none"):
+    with pytest.raises(DataError, match="give them to all or to none"):
         load_pyg_file(tmp_path / "g.pt")
     torch.save(pyg_data(edge_weight=torch.ones(3)), tmp_path / "g.pt")
     with pytest.raises(DataError, match=r"edge_weight must be one number per edge; got shape \[3\]"):
@@ -121,8 +121,9 @@ def test_pyg_file_that_needs_code_is_refused(tmp_path: Path) -> None:
     import torch
 
     torch.save({"edge_index": Surprise()}, tmp_path / "g.pt")
-    with pytest.raises(DataError, match="Reading such a file would run code"):
+    with pytest.raises(DataError, match=r"Reading such a file would run code") as caught:
         load_pyg_file(tmp_path / "g.pt")
+    assert str(caught.value).isprintable()
     assert not Path("/tmp/graphsilo-must-not-exist").exists()
 
 
@@ -135,8 +136,33 @@ def test_pyg_files_that_are_no_graphs(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(2)}, tmp_path / "g.pt")
     with pytest.raises(DataError, match="found: weight"):
         load_pyg_file(tmp_path / "g.pt")
+    (tmp_path / "g.pt").write_bytes(b"")
+    with pytest.raises(DataError, match=r"g\.pt is empty: write it again"):
+        load_pyg_file(tmp_path / "g.pt")
     (tmp_path / "g.pt").write_bytes(b"nothing")
     with pytest.raises(DataError, match="cannot be read"):
         load_pyg_file(tmp_path / "g.pt")
     with pytest.raises(DataError, match="does not exist"):
         load_pyg_file(tmp_path / "none.pt")
+
+
+def test_each_of_several_graphs_has_one_label(tmp_path: Path) -> None:
+    import torch
+
+    path = tmp_path / "g.pt"
+    for labels, found in (([1, 0], [1, 0]), ([-1, 1], [0, 1]), ([0, -1], [0, -1]), ([float("nan"), 2.0], [-1, 2])):
+        torch.save(with_labels(labels), path)
+        assert load_pyg_file(path).labels.tolist() == found
+    torch.save(with_labels([0, [1, 2]]), path)
+    with pytest.raises(DataError, match=r"g, graph 1 needs an edge_index and one label y, its class; it has 2 values"):
+        load_pyg_file(path)
+    torch.save(with_labels([0, 10**12]), path)
+    with pytest.raises(DataError, match="numbered 1000000000000"):
+        load_pyg_file(path)
+
+
+def with_labels(labels: list[object]) -> list[object]:
+    graphs = [pyg_data(2, 0) for _ in labels]
+    for graph, label in zip(graphs, labels, strict=True):
+        graph.y = label  # type: ignore[attr-defined]
+    return graphs

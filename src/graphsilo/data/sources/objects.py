@@ -263,7 +263,9 @@ def _labels(values: Sequence[Any], name: str, key: str) -> tuple[NDArray[np.int6
 
 def _is_missing(value: Any) -> bool:
     """Whether a label is none: not there, empty or NaN."""
-    return value is None or (isinstance(value, str) and not value.strip()) or bool(np.all(value != value))
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (np.ndim(value) == 0 and bool(value != value))
 
 
 def _networkx_collection(graphs: list[Any], said: Said) -> GraphCollection:
