@@ -49,8 +49,8 @@ from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.columns import DateRule, FeatureTable, Learned, parse_decimals, read_features, sorted_words
 from graphsilo.data.sources.description import Character, Description, Name, Names, Pairs, Vocabularies
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.missing import Missing, Rules
+from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected

@@ -49,8 +49,8 @@ class MLflow(Tracker):
         except MlflowException as error:
             place = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
             raise ConfigError(
-                f"MLflow cannot keep runs in {shown(place)}: a store is a folder, sqlite:///FILE.db or the http address "
-                f"of a server. ({one_line(error, 200)})"
+                f"MLflow cannot keep runs in {shown(place)}: name a folder, sqlite:///FILE.db or the http address of a "
+                f"server ({one_line(error, 80)})."
             ) from error
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "graphsilo"
         self._runs: dict[tuple[str, int | None], str] = {}
