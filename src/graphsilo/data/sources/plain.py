@@ -178,9 +178,10 @@ def _alike(found: Mapping[int, str], todo: str, name: str) -> None:
 
 
 def _stacked(blocks: Sequence[Features]) -> Features:
-    if any(sp.issparse(block) for block in blocks):
+    dense = [block for block in blocks if isinstance(block, np.ndarray)]
+    if len(dense) < len(blocks):
         return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in blocks], format="csr"))
-    return np.concatenate(blocks)
+    return np.concatenate(dense)
 
 
 # -- Arrays --------------------------------------------------------------------------------------------------------
@@ -223,9 +224,10 @@ def features_of(x: Any, name: str) -> Features:
         coo = x.detach().cpu().to_sparse_coo().coalesce()
         row, column = coo.indices().numpy()
         x = sp.coo_matrix((array_of(coo.values(), f"{name}: x"), (row, column)), shape=tuple(x.shape))
-    if sp.issparse(x):
-        array_of(x.data, f"{name}: x")
-        return sp.csr_matrix(x)
+    if isinstance(x, sp.spmatrix | sp.sparray):
+        matrix: sp.csr_matrix = sp.csr_matrix(x)
+        array_of(matrix.data, f"{name}: x")
+        return matrix
     found = array_of(x, f"{name}: x")
     if not found.ndim:
         raise DataError(f"{name}: x should have a row per node, [nodes, features]; got {shown(x)}.")
