@@ -224,8 +224,9 @@ def features_of(x: Any, name: str) -> Features:
         coo = x.detach().cpu().to_sparse_coo().coalesce()
         row, column = coo.indices().numpy()
         x = sp.coo_matrix((array_of(coo.values(), f"{name}: x"), (row, column)), shape=tuple(x.shape))
-    if isinstance(x, sp.spmatrix | sp.sparray):
-        matrix: sp.csr_matrix = sp.csr_matrix(x)
+    if sp.issparse(x):
+        some: Any = x
+        matrix: sp.csr_matrix = sp.csr_matrix(some)
         array_of(matrix.data, f"{name}: x")
         return matrix
     found = array_of(x, f"{name}: x")
