@@ -445,7 +445,7 @@ def _convert_once(
 def _cached(
     found: CatalogEntry, roots: list[Path], place: Path, use_node_attributes: bool
 ) -> tuple[Graph | GraphCollection, Mapping[str, Any]] | None:
-    """The converted copy, or None if there is none yet or it is damaged."""
+    """The converted copy, or None if there is none yet, or it is damaged or of other data."""
     where = found.source.find(roots)
     if where is None:
         return None
@@ -453,9 +453,11 @@ def _cached(
     if not path.is_file():
         return None
     try:
-        return files.read_graph(path)
+        graph, facts = files.read_graph(path)
+        _check_counts(found, graph, where[0].parent, use_node_attributes)
     except DataError:
         return None
+    return graph, facts
 
 
 def _cache_file(found: CatalogEntry, where: list[Path], place: Path, use_node_attributes: bool) -> Path:
