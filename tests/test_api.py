@@ -7,14 +7,18 @@ import json
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import graphsilo
 from graphsilo import api
 from graphsilo.errors import ConfigError, RunError, UnsupportedError
+from kit.own import numbers
 
 SMALL = {"name": "citation-sbm", "nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
 QUICK = {"data": SMALL, "partition": "random", "clients": 3, "model": {"name": "gcn", "hidden": 8}, "rounds": 2}
@@ -193,3 +197,31 @@ def test_the_example_runs(tmp_path, capsys):
     assert "FedProx: accuracy 0." in out
     assert "may not be comparable" not in out
     assert (tmp_path / "comparison.html").exists()
+
+
+@contextmanager
+def default_dtype(kind: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(kind)
+    yield
+    assert torch.get_default_dtype() == kind
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        lambda: default_dtype(torch.float64), lambda: default_dtype(torch.bfloat16), lambda: torch.device("meta"),
+        torch.inference_mode, torch.no_grad,
+    ],
+    ids=["float64", "bfloat16", "device", "inference", "no_grad"],
+)  # fmt: skip
+def test_what_a_caller_has_set_in_torch_changes_nothing(caller, tmp_path):
+    asked = {"data": SMALL, "partition": "random", "clients": 2, "rounds": 2, "seeds": [0], "report": False}
+    plain = graphsilo.run(**asked, out=tmp_path / "plain")
+    expected = graphsilo.predict(plain, 0).probabilities
+    with caller():
+        found = graphsilo.run(**asked, out=tmp_path / "set")
+        probabilities = graphsilo.predict(found, 0).probabilities
+    assert numbers(found) == numbers(plain)
+    assert probabilities.tolist() == expected.tolist()

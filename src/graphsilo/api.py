@@ -43,6 +43,25 @@ Section: TypeAlias = "str | Mapping[str, Any]"
 the name: a file or a place in it (``"net.py"``, ``"net.py:Net"``), or the thing itself."""
 
 
+@contextmanager
+def _usual_torch() -> Iterator[None]:
+    """What a caller has set in torch, such as another default type, holds for the caller and not for what is run."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    kind = torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        stack.callback(torch.set_default_dtype, kind)
+        torch.set_default_dtype(torch.float32)
+        yield
+
+
+@_usual_torch()
 def load(
     name: PathName | Foreign, *, root: PathName | None = None, seed: int = 0, **options: Any
 ) -> Graph | GraphCollection:
@@ -80,6 +99,7 @@ def load(
     return catalog.load(fspath(name), root=root, options=plain(options) or None, seed=plain(seed))
 
 
+@_usual_torch()
 def graph_of(
     thing: Foreign,
     *,
@@ -119,6 +139,7 @@ def graph_of(
     return objects.graph_of(thing, features=features, labels=labels, weights=weights, name=name)
 
 
+@_usual_torch()
 def partition(
     graph: PathName | Graph | GraphCollection | Foreign,
     rule: Any = "auto",
@@ -226,6 +247,7 @@ def _cut(
     )
 
 
+@_usual_torch()
 def run(
     config: PathName | Mapping[str, Any] | RunConfig | None = None,
     *,
@@ -321,6 +343,7 @@ def run(
         return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw, own=scratch)
 
 
+@_usual_torch()
 def plan(
     config: PathName | Mapping[str, Any] | RunConfig | None = None,
     *,
@@ -369,6 +392,7 @@ def plan(
         return planning.plan(chosen, seconds=seconds, line=line, out=place, finish=finish)
 
 
+@_usual_torch()
 def tune(
     config: PathName | Mapping[str, Any] | RunConfig | None = None,
     *,
@@ -499,6 +523,7 @@ def compare(
     return grid.compare_runs(loaded, **asked)
 
 
+@_usual_torch()
 def reproduce(
     paper: str,
     table: str | None = None,
@@ -555,6 +580,7 @@ def reproduce(
     return reproduced.reproduce(planned, executor, say=tell if progress else lambda text: None)
 
 
+@_usual_torch()
 def predict(
     run: PathName | Result,
     client: int,
@@ -610,6 +636,7 @@ _ARGUMENTS = {
 """Arguments of ``run`` and ``plan`` that say what is run, and the settings that they stand for."""
 
 
+@_usual_torch()
 def attack(
     run: PathName | Result,
     *,

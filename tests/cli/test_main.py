@@ -84,6 +84,18 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("closed", "kind", "code"), [(">&-", "methods", 0), ("2>&-", "methods", 0), (">&- 2>&- <&-", "nonsense", 2)]
+)
+def test_a_stream_that_the_shell_has_closed_is_no_error(closed, kind, code):
+    done = subprocess.run(
+        f"{sys.executable} -m graphsilo list {kind} {closed}",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, "")
+    assert bool(done.stdout) == (closed == "2>&-")
+
+
 def test_a_run_outlasts_who_reads_its_progress(small, tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "graphsilo", "run", *small, "--rounds", "3", "--out", str(folder)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import graphsilo
@@ -458,6 +459,8 @@ def test_numbers_of_numpys_are_numbers():
     assert (tree["partition"]["clients"], tree["partition"]["seed"], tree["model"]["hidden"]) == (4, 7, 8)
     assert tree["partition"]["ratios"] == [0.5, 0.25, 0.25]
     assert said(references="local").run.references == ["local"]
+    torches = said(rounds=torch.tensor(3), seeds=torch.arange(2), method={"lr": torch.tensor(0.5)})
+    assert (torches.run.seeds, dict(torches.method.options)["lr"]) == ([0, 1], 0.5)
     graph = graphsilo.load("citation-sbm", nodes=np.int64(100), seed=np.int64(1))
     cut = graphsilo.partition(graph, "dirichlet", clients=np.int64(3), seed=np.int64(5), alpha=np.float64(0.5))
     assert (cut.num_clients, cut.seed, cut.options["alpha"]) == (3, 5, 0.5)

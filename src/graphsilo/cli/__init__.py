@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    _open_streams()
     _never_fail_to_print()
     try:
         with _terminated_like_interrupted(), _outlasting_readers():
@@ -166,6 +167,16 @@ def _complain(text: str, error: BaseException, debug: bool) -> None:
         traceback.print_exception(error, file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):
         print(paragraph(f"graphsilo: {text}", sys.stderr), file=sys.stderr, flush=True)
+
+
+def _open_streams() -> None:
+    """Where the shell has closed a stream (``2>&-``), what is written there is dropped.
+
+    Its number would otherwise go to the next file that is opened, which would then hold what libraries complain of.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115  # for as long as the process lives
 
 
 def _never_fail_to_print() -> None:

@@ -39,6 +39,18 @@ def edge_type(num_nodes: int) -> type[np.integer]:
     return np.int32 if num_nodes < 2**31 else np.int64
 
 
+def check_edges(edges: NDArray[np.int64], num_nodes: int, name: str) -> None:
+    """Refuse ends of edges that are no nodes.
+
+    Raises:
+        DataError: Names one.
+    """
+    if edges.size and (edges.min() < 0 or edges.max() >= num_nodes):
+        bad = int(edges.max()) if edges.max() >= num_nodes else int(edges.min())
+        numbered = f"nodes are numbered 0 to {num_nodes - 1}" if num_nodes else "there are no nodes"
+        raise DataError(f"{name}: an edge names node {bad}, but {numbered}.")
+
+
 @dataclass(frozen=True, eq=False)
 class OutsideLinks:
     """Links between nodes of a silo and nodes of other silos, as the silo's own table names them.
@@ -152,9 +164,7 @@ class Graph:
             raise DataError(
                 f"{self.name}: labels must be whole class numbers, -1 where one is unknown; got {self.labels.dtype}."
             )
-        if self.edges.size and (self.edges.min() < 0 or self.edges.max() >= n):
-            bad = int(self.edges.max()) if self.edges.max() >= n else int(self.edges.min())
-            raise DataError(f"{self.name}: an edge names node {bad}, but nodes are numbered 0 to {n - 1}.")
+        check_edges(self.edges, n, self.name)
         if self.edge_weights is not None:
             self._check_weights(self.edge_weights)
         if self.labels.size and (self.labels.max() >= self.num_classes or self.labels.min() < -1):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
+from graphsilo.data.silos.parts import NO_LABELS
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.sources.cache import cache_root
 from graphsilo.data.sources.sizes import require_memory
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.doors import OWN
 from graphsilo.experiments.evaluation import choice_of, modes_of, scored_clients, view_of
@@ -78,10 +80,11 @@ def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> N
 
 
 def check_data(method: Method, simulation: Participants) -> None:
-    """Refuse a task that a method does not do, and weights of edges that it would ignore.
+    """Refuse a task that a method does not do, weights of edges that it would ignore, and labels that teach nothing.
 
     Raises:
-        UnsupportedError: It does not, or would; names methods that do, or take them.
+        DataError: There are no two classes.
+        UnsupportedError: It does not do the task, or would ignore them; names methods that do, or take them.
     """
     if simulation.task not in method.tasks:
         able = [listing.name for listing in registry.listings() if simulation.task in listing.tasks]
@@ -91,6 +94,8 @@ def check_data(method: Method, simulation: Participants) -> None:
         )
     if simulation.has_edge_weights:
         _check_weights(method, simulation)
+    if simulation.task != "link":
+        _check_classes(simulation)
 
 
 def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Participants) -> None:
@@ -249,6 +254,24 @@ def _left(simulation: Participants) -> str:
     """Says how many clients there were, where some are left out."""
     without = simulation.without
     return f" (run.without leaves out {len(without)} of {len(without) + len(simulation.holders)})" if without else ""
+
+
+def _check_classes(simulation: Participants) -> None:
+    """Refuse labels of one class or none: whatever is trained would always be right."""
+    schema, what = simulation.schema, f"{simulation.task}s"
+    rows = [row["labels"] for row in simulation.cut["per_client"] if "labels" in row]
+    classes = np.flatnonzero(np.sum(rows, axis=0)).tolist() if rows else list(range(schema.num_classes))
+    if len(classes) > 1:
+        return
+    name = simulation.data["name"]
+    if not classes:
+        raise DataError(f"{name}: none of the {what} has a label. {NO_LABELS}")
+    word = f"'{schema.class_names[classes[0]]}'" if schema.class_names else f"class {classes[0]}"
+    raise DataError(
+        f"{name}: all labels are the same, {word}, and {simulation.task} classification tells two classes or more "
+        f"apart: every model would be right always. Name the column or attribute that tells the {what} apart. A label "
+        f"-1 is unknown: where it is a class, number the classes from 0."
+    )
 
 
 def _check_weights(method: Method, simulation: Participants) -> None:

@@ -55,10 +55,9 @@ RECORDS = ("given", "remarks", "replaces", "own")
 
 
 def plain(value: Any) -> Any:
-    """The same in plain types: numbers of numpy's as Python's, arrays, tuples and ranges as lists, paths as text."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    """The same in plain types: numbers of numpy's and torch's as Python's, arrays, tuples and ranges as lists, paths as
+    text."""
+    if isinstance(value, np.generic | np.ndarray) or (type(value).__module__ == "torch" and hasattr(value, "tolist")):
         return value.tolist()
     if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}

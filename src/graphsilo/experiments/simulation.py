@@ -31,6 +31,7 @@ from graphsilo.data.silos.union import check_finite, dense, own_partition, truth
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.columns import Learned, Vocabulary, share_words
 from graphsilo.data.sources.faults import Faults
+from graphsilo.data.sources.plain import settle_classes, signed_note
 from graphsilo.data.sources.sizes import require_memory
 from graphsilo.data.sources.tables import is_description, read_spec
 from graphsilo.data.sources.transforms import is_symmetric
@@ -101,11 +102,11 @@ def load_data(
         ]
         raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
     if not isinstance(chosen.name, list) or len(names) == 1:
-        return loaded[0]
+        return settle_classes([loaded[0]])[0]
     loaded = _with_shared_words(config, {place: names[place] for place in loaded}, loaded)
     first = next(iter(loaded.values()))
     absent = first.subgraph(np.zeros(0, dtype=np.int64)) if isinstance(first, Graph) else first
-    return [loaded.get(place, absent) for place in range(len(names))]
+    return settle_classes([loaded.get(place, absent) for place in range(len(names))])
 
 
 def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, Graph | GraphCollection]:
@@ -517,6 +518,7 @@ def simulated(
         notes=(
             *replaced,
             *_pool_notes(config, method, partition.num_clients),
+            *_sign_notes(config, silos[0]),
             *_class_notes(silos),
             *(_unit_notes(loaded) if scaling.scale == "none" else ()),
         ),
@@ -549,6 +551,13 @@ def _read_notes(graphs: Sequence[Graph | GraphCollection], scaling: Scaling) -> 
     for item in graphs:
         graph = item.union
         yield from (f"{graph.name}: {text}." for text in (*graph.notes, *lost_values(graph, scaling.scale)))
+
+
+def _sign_notes(config: RunConfig, silo: Silo) -> tuple[str, ...]:
+    """Says so where labels -1 are a class that nobody has declared."""
+    names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
+    declared = any(is_description(name) and read_spec(name).classes is not None for name in names)
+    return () if declared else signed_note(silo.schema.class_names)
 
 
 def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:

@@ -125,7 +125,8 @@ def build(
     """
     if (seed is None) == (generator is None):
         raise ConfigError("a model needs exactly one of seed and generator to draw its parameters from.")
-    sizes = {"num_features": num_features, "num_classes": num_classes, "embedding_dim": embedding_dim}
+    outputs = {"embedding_dim": embedding_dim} if task == "link" else {"num_classes": num_classes}
+    sizes = {"num_features": num_features, **outputs}
     for word, number in sizes.items():
         if number < 1:
             raise ConfigError(f"{word} must be at least 1 to build a model; got {number}.")

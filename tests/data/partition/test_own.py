@@ -33,6 +33,8 @@ def test_so_many_clients_and_no_other():
         cut_by_owner(owners, 3, "it", clients=3)
     with pytest.raises(PartitionError, match=r"names client 1, but 1 clients are numbered 0 to 0"):
         cut_by_owner(owners, 3, "it", clients=1)
+    with pytest.raises(PartitionError, match=r"names client 1000000000, but clients are numbered from 0 without a gap"):
+        cut_by_owner(np.array([0, 1, 10**9]), 3, "it")
 
 
 def test_no_numbers():

@@ -85,7 +85,7 @@ def test_one_shuffle_per_class_in_ascending_order() -> None:
     zero, one = np.array([1, 3, 4, 6, 8]), np.array([0, 2, 5, 9, 10])
     by_hand.shuffle(zero)
     by_hand.shuffle(one)
-    train, val, test = stratified_split(labels, (0.2, 0.4, 0.4), np.random.RandomState(5), num_classes=3)
+    train, val, test = stratified_split(labels, (0.2, 0.4, 0.4), np.random.RandomState(5))
     assert train.tolist() == sorted([zero[0], one[0]])
     assert val.tolist() == sorted([*zero[1:3], *one[1:3]])
     assert test.tolist() == sorted([*zero[3:], *one[3:]])
@@ -94,7 +94,7 @@ def test_one_shuffle_per_class_in_ascending_order() -> None:
 def test_clients_share_one_stream_and_keep_their_order() -> None:
     labels = np.zeros(10, dtype=np.int64)
     clients = [np.array([9, 7, 5, 3, 1]), np.array([0, 2, 4, 6, 8])]
-    first, second = stratified_splits(labels, clients, (0.4, 0.2, 0.4), seed=0, num_classes=1)
+    first, second = stratified_splits(labels, clients, (0.4, 0.2, 0.4), seed=0)
     stream = np.random.RandomState(0)
     for nodes, found in zip(clients, (first, second), strict=True):
         index = np.arange(5)
@@ -105,20 +105,20 @@ def test_clients_share_one_stream_and_keep_their_order() -> None:
 
 def test_an_own_split_knows_nothing_of_other_clients() -> None:
     labels = np.array([0, 1] * 15 + [-1])
-    first = own_split(labels, (0.4, 0.3, 0.3), seed=3, client=1, num_classes=2)
-    again = own_split(labels, (0.4, 0.3, 0.3), seed=3, client=1, num_classes=5)  # classes that are absent draw nothing
+    first = own_split(labels, (0.4, 0.3, 0.3), seed=3, client=1)
+    again = own_split(labels, (0.4, 0.3, 0.3), seed=3, client=1)
     for one, other in zip(first, again, strict=True):
         assert one.tolist() == other.tolist()
     assert [len(part) for part in first] == [12, 8, 10]
-    assert first[0].tolist() != own_split(labels, (0.4, 0.3, 0.3), seed=3, client=2, num_classes=2)[0].tolist()
-    assert first[0].tolist() != own_split(labels, (0.4, 0.3, 0.3), seed=4, client=1, num_classes=2)[0].tolist()
+    assert first[0].tolist() != own_split(labels, (0.4, 0.3, 0.3), seed=3, client=2)[0].tolist()
+    assert first[0].tolist() != own_split(labels, (0.4, 0.3, 0.3), seed=4, client=1)[0].tolist()
 
 
 @settings(max_examples=50, deadline=None)
 @given(labels=st.lists(st.integers(-1, 3), max_size=60), seed=st.integers(0, 100))
 def test_every_labelled_item_is_in_one_split(labels: list[int], seed: int) -> None:
     array = np.array(labels, dtype=np.int64)
-    split = stratified_split(array, (0.2, 0.4, 0.4), np.random.RandomState(seed), num_classes=4)
+    split = stratified_split(array, (0.2, 0.4, 0.4), np.random.RandomState(seed))
     assert sorted(np.concatenate(split).tolist()) == np.flatnonzero(array >= 0).tolist()
     drawn = global_split(array, (0.4, 0.3, 0.3), seed=seed)
     assert sorted(np.concatenate(drawn).tolist()) == np.flatnonzero(array >= 0).tolist()

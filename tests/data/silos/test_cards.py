@@ -114,6 +114,19 @@ def test_a_federation_without_silos_or_classes() -> None:
         compare_cards([])
     with pytest.raises(DataError, match="no silo has a label"):
         compare_cards([make_card("a", classes=0, class_names=[], classes_declared=False)])
+    assert compare_cards([make_card("a", classes=0, class_names=[], classes_declared=False)], "link").num_classes == 0
+
+
+def test_minus_one_is_a_class_at_all_silos_or_at_none() -> None:
+    signed, other = (
+        make_card(name, classes=2, class_names=words, classes_declared=False)
+        for name, words in (("a", ["-1", "1"]), ("b", ["0", "1"]))
+    )
+    assert compare_cards([signed]).class_names == ("-1", "1")
+    assert [text for text in card_notes([signed]) if "-1 and 1, which are taken as two classes" in text]
+    with pytest.raises(DataError, match=r"silo 'a' has the labels -1 and 1 alone.*others have more \(-1, 0, 1\)"):
+        compare_cards([signed, other])
+    assert not card_notes([other])
 
 
 def declare_words(folder: Path, **words: list[str] | None) -> list[SiloFile]:

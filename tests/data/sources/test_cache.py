@@ -43,10 +43,10 @@ def test_cache_notices_damage_and_changed_files(own_cache: Path, data_root: Path
         assert len(graphs) == 188
         assert converted.read_bytes() == whole
     labels = root / folder / "MUTAG_graph_labels.txt"
-    labels.write_text("1\n" * 188)
+    labels.write_text("1\n-1\n" * 94)
     changed = load("MUTAG", root=root)
     assert isinstance(changed, GraphCollection)
-    assert set(changed.labels.tolist()) == {0}
+    assert changed.labels.tolist() == [1, 0] * 94
     assert len(list((own_cache / "converted").iterdir())) == 2
 
 

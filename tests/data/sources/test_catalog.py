@@ -6,6 +6,7 @@ import gzip
 import lzma
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,7 +164,9 @@ def test_benchmark_without_its_package(own_cache: Path, monkeypatch: pytest.Monk
     assert not list((own_cache / "building").iterdir())
 
 
-def test_benchmark_files_are_read_without_its_package(own_cache: Path, tmp_path: Path) -> None:
+def test_benchmark_files_are_read_without_its_package(
+    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "root" / "ogb" / "ogbn_arxiv"
     contents = {
         "raw/edge.csv.gz": "0,1\n2,1\n",
@@ -176,12 +179,29 @@ def test_benchmark_files_are_read_without_its_package(own_cache: Path, tmp_path:
     for name, text in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(DataError, match=r"not those of ogbn-arxiv: they hold 3 nodes where it has 169343, 2 edges"):
+        load("ogbn-arxiv", root=tmp_path / "root")
+    stand_in = replace(entry("ogbn-arxiv"), nodes=3, edges=2, features=2)
+    monkeypatch.setitem(catalog._CATALOG, "ogbn-arxiv", stand_in)
     graph = load("ogbn-arxiv", root=tmp_path / "root", options={"undirected": False})
     assert isinstance(graph, Graph)
     assert graph.edges.tolist() == [[0, 2], [1, 1]]
     assert graph.features.tolist() == [[0.5, -1], [1, 2], [3, 4]]
     assert (graph.labels.tolist(), graph.num_classes) == ([3, 0, 39], 40)
     assert graph.splits["val"].tolist() == [False, False, True]
+
+
+@pytest.mark.data
+def test_another_set_s_files_are_told(own_cache: Path, data_root: Path, tmp_path: Path) -> None:
+    copy_raw(data_root, tmp_path, "amazon/Computers/raw")
+    (tmp_path / "amazon" / "Photo" / "raw").mkdir(parents=True)
+    source = tmp_path / "amazon" / "Computers" / "raw" / "amazon_electronics_computers.npz"
+    source.rename(tmp_path / "amazon" / "Photo" / "raw" / "amazon_electronics_photo.npz")
+    with pytest.raises(
+        DataError, match=r"not those of Photo: they hold 13752 nodes where it has 7650.*as Computers has"
+    ):
+        load("Photo", root=tmp_path)
+    assert not (own_cache / "converted").exists()
 
 
 COMPACT = "2\n3 1\n0 1 1\n0 3 0 2 2\n0 2 1 2\n2 0\n0 0\n5 0\n"

@@ -134,6 +134,16 @@ def uneven() -> networkx.Graph:
     return graph
 
 
+def masked() -> networkx.Graph:
+    graph = networkx.path_graph(3)
+    networkx.set_node_attributes(graph, {0: True, 2: False}, "train_mask")
+    return graph
+
+
+def relabelled(name: str) -> networkx.Graph:
+    return networkx.relabel_nodes(networkx.path_graph(3), {0: name})
+
+
 def lacking() -> networkx.Graph:
     graph = uneven()
     del graph.nodes[1]["x"]
@@ -151,14 +161,16 @@ def half_weighted() -> networkx.Graph:
     ("thing", "text"),
     [
         (hetero(), r"several kinds of nodes and links \(paper, author\).*data\.to_homogeneous\(\) makes one graph"),
-        (triangle(y=None), r"needs edge_index \[2, e\] and labels y \[n\].*the data has edge_index, x"),
+        (triangle(edge_index=None), r"has no edge_index \[2, e\], the links between its nodes \(found: x, y\)"),
         (triangle(y=torch.eye(3)), r"got shape \(3, 3\)\. Where its rows are one-hot, y\.argmax\(dim=1\)"),
         (triangle(y=torch.tensor([0.2, 1.0, 3.0])), r"y must hold class numbers; got float32 .*cut into classes"),
         (triangle(edge_index=torch.tensor([[0], [7]])), r"an edge names node 7, but nodes are numbered 0 to 2"),
         (triangle(edge_attr=torch.zeros(3, 2)), r"holds edge_attr \[3, 2\].*leave them out \(data\.edge_attr = None\)"),
-        (triangle(y=torch.tensor([0, 1])), r"3 nodes need 3 labels; y has shape \(2,\)"),
-        (unlabelled(), r"no node has a label 'y'.*labels='club'"),
-        (uneven(), r"'x' should be a number, or as many numbers everywhere"),
+        (triangle(y=torch.tensor([0, 1])), r"there are 3 rows of x, 2 labels in y"),
+        (masked(), r"node 1 has no 'train_mask', and others have one"),
+        (relabelled("1"), r"the nodes '1' and 1 are written alike"),
+        (relabelled("a\nb"), r"the node 'a\\nb' holds the unseen character U\+000A"),
+        (uneven(), r"the features \(x\) should be numbers, as many in every row"),
         (lacking(), r"node 1 has no attribute 'x' for its features \(it has y\)"),
         (half_weighted(), r"1 of 2 edges have no 'weight'; give it to all or to none"),
         ([triangle(), unlabelled()], r"objects of one kind.*this one holds Data, Graph"),
@@ -174,6 +186,57 @@ def test_what_is_missing_or_too_much(thing, text, tmp_path):
         with pytest.raises((DataError, ConfigError), match=text):
             call(thing)
     assert not (tmp_path / "run").exists()
+
+
+def test_labels_of_networkx():
+    graph = networkx.path_graph(4)
+    for values, labels, names in (
+        ([0, float("nan"), 1, None], [0, -1, 1, -1], None),
+        ([-1, 1, None, 1], [0, 1, -1, 1], ("-1", "1")),
+        (["b", "", "a", " "], [1, -1, 0, -1], ("a", "b")),
+        ([torch.tensor(1), np.int64(0), True, 2.0], [1, 0, 1, 2], None),
+    ):
+        networkx.set_node_attributes(graph, dict(enumerate(values)), "y")
+        found = graphsilo.graph_of(graph)
+        assert (found.labels.tolist(), found.class_names) == (labels, names)
+    for value, text in ((0.5, "not whole numbers, such as 0.5"), ([0, 1], r"'y' should be a class.*got \[0, 1\]"),
+                        ("=A1", "which begins with '='"), (10**12, "numbered 1000000000000")):  # fmt: skip
+        networkx.set_node_attributes(graph, "a" if isinstance(value, str) else 0, "y")
+        graph.nodes[2]["y"] = value
+        with pytest.raises(DataError, match=text):
+            graphsilo.graph_of(graph)
+    with pytest.raises(DataError, match=r"no node has a label 'club'.*labels='club'"):
+        graphsilo.graph_of(graph, labels="club")
+
+
+def test_networkx_without_edges():
+    graph = networkx.empty_graph(3)
+    networkx.set_node_attributes(graph, 1, "y")
+    assert graphsilo.graph_of(graph).num_edges == 0
+    with_edges = half_weighted()
+    with_edges[1][2]["weight"] = 1.0
+    for number, one in enumerate((graph, with_edges)):
+        one.graph["y"] = number
+    assert graphsilo.graph_of([graph, with_edges]).union.edge_weights.tolist() == [2, 1, 2, 1]
+    networkx.set_node_attributes(graph, {node: torch.ones(2, requires_grad=True) for node in graph}, "x")
+    assert graphsilo.graph_of(graph).features.tolist() == [[1, 1]] * 3
+
+
+@pytest.mark.parametrize("thing", [triangle(y=None), unlabelled(), triangle(y=torch.full((3,), -1))], ids=type)
+def test_without_labels_only_links_are_predicted(thing):
+    with pytest.raises(DataError, match=r"none of the 3 nodes has a label\. Say which .*task=link, which needs none"):
+        graphsilo.run(data=thing, partition="random", clients=1, report=False)
+    assert graphsilo.graph_of(thing).num_classes == 0
+
+
+def test_a_transposed_matrix_is_read():
+    transposed = torch.tensor([[0, 0, 0], [1, 0, 0], [0, 1, 0]])  # [target, source]: 0 -> 1 -> 2
+    found = graphsilo.graph_of(triangle(edge_index=None, adj_t=transposed.to_sparse_csr()))
+    assert (found.edges.tolist(), found.edge_weights) == ([[0, 1], [1, 2]], None)
+    found = graphsilo.graph_of(triangle(edge_index=None, adj_t=(0.5 * transposed).to_sparse()))
+    assert found.edge_weights.tolist() == [0.5, 0.5]
+    with pytest.raises(DataError, match="adj_t should be a sparse matrix"):
+        graphsilo.graph_of(triangle(edge_index=None, adj_t="abc"))
 
 
 def test_what_is_no_graph():

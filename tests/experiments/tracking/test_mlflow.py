@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.observer import Observer, Several
 from graphsilo.experiments.runner import run
-from graphsilo.experiments.tracking import base
+from graphsilo.experiments.tracking import base, tracker
 
 mlflow = pytest.importorskip("mlflow")
 pytest.importorskip("sqlalchemy")
@@ -154,3 +155,8 @@ def test_a_server_that_is_killed_does_not_end_the_run(request, tmp_path, small, 
     wanted = [(row["round"], row["test"]["accuracy"]) for row in result.tree["seeds"][0]["rounds"]]
     assert history(client, runs["run", "0"], "test/accuracy") == wanted
     assert runs["run", "all"].info.status == "FINISHED"
+
+
+def test_a_store_that_mlflow_does_not_know():
+    with pytest.raises(ConfigError, match=r"cannot keep runs in 'foo://x': name a folder, sqlite"):
+        tracker("mlflow:foo://x")

@@ -230,7 +230,7 @@ def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
         present = len(np.unique(labels[labels >= 0]))
         text = f"{count(known)} of {count(len(labels))} {what}, {present} of {held.schema.num_classes} classes occur"
         yield Finding("ok", "labels", text)
-        if present == 1 and held.schema.num_classes > 1:
+        if present == 1:
             only = int(labels[labels >= 0][0])
             word = f"'{held.schema.class_names[only]}'" if held.schema.class_names is not None else f"class {only}"
             yield Finding("note", "labels", f"all are {word}: nothing here tells classes apart")

@@ -174,8 +174,7 @@ def partition_graphs(
             f"partition '{chosen.name}' left client {empty[0]} without a graph: ask for fewer clients."
         )
     labels = np.concatenate([collection.labels for collection in given])
-    num_classes = max(collection.num_classes for collection in given)
-    splits = stratified_splits(labels, nodes, shares, seed=seed, num_classes=num_classes)
+    splits = stratified_splits(labels, nodes, shares, seed=seed)
     return Partition(
         rule=chosen.name,
         seed=seed,

@@ -84,10 +84,13 @@ def cut_by_owner(
             f"{what} names a client for {len(owners)} nodes, but {made_for} has {num_nodes}: it was made for another "
             f"graph."
         )
-    count = int(owners.max(initial=-1)) + 1 if clients is None else clients
+    # More clients than nodes leave some without: their numbers are ids, say, and nothing is made as long as they are.
+    count = min(int(owners.max(initial=-1)) + 1, num_nodes) if clients is None else clients
     wrong = owners[(owners < -1) | (owners >= count)]
     if len(wrong):
-        known = "clients are numbered from 0" if clients is None else f"{count} clients are numbered 0 to {count - 1}"
+        known = f"{count} clients are numbered 0 to {count - 1}"
+        if clients is None:
+            known = f"clients are numbered from 0{' without a gap' if wrong[0] > 0 else ''}"
         raise PartitionError(f"{what} names client {int(wrong[0])}, but {known} (-1 for none).")
     if not count:
         raise PartitionError(f"{what} gives no client a node: clients are numbered from 0, and -1 stands for none.")

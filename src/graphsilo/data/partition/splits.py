@@ -71,16 +71,13 @@ def cut_points(count: int, ratios: Ratios) -> tuple[int, int]:
     return int(first * count), min(int((first + second) * count), count)
 
 
-def stratified_split(
-    labels: NDArray[np.int64], ratios: Ratios, generator: np.random.RandomState, *, num_classes: int
-) -> Split:
+def stratified_split(labels: NDArray[np.int64], ratios: Ratios, generator: np.random.RandomState) -> Split:
     """Split one client's items class by class, in ascending class order.
 
     Args:
         labels: [n] classes of the client's items, -1 where unknown.
         ratios: Shares of training, validation and test items.
         generator: NumPy's legacy generator; one shuffle per class is drawn from it.
-        num_classes: C.
 
     Returns:
         Local numbers in three ascending arrays. A class with fewer than 1/r1 items has no training item.
@@ -88,8 +85,11 @@ def stratified_split(
     Source: OpenFGL's protocol, which draws from NumPy's legacy global state; here the state is an argument.
     """
     parts: tuple[list[NodeIds], list[NodeIds], list[NodeIds]] = ([], [], [])
-    for label in range(num_classes):
-        index = np.flatnonzero(labels == label)
+    order = np.argsort(labels, kind="stable")
+    classes, counts = np.unique(labels, return_counts=True)
+    for label, index in zip(classes.tolist(), np.split(order, np.cumsum(counts)), strict=False):
+        if label < 0:
+            continue
         generator.shuffle(index)
         train_end, val_end = cut_points(len(index), ratios)
         parts[0].append(index[:train_end])
@@ -105,7 +105,6 @@ def stratified_splits(
     ratios: Ratios,
     *,
     seed: int,
-    num_classes: int,
 ) -> list[Split]:
     """The protocol's splits of all clients, in client order from one stream.
 
@@ -114,7 +113,6 @@ def stratified_splits(
         clients: Global ids of each client's items.
         ratios: Shares of training, validation and test items.
         seed: Seed of the one legacy stream that all clients share.
-        num_classes: C.
 
     Returns:
         Global ids, in the order of the client's own list.
@@ -123,12 +121,12 @@ def stratified_splits(
     generator = np.random.RandomState(seed)
     result: list[Split] = []
     for nodes in clients:
-        train, val, test = stratified_split(labels[nodes], ratios, generator, num_classes=num_classes)
+        train, val, test = stratified_split(labels[nodes], ratios, generator)
         result.append((nodes[train], nodes[val], nodes[test]))
     return result
 
 
-def own_split(labels: NDArray[np.int64], ratios: Ratios, *, seed: int, client: ClientId, num_classes: int) -> Split:
+def own_split(labels: NDArray[np.int64], ratios: Ratios, *, seed: int, client: ClientId) -> Split:
     """The stratified split of a client that holds its own data: nobody else's labels have a part in it.
 
     A silo draws the same alone, at its own machine, as in one process with all others.
@@ -138,14 +136,13 @@ def own_split(labels: NDArray[np.int64], ratios: Ratios, *, seed: int, client: C
         ratios: Shares of training, validation and test items.
         seed: Of the splits.
         client: Number of the client; each has a stream of its own.
-        num_classes: C.
 
     Returns:
         Local numbers in three ascending arrays.
     """
     # The legacy generator's stream never changes between releases of NumPy, which sites need not have in common.
     generator = np.random.RandomState(derive_seed(seed, "split", "client", client) % 2**32)
-    return stratified_split(labels, ratios, generator, num_classes=num_classes)
+    return stratified_split(labels, ratios, generator)
 
 
 def global_split(labels: NDArray[np.int64], ratios: Ratios, *, seed: int) -> Split:
@@ -236,7 +233,7 @@ def splits_for(
         DataError: ``predefined`` is asked for and the data carries no such split.
     """
     if mode == "stratified":
-        return stratified_splits(graph.labels, clients, ratios, seed=seed, num_classes=graph.num_classes)
+        return stratified_splits(graph.labels, clients, ratios, seed=seed)
     if mode == "global":
         split = global_split(graph.labels, ratios, seed=seed)
     else:

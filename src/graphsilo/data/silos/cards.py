@@ -25,9 +25,10 @@ from graphsilo.data.silos.link_task import enough_links
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.columns import Vocabulary, share_words, sorted_words
 from graphsilo.data.sources.faults import name_fault, unseen_fault
+from graphsilo.data.sources.plain import is_signed, signed_note
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
-from graphsilo.errors import DataError, shown
+from graphsilo.errors import DataError, several, shown
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     return asdict(made)
 
 
-def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
+def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) -> Schema:
     """What all silos agree on, from what each reported.
 
     Features must be the same everywhere. Classes that are absent at a silo are fine: a vocabulary that a silo declares
@@ -179,6 +180,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
 
     Args:
         cards: At least one, in the order of the federation.
+        task: What is asked for, if anything is: predicting links needs no classes.
 
     Returns:
         The schema; its task is the first that all silos can serve.
@@ -225,7 +227,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
                 f"{_scaling(other)}. Write the same `features: {{scale: ..., scale_by: ...}}` into every silo.yaml."
             )
     compare_sides({one.name: one.outside for one in reported})
-    count, names = _classes(reported)
+    count, names = _classes(reported, task)
     return Schema(
         task=_task(tasks[0]),
         num_features=named.features,
@@ -239,7 +241,12 @@ def compare_cards(cards: Sequence[Mapping[str, Any]]) -> Schema:
 def card_notes(cards: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """What a person should know of cards that agree."""
     reported = [_parse(item) for item in cards]
-    return (*truth_notes(_truth(reported)), *side_notes({one.name: one.outside for one in reported}))
+    words = dict.fromkeys(word for one in reported if not one.classes_declared for word in one.class_names or ())
+    return (
+        *truth_notes(_truth(reported)),
+        *side_notes({one.name: one.outside for one in reported}),
+        *signed_note(tuple(words)),
+    )
 
 
 def _truth(reported: Sequence[Card]) -> list[BooleanWords]:
@@ -337,15 +344,21 @@ def _same_features(one: Card, other: Card) -> None:
     )
 
 
-def _classes(reported: Sequence[Card]) -> tuple[int, tuple[str, ...] | None]:
+def _classes(reported: Sequence[Card], task: Task | None) -> tuple[int, tuple[str, ...] | None]:
     """Size and names of the common vocabulary."""
     declared = [one for one in reported if one.classes_declared]
     if not declared:
         words = sorted_words(dict.fromkeys(word for one in reported for word in one.class_names or ()))
-        if not words and _task(reported[0].tasks[0]) == "node":
+        if not words and (task or _task(reported[0].tasks[0])) == "node":
             raise DataError(
                 "no silo has a label, and none declares classes: name the column of labels as nodes.label in at "
                 "least one description, or list the classes under `classes`."
+            )
+        odd = next((one for one in reported if is_signed(one.class_names or ())), None)
+        if odd is not None and not is_signed(words):
+            raise DataError(
+                f"silo '{odd.name}' has the labels -1 and 1 alone, hence takes -1 for a class, and others have more "
+                f"({several(words, 8)}). List the classes under `classes` in every description."
             )
         return len(words), words
     first = next((one for one in declared if one.class_names is not None), declared[0])

@@ -13,7 +13,7 @@ from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.parts import disjoint_union, local_numbers, require_training
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.errors import DataError
+from graphsilo.errors import DataError, several
 
 
 def build_graph_silos(
@@ -48,7 +48,7 @@ def build_graph_silos(
     whole = given[0] if len(given) == 1 else disjoint_union(given)
     assert isinstance(whole, GraphCollection)
     partition.check(whole)
-    schema = Schema("graph", whole.num_features, whole.num_classes)
+    schema = Schema("graph", whole.num_features, whole.num_classes, class_names=_names(given))
     silos = []
     for client in partition.present:
         graphs = partition.nodes[client]
@@ -72,6 +72,22 @@ def build_graph_silos(
         )
     require_training(silos, "graph")
     return silos
+
+
+def _names(collections: Sequence[GraphCollection]) -> tuple[str, ...] | None:
+    """What all call their classes, where they do.
+
+    Raises:
+        DataError: They name them differently.
+    """
+    named = {item.union.class_names: item.name for item in collections if item.union.class_names is not None}
+    if len(named) > 1:
+        (one, first), (other, second) = list(named.items())[:2]
+        raise DataError(
+            f"all silos must name the same classes in the same order: {first} has {several(one, 8)}, {second} has "
+            f"{several(other, 8)}."
+        )
+    return next(iter(named), None) if all(item.union.class_names is not None for item in collections) else None
 
 
 def _with_degrees(collection: GraphCollection, max_degree: int) -> GraphCollection:

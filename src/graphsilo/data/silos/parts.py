@@ -13,8 +13,11 @@ from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.partition.adjacency import both_directions
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import Items, Silo
-from graphsilo.errors import PartitionError, UnsupportedError
+from graphsilo.errors import DataError, PartitionError, UnsupportedError
 from graphsilo.types import Mask, NodeIds
+
+_FEW = 5
+"""Items of the commonest class below which there may be as many classes as items."""
 
 
 def induced(
@@ -64,14 +67,44 @@ def local_numbers(nodes: NodeIds, ids: NodeIds) -> Items:
     return np.flatnonzero(np.isin(nodes, ids))
 
 
-def require_training(silos: Sequence[Silo], what: str) -> None:
+NO_LABELS = (
+    "Say which column or attribute holds the class (nodes.label in a description of tables, graphsilo.graph_of(data, "
+    "labels=...) in Python), or ask for task=link, which needs none."
+)
+
+
+def require_training(silos: Sequence[Silo], what: str, split: str = "stratified") -> None:
     """One client without training items only receives; a federation in which nobody has any learns nothing.
 
+    Args:
+        silos: All that are there.
+        what: An item.
+        split: How the items were divided.
+
     Raises:
-        PartitionError: Nobody has a training item.
+        DataError: Nobody has a label.
+        PartitionError: Nobody has a training item for another reason; says it.
     """
-    if silos and not any(len(silo.train) for silo in silos):
-        raise PartitionError(f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio.")
+    if not silos or any(len(silo.train) for silo in silos):
+        return
+    labels = np.concatenate([silo.graph.labels for silo in silos])
+    counts = np.unique(labels[labels >= 0], return_counts=True)[1]
+    if not len(counts):
+        raise DataError(f"none of the {len(labels)} {what}s has a label. {NO_LABELS}")
+    if split == "predefined":
+        raise PartitionError(
+            f"the training masks choose no {what} that has a label, and {counts.sum()} of {len(labels)} {what}s have "
+            f"one: mend the masks, or divide the {what}s anew with partition.split=stratified."
+        )
+    cause = ""
+    if counts.max() < _FEW:
+        cause = (
+            f" The labels name {len(counts)} classes for {counts.sum()} {what}s, at most {counts.max()} of each: do "
+            f"they hold ids, or something measured, which must be cut into classes first?"
+        )
+    raise PartitionError(
+        f"no client has a {what} to train on: ask for fewer clients, or raise the training ratio.{cause}"
+    )
 
 
 def first_numbers(graphs: Sequence[Graph | GraphCollection]) -> NDArray[np.int64]:

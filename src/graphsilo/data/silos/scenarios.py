@@ -342,7 +342,7 @@ def build_with_rows(
     context = _context(graph, partition, chosen, settings)
     build = {"seen": _seen, "inductive": _inductive, "unseen": _unseen, "open": _unseen}[chosen]
     built = [build(context, client) for client in partition.present]
-    require_training([silo for silo, _ in built], "node")
+    require_training([silo for silo, _ in built], "node", partition.split)
     return built
 
 

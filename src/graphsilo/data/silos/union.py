@@ -178,9 +178,7 @@ def own_partition(
     if mode == "stratified":
         splits = []
         for part, ids in enumerate(nodes):
-            local = own_split(
-                graph.labels[ids], ratios, seed=seed, client=first_client + part, num_classes=graph.num_classes
-            )
+            local = own_split(graph.labels[ids], ratios, seed=seed, client=first_client + part)
             splits.append((ids[local[0]], ids[local[1]], ids[local[2]]))
     else:
         splits = splits_for(graph, nodes, mode=mode, ratios=ratios, seed=seed, split_index=split_index)

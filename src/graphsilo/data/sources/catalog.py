@@ -22,7 +22,7 @@ from pydantic import model_validator
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.scales import ScaleOptions, Scaling
-from graphsilo.data.sources import cache, files, generated, transforms
+from graphsilo.data.sources import cache, files, generated, pyg, transforms
 from graphsilo.data.sources.missing import Missing, Rules
 from graphsilo.errors import ConfigError, DataError, nearest, several
 from graphsilo.settings import setting
@@ -322,7 +322,7 @@ def _load_file(
 
         return load_spec(tables.read_spec(path), chosen, learned=learned).graph
     _own_tables_only(chosen, path.name)
-    read = files.load_graph if path.suffix.lower() == ".npz" else files.load_pyg_file
+    read = files.load_graph if path.suffix.lower() == ".npz" else pyg.load_pyg_file
     return _apply(read(path), chosen)
 
 
@@ -429,6 +429,7 @@ def _convert_once(
                 where = found.source.find(roots)
                 assert where is not None
             graph = _convert(found, where, folder / "work", use_node_attributes)
+            _check_counts(found, graph, where[0].parent, use_node_attributes)
         target = _cache_file(found, where, place, use_node_attributes)
         facts = {"undirected": transforms.is_undirected(graph.union.edges, graph.union.num_nodes)}
         try:
@@ -444,7 +445,7 @@ def _convert_once(
 def _cached(
     found: CatalogEntry, roots: list[Path], place: Path, use_node_attributes: bool
 ) -> tuple[Graph | GraphCollection, Mapping[str, Any]] | None:
-    """The converted copy, or None if there is none yet or it is damaged."""
+    """The converted copy, or None if there is none yet, or it is damaged or of other data."""
     where = found.source.find(roots)
     if where is None:
         return None
@@ -452,9 +453,11 @@ def _cached(
     if not path.is_file():
         return None
     try:
-        return files.read_graph(path)
+        graph, facts = files.read_graph(path)
+        _check_counts(found, graph, where[0].parent, use_node_attributes)
     except DataError:
         return None
+    return graph, facts
 
 
 def _cache_file(found: CatalogEntry, where: list[Path], place: Path, use_node_attributes: bool) -> Path:
@@ -485,6 +488,31 @@ def _convert(found: CatalogEntry, where: list[Path], work: Path, use_node_attrib
         ) from error
 
 
+def _check_counts(found: CatalogEntry, graph: Graph | GraphCollection, folder: Path, use_node_attributes: bool) -> None:
+    """Refuse files that hold other data than the name promises: what is known of the name would not be true of them.
+
+    Raises:
+        DataError: Says which counts differ, and whose they are.
+    """
+    counts = {
+        "graphs": len(graph) if isinstance(graph, GraphCollection) else 1, "nodes": graph.union.num_nodes,
+        "edges": graph.union.num_edges, "features": graph.num_features,
+        "classes": int(graph.labels.max(initial=-1)) + 1,
+    }  # fmt: skip
+    if use_node_attributes:
+        del counts["features"]
+    wrong = {what: count for what, count in counts.items() if count != getattr(found, what)}
+    if not wrong:
+        return
+    others = [other.name for other in names() if all(getattr(other, what) == count for what, count in counts.items())]
+    differ = ", ".join(f"{count} {what} where it has {getattr(found, what)}" for what, count in wrong.items())
+    raise DataError(
+        f"the raw files in {folder} are not those of {found.name}: they hold {differ}"
+        f"{f', as {others[0]} has' if others else ''}. Put the files of {found.name} there, or remove these to have "
+        f"them downloaded; a graph of your own is named by its file."
+    )
+
+
 def _open_pyg(found: CatalogEntry, root: Path, use_node_attributes: bool, *, download_only: bool = False) -> Any:
     import torch_geometric.datasets
 
@@ -512,9 +540,15 @@ def _from_pyg_dataset(found: CatalogEntry, dataset: Any, use_node_attributes: bo
     if found.task == "graph":
         if use_node_attributes and not dataset.num_node_attributes:
             raise ConfigError(f"{found.name} has no node attributes; leave use_node_attributes out.")
-        graphs = [dataset[index] for index in range(len(dataset))]
-        return files.collection_from_pyg(graphs, name=found.name, num_classes=int(dataset.num_classes))
-    return files.graph_from_pyg(dataset[0], name=found.name, num_classes=int(dataset.num_classes))
+        graphs = [_without_attributes(dataset[index]) for index in range(len(dataset))]
+        return pyg.collection_from_pyg(graphs, name=found.name, num_classes=int(dataset.num_classes))
+    return pyg.graph_from_pyg(_without_attributes(dataset[0]), name=found.name, num_classes=int(dataset.num_classes))
+
+
+def _without_attributes(data: Any) -> Any:
+    """The same without features of edges, which nobody expects of these data sets here."""
+    data.edge_attr = None
+    return data
 
 
 def _download(found: CatalogEntry, roots: list[Path], folder: Path, downloads: Path) -> None:

@@ -1,4 +1,4 @@
-"""Graphs in files: graphsilo's own ``.npz`` (no pickle), and PyTorch Geometric's ``.pt`` for reading.
+"""Graphs in files of graphsilo's own, ``.npz`` without pickle.
 
 The ``.npz`` holds plain arrays and one JSON text (``meta``), so any numpy can read it; entries carry checksums.
 """
@@ -12,7 +12,7 @@ import re
 import uuid
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from graphsilo.data.arrays import read_npz
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
-from graphsilo.data.sources.transforms import compact_features
 from graphsilo.errors import DataError, RunError
 
 FORMAT = 1
@@ -245,196 +244,3 @@ def _flush_names(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
-    """Reads a ``.pt`` file made with PyTorch Geometric, without running code from it.
-
-    Understood are a ``Data`` object, a dictionary of its tensors, a list of ``Data`` objects (a collection), and what
-    ``InMemoryDataset.save`` writes (``processed/data.pt``). Needed are ``edge_index`` and ``y``; ``x``,
-    ``edge_weight`` and the masks ``train_mask``, ``val_mask``, ``test_mask`` are taken where they are there.
-
-    Raises:
-        DataError: The file is missing or damaged, needs pickle, or lacks a tensor.
-    """
-    import torch
-    import torch_geometric.data.data as pyg
-    from torch_geometric.data import storage
-
-    source = Path(path)
-    if not source.is_file():
-        raise DataError(f"the graph file {source} does not exist.")
-    allowed = [pyg.Data, pyg.DataEdgeAttr, pyg.DataTensorAttr, storage.BaseStorage, storage.GlobalStorage]
-    try:
-        with torch.serialization.safe_globals(allowed):
-            content = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:
-        if type(error).__name__ != "UnpicklingError":
-            raise DataError(f"{source} cannot be read as a torch file: {error}.") from error
-        reason = str(error).strip().splitlines()[0]
-        raise DataError(
-            f"{source} cannot be read safely: it holds objects other than tensors and PyTorch Geometric's Data, or it "
-            f"is damaged ({reason}). Reading such a file would run code from it, so graphsilo does not. Where you "
-            f"trust it, load it yourself with torch.load(..., weights_only=False) and save the plain tensors: "
-            f'torch.save({{"x": data.x, "edge_index": data.edge_index, "y": data.y}}, "plain.pt").'
-        ) from error
-    name = source.stem
-    match content:
-        case pyg.Data():
-            return graph_from_pyg(without_attributes(content, source), name=name)
-        case dict():
-            return graph_from_pyg(without_attributes(_as_data(content, source), source), name=name)
-        case list() if content and all(isinstance(item, pyg.Data) for item in content):
-            return collection_from_pyg([without_attributes(item, source) for item in content], name=name)
-        case tuple() if len(content) >= 2 and isinstance(content[0], dict | pyg.Data):
-            data = _as_data(content[0], source) if isinstance(content[0], dict) else content[0]
-            data = without_attributes(data, source)
-            if content[1] is None:
-                return graph_from_pyg(data, name=name)
-            return collection_from_pyg(_separate(data, content[1]), name=name)
-    raise DataError(
-        f"{source} holds a {type(content).__name__}; a graph file holds a torch_geometric Data object, a dictionary "
-        f"with x, edge_index and y, or a list of Data objects."
-    )
-
-
-def without_attributes(data: Any, source: Path | str) -> Any:
-    """The data, refused where edges have attributes that would have no effect.
-
-    Raises:
-        DataError: They have.
-    """
-    found = data.get("edge_attr")
-    if found is not None and data.get("edge_weight") is None:
-        raise DataError(
-            f"{source} holds edge_attr {list(found.shape)}, features of edges, which no model here uses. Where they "
-            f"are weights of the edges, let the data have them as edge_weight [e]; else leave them out "
-            f"(data.edge_attr = None)."
-        )
-    return data
-
-
-def _as_data(content: Mapping[str, Any], source: Path) -> Any:
-    from torch_geometric.data import Data
-
-    if "edge_index" not in content:
-        found = ", ".join(sorted(str(key) for key in content)) or "nothing"
-        raise DataError(f"{source} holds a dictionary without 'edge_index' (found: {found}).")
-    return Data.from_dict(dict(content))
-
-
-def _separate(data: Any, slices: Any) -> list[Any]:
-    from torch_geometric.data import Data
-    from torch_geometric.data.separate import separate
-
-    count = len(next(iter(slices.values()))) - 1
-    return [separate(Data, data, index, slices, decrement=False) for index in range(count)]
-
-
-def graph_from_pyg(data: Any, *, name: str, num_classes: int | None = None) -> Graph:
-    """A Graph from one torch_geometric ``Data`` with node labels.
-
-    Args:
-        data: ``x`` [n, d] (may be missing), ``edge_index`` [2, e], ``edge_weight`` [e] or [e, 1] (may be missing),
-            ``y`` [n] or [n, 1], and masks [n] or [n, s].
-        name: The graph's name.
-        num_classes: C; None takes the largest label plus one.
-
-    Raises:
-        DataError: A tensor is missing or does not fit.
-    """
-    if data.get("edge_index") is None or data.get("y") is None:
-        raise DataError(
-            f"{name}: node classification needs edge_index [2, e] and labels y [n], -1 where one is unknown; the data "
-            f"has {', '.join(sorted(data.keys())) or 'nothing'}."
-        )
-    n = int(data.num_nodes)
-    if data.y.dim() == 2 and data.y.shape[1] > 1:
-        raise DataError(
-            f"{name}: y should hold one class number per node, [{n}]; got shape {tuple(data.y.shape)}. Where its rows "
-            f"are one-hot, y.argmax(dim=1) makes classes of them; several labels of a node cannot be learned."
-        )
-    labels = _labels(data.y, name)
-    if labels.shape != (n,):
-        raise DataError(f"{name}: {n} nodes need {n} labels; y has shape {tuple(data.y.shape)}.")
-    masks = {key: data.get(f"{key}_mask") for key in ("train", "val", "test")}
-    return Graph(
-        features=_features(data.get("x"), n),
-        edges=_edges(data.edge_index, name),
-        edge_weights=_edge_weights(data, name),
-        labels=labels,
-        num_classes=num_classes if num_classes is not None else int(labels.max(initial=-1)) + 1,
-        name=name,
-        splits={key: mask.numpy().astype(np.bool_) for key, mask in masks.items() if mask is not None},
-    )
-
-
-def collection_from_pyg(graphs: Sequence[Any], *, name: str, num_classes: int | None = None) -> GraphCollection:
-    """A GraphCollection from torch_geometric ``Data`` objects with one label each."""
-    for number, data in enumerate(graphs):
-        if data.get("edge_index") is None or data.get("y") is None or data.y.numel() != 1:
-            raise DataError(f"{name}: graph {number} needs an edge_index and one label y.")
-    sizes = np.array([data.num_nodes for data in graphs], dtype=np.int64)
-    pointer = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    edges = np.concatenate([_edges(data.edge_index, name) for data in graphs], axis=1)
-    weights = [_edge_weights(data, name) for data in graphs]
-    if any(part is None for part in weights) and not all(part is None for part in weights):
-        raise DataError(
-            f"{name}: some of the graphs have an edge_weight and some have none; give it to all or to none."
-        )
-    edges += np.repeat(pointer[:-1], [data.edge_index.shape[1] for data in graphs])
-    n = int(pointer[-1])
-    features: Features = np.zeros((n, 0), dtype=np.float32)
-    if all(data.get("x") is not None for data in graphs):
-        features = compact_features(np.concatenate([data.x.numpy() for data in graphs]).astype(np.float32))
-    labels = np.concatenate([_labels(data.y, name) for data in graphs])
-    classes = num_classes if num_classes is not None else int(labels.max(initial=-1)) + 1
-    unlabelled = np.full(n, -1, dtype=np.int64)
-    union = Graph(
-        features=features,
-        edges=edges,
-        labels=unlabelled,
-        num_classes=classes,
-        name=name,
-        edge_weights=np.concatenate([part for part in weights if part is not None]) if weights[0] is not None else None,
-    )
-    return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
-
-
-def _labels(y: Any, name: str) -> NDArray[np.int64]:
-    values = y.reshape(-1).numpy() if y.dim() == 2 and y.shape[1] == 1 else y.numpy()
-    labels = np.where(np.isnan(values), -1, values).astype(np.int64) if values.dtype.kind == "f" else values
-    if labels.dtype.kind not in "iub" or (values.dtype.kind == "f" and not np.all((labels == values) | (labels == -1))):
-        raise DataError(
-            f"{name}: y must hold class numbers; got {values.dtype} values that are not whole numbers. "
-            f"What is measured rather than classified must be cut into classes first."
-        )
-    return np.ascontiguousarray(labels, dtype=np.int64)
-
-
-def _edges(edge_index: Any, name: str) -> NDArray[np.int64]:
-    edges = edge_index.numpy()
-    if edges.dtype.kind not in "iu":
-        raise DataError(f"{name}: edge_index must hold whole node numbers; got {edges.dtype}.")
-    return np.ascontiguousarray(edges, dtype=np.int64)
-
-
-def _edge_weights(data: Any, name: str) -> NDArray[np.float32] | None:
-    given = data.get("edge_weight")
-    if given is None:
-        return None
-    if given.numel() != data.edge_index.shape[1]:
-        raise DataError(f"{name}: edge_weight must be one number per edge; got shape {list(given.shape)}.")
-    return np.ascontiguousarray(given.reshape(-1).numpy(), dtype=np.float32)
-
-
-def _features(x: Any, num_nodes: int) -> Features:
-    if x is None:
-        return np.zeros((num_nodes, 0), dtype=np.float32)
-    if x.layout is not None and str(x.layout) != "torch.strided":
-        coo = x.to_sparse_coo().coalesce()
-        row, column = coo.indices().numpy()
-        matrix = sp.csr_matrix((coo.values().numpy(), (row, column)), shape=tuple(x.shape), dtype=np.float32)
-        return compact_features(matrix)
-    array = x.numpy()
-    return compact_features(array.reshape(num_nodes, -1) if array.ndim != 2 else array)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Features, Graph, GraphCollection
-from graphsilo.data.sources import files
-from graphsilo.data.sources.transforms import compact_features
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.sources import plain, pyg
+from graphsilo.data.sources.faults import name_fault, unseen_fault
+from graphsilo.data.sources.plain import SPLITS, ClassNames, Plain
 from graphsilo.errors import ConfigError, DataError, several, shown
 
 Names = str | Sequence[str] | None
-_SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _of_several(things: list[Any], said: Said) -> Graph | GraphCollection:
 
 def _of_data(data: Any, said: Said, classes: int | None = None) -> Graph:
     name = said.name or "graph"
-    return files.graph_from_pyg(_plain_data(data, said, name), name=name, num_classes=classes)
+    return pyg.graph_from_pyg(_renamed(data, said, name), name=name, num_classes=classes)
 
 
 def _of_dataset(dataset: Any, said: Said) -> Graph | GraphCollection:
@@ -107,8 +107,8 @@ def _of_dataset(dataset: Any, said: Said) -> Graph | GraphCollection:
 
 def _collection(graphs: list[Any], said: Said) -> GraphCollection:
     name = said.name or "graphs"
-    made = [_plain_data(data, said, f"{name}, graph {number}") for number, data in enumerate(graphs)]
-    return files.collection_from_pyg(made, name=name)
+    made = [_renamed(data, said, f"{name}, graph {number}") for number, data in enumerate(graphs)]
+    return pyg.collection_from_pyg(made, name=name)
 
 
 def _of_hetero(data: Any, said: Said) -> Graph:
@@ -121,9 +121,9 @@ def _of_hetero(data: Any, said: Said) -> Graph:
     )
 
 
-def _plain_data(data: Any, said: Said, name: str) -> Any:
-    """A copy whose tensors are on the CPU and bear graphsilo's names."""
-    found = copy.copy(data).detach().cpu()
+def _renamed(data: Any, said: Said, name: str) -> Any:
+    """A copy whose tensors bear graphsilo's names."""
+    found = copy.copy(data)
     for key, wanted in (("x", said.features), ("y", said.labels), ("edge_weight", said.weights)):
         if wanted is None:
             continue
@@ -134,7 +134,7 @@ def _plain_data(data: Any, said: Said, name: str) -> Any:
         found[key] = found[wanted]
         if wanted == "edge_attr":
             del found[wanted]
-    return files.without_attributes(found, name)
+    return found
 
 
 # -- NetworkX ------------------------------------------------------------------------------------------------------
@@ -142,57 +142,87 @@ def _plain_data(data: Any, said: Said, name: str) -> Any:
 
 def _of_networkx(graph: Any, said: Said) -> Graph:
     name, key = said.name or graph.name or "graph", said.labels or "y"
-    labels, words = _labels([data.get(key) for _, data in graph.nodes(data=True)], name, key)
-    return _networkx_graph(graph, replace(said, name=name), labels, words)
+    values = [data.get(key) for _, data in graph.nodes(data=True)]
+    part = _networkx_part(graph, replace(said, name=name))
+    if said.labels is None and all(value is None for value in values):
+        return part.graph()
+    labels, words = _labels(values, name, key)
+    return replace(part, labels=labels, class_names=words).graph()
 
 
-def _networkx_graph(graph: Any, said: Said, labels: NDArray[np.int64], words: tuple[str, ...] | None) -> Graph:
+def _networkx_part(graph: Any, said: Said) -> Plain:
     name = said.name or "graph"
     nodes, columns = list(graph.nodes), [data for _, data in graph.nodes(data=True)]
-    masks = {key: [data.get(f"{key}_mask") for data in columns] for key in _SPLITS}
     features, titles = _attributes(columns, said.features, nodes, name)
     ends, weights = _links(graph, {node: row for row, node in enumerate(nodes)}, said.weights, name)
-    return Graph(
-        features=features,
-        edges=ends,
-        labels=labels,
-        num_classes=len(words) if words else int(labels.max(initial=-1)) + 1,
-        name=name,
-        splits={key: np.array(mask, dtype=np.bool_) for key, mask in masks.items() if None not in mask and mask},
-        feature_names=titles,
-        class_names=words,
-        edge_weights=weights,
-        node_names=None if nodes == list(range(len(nodes))) else np.array([str(node) for node in nodes], dtype=np.str_),
-    )
+    made = Plain.of(
+        name, x=features, edge_index=ends, y=None, edge_weight=weights, num_nodes=len(nodes),
+        masks={key: _mask(columns, f"{key}_mask", nodes, name) for key in SPLITS},
+    )  # fmt: skip
+    return replace(made, feature_names=titles, node_names=_names(nodes, name))
+
+
+def _mask(columns: list[Mapping[str, Any]], key: str, called: Sequence[Any], name: str) -> list[Any] | None:
+    found = [data.get(key) for data in columns]
+    if all(value is None for value in found):
+        return None
+    lacking = next((place for place, value in enumerate(found) if value is None), None)
+    if lacking is not None:
+        raise DataError(
+            f"{name}: node {called[lacking]!r} has no '{key}', and others have one. Give all nodes True or False."
+        )
+    return found
+
+
+def _names(nodes: list[Any], name: str) -> NDArray[np.str_] | None:
+    """What the nodes are called, where they are not numbered from 0 in order.
+
+    Raises:
+        DataError: Two are written alike, or one cannot be shown.
+    """
+    if nodes == list(range(len(nodes))):
+        return None
+    words = [str(node) for node in nodes]
+    for node, word in zip(nodes, words, strict=True):
+        if wrong := unseen_fault(word):
+            raise DataError(f"{name}: the node {node!r} {wrong}. Rename it: networkx.relabel_nodes.")
+    if len(set(words)) < len(words):
+        first: dict[str, Any] = {}
+        one, other = next((first[word], node) for node, word in zip(nodes, words, strict=True)
+                          if first.setdefault(word, node) is not node)  # fmt: skip
+        raise DataError(
+            f"{name}: the nodes {one!r} and {other!r} are written alike. Rename one of them: networkx.relabel_nodes."
+        )
+    return np.array(words, dtype=np.str_)
 
 
 def _links(
     graph: Any, rows: Mapping[Any, int], wanted: str | None, name: str
-) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
     """Both directions of a link where links have none."""
     found = [(rows[one], rows[other], data.get(wanted or "weight")) for one, other, data in graph.edges(data=True)]
-    given = [weight is not None for *_, weight in found]
-    if any(given) != all(given) or (wanted is not None and not any(given)):
+    given = [pair[2] for pair in found if pair[2] is not None]
+    if len(given) < len(found) and (given or wanted is not None):
         raise DataError(
-            f"{name}: {len(given) - sum(given)} of {len(given)} edges have no '{wanted or 'weight'}'; give it to all "
+            f"{name}: {len(found) - len(given)} of {len(found)} edges have no '{wanted or 'weight'}'; give it to all "
             f"or to none."
         )
     ends = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2).T
-    weights = _numbers([pair[2] for pair in found], name, "an edge's weight").reshape(-1) if any(given) else None
+    weights = plain.array_of(given, f"{name}: an edge's weight") if given else None
     if not graph.is_directed():
         apart = ends[0] != ends[1]
         ends = np.concatenate([ends, ends[::-1, apart]], axis=1)
         weights = None if weights is None else np.concatenate([weights, weights[apart]])
-    return np.ascontiguousarray(ends), weights
+    return ends, weights
 
 
 def _attributes(
     nodes: list[Mapping[str, Any]], wanted: Names, called: Sequence[Any], name: str
-) -> tuple[Features, tuple[str, ...] | None]:
+) -> tuple[NDArray[Any] | None, tuple[str, ...] | None]:
     """[n, d] the nodes' features, and the columns' names where each is an attribute."""
     keys = [wanted or "x"] if isinstance(wanted, str | None) else list(wanted)
-    if wanted is None and not any("x" in node for node in nodes):
-        return np.zeros((len(nodes), 0), dtype=np.float32), None
+    if not nodes or (wanted is None and not any("x" in node for node in nodes)):
+        return None, None
     for key in keys:
         lacking = next((place for place, node in enumerate(nodes) if node.get(key) is None), None)
         if lacking is not None:
@@ -202,31 +232,15 @@ def _attributes(
                 f"{several(known, 8) or 'none'}). Give it to all nodes, or say which hold features, such as "
                 f"features=['age', 'income']."
             )
+    what = f"{name}: {'a feature' if len(keys) > 1 else 'the features'} ({several(keys, 8)})"
     if isinstance(wanted, str | None):
-        return compact_features(_numbers([node[keys[0]] for node in nodes], name, f"'{keys[0]}'")), None
-    table = _numbers([[node[key] for key in keys] for node in nodes], name, f"a feature ({several(keys, 8)})")
-    return compact_features(table), tuple(keys)
+        return plain.array_of([node[keys[0]] for node in nodes], what), None
+    return plain.array_of([[node[key] for key in keys] for node in nodes], what), tuple(keys)
 
 
-def _numbers(values: list[Any], name: str, what: str) -> NDArray[np.float32]:
-    """[n, d] numbers.
-
-    Raises:
-        DataError: Some are no numbers, or not as many everywhere.
-    """
-    try:
-        found = np.array([np.asarray(value) for value in values])
-        found = found.reshape(len(values), -1).astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{name}: {what} should be a number, or as many numbers everywhere; {error}. Encode words as numbers first."
-        ) from None
-    return found
-
-
-def _labels(values: Sequence[Any], name: str, key: str) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
+def _labels(values: Sequence[Any], name: str, key: str) -> tuple[NDArray[np.int64], ClassNames]:
     """Class numbers, -1 where there is none, and the classes' names where these are words."""
-    there = [value for value in values if value is not None]
+    there = [value for value in values if not _is_missing(value)]
     if not there:
         raise DataError(
             f"{name}: no node has a label '{key}'. Give the nodes one, or name the attribute that holds it, such as "
@@ -234,18 +248,24 @@ def _labels(values: Sequence[Any], name: str, key: str) -> tuple[NDArray[np.int6
         )
     if all(isinstance(value, str) for value in there):
         words = tuple(sorted(set(there)))
+        for word in words:
+            if wrong := name_fault(word):
+                raise DataError(f"{name}: '{key}' names the class {word!r}, which {wrong}. Rename it.")
         numbers = {word: number for number, word in enumerate(words)}
-        return np.array([-1 if value is None else numbers[value] for value in values], dtype=np.int64), words
-    try:
-        found = np.array([-1 if value is None else int(value) for value in values], dtype=np.int64)
-    except (TypeError, ValueError):
-        found = None
-    odd = [value for value in there if isinstance(value, str) or found is None or value != int(value)]
-    if odd or found is None:
-        raise DataError(
-            f"{name}: '{key}' should be a class, a whole number from 0 or a word; got {shown((odd or there)[0])}."
-        )
-    return found, None
+        return np.array([-1 if _is_missing(value) else numbers[value] for value in values], dtype=np.int64), words
+    odd = next((value for value in there if isinstance(value, str) or np.ndim(value)), None)
+    if odd is not None:
+        raise DataError(f"{name}: '{key}' should be a class, a whole number from 0 or a word; got {shown(odd)}.")
+    if len(there) < len(values):
+        values = [np.nan if _is_missing(value) else value for value in values]
+    return plain.class_numbers(plain.array_of(values, f"{name}: '{key}'"), name, f"'{key}'")
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a label is none: not there, empty or NaN."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (np.ndim(value) == 0 and bool(value != value))
 
 
 def _networkx_collection(graphs: list[Any], said: Said) -> GraphCollection:
@@ -255,31 +275,9 @@ def _networkx_collection(graphs: list[Any], said: Said) -> GraphCollection:
         raise DataError(f"{name}: graph {lacking} has no label; each graph has its class in graph.graph['{key}'].")
     labels, words = _labels([graph.graph[key] for graph in graphs], name, key)
     parts = [
-        _networkx_graph(graph, replace(said, name=f"{name}, graph {number}"), np.full(len(graph), -1), None)
-        for number, graph in enumerate(graphs)
+        _networkx_part(graph, replace(said, name=f"{name}, graph {number}")) for number, graph in enumerate(graphs)
     ]
-    pointer = np.concatenate([[0], np.cumsum([part.num_nodes for part in parts])]).astype(np.int64)
-    widths = {part.num_features for part in parts}
-    if len(widths) > 1:
-        raise DataError(f"{name}: nodes have {several(sorted(widths), 4)} features; give all graphs as many.")
-    classes = len(words) if words else int(labels.max(initial=-1)) + 1
-    weights = [part.edge_weights for part in parts if part.edge_weights is not None]
-    if weights and len(weights) < len(parts):
-        raise DataError(f"{name}: some of the graphs have weights of edges and some have none.")
-    union = Graph(
-        features=compact_features(np.concatenate([_dense(part.features) for part in parts])),
-        edges=np.concatenate([part.edges + start for part, start in zip(parts, pointer[:-1], strict=True)], axis=1),
-        labels=np.full(int(pointer[-1]), -1, dtype=np.int64),
-        num_classes=classes,
-        name=name,
-        feature_names=parts[0].feature_names,
-        edge_weights=np.concatenate(weights) if weights else None,
-    )
-    return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
-
-
-def _dense(features: Features) -> NDArray[np.float32]:
-    return np.asarray(features if isinstance(features, np.ndarray) else features.toarray())
+    return plain.collection(parts, labels, name, class_names=words)
 
 
 # -- DGL -----------------------------------------------------------------------------------------------------------
@@ -297,7 +295,7 @@ def _of_dgl(graph: Any, said: Said) -> Graph:
     nodes, links = graph.ndata, graph.edata
     for key, wanted, there in (
         (features, said.features, nodes),
-        (labels, labels, nodes),
+        (labels, said.labels, nodes),
         (weights, said.weights, links),
     ):
         if wanted is not None and key not in there:
@@ -306,20 +304,13 @@ def _of_dgl(graph: Any, said: Said) -> Graph:
                 f"{name}: the DGL graph has no {kind}['{key}'] (it has {several(sorted(there), 8) or 'none'}). Name "
                 f"the one that holds it: graphsilo.graph_of(graph, features='feat', labels='label', weights='weight')."
             )
-    from torch_geometric.data import Data
-
     source, target = graph.edges()
-    parts = {"x": nodes.get(features), "y": nodes[labels], "edge_weight": links.get(weights)}
-    parts |= {f"{key}_mask": nodes.get(f"{key}_mask") for key in _SPLITS}
-    kept = {key: value.detach().cpu() for key, value in parts.items() if value is not None}
-    ends = np.stack([source.cpu().numpy(), target.cpu().numpy()]).astype(np.int64)
-    import torch
-
-    data = Data(edge_index=torch.from_numpy(ends), num_nodes=graph.num_nodes(), **kept)
-    for key in _SPLITS:
-        if (mask := data.get(f"{key}_mask")) is not None:
-            data[f"{key}_mask"] = mask.bool()
-    return files.graph_from_pyg(data, name=name)
+    made = Plain.of(
+        name, x=nodes.get(features), edge_index=np.stack([source.cpu().numpy(), target.cpu().numpy()]),
+        y=nodes.get(labels), edge_weight=links.get(weights), num_nodes=graph.num_nodes(),
+        masks={key: nodes.get(f"{key}_mask") for key in SPLITS},
+    )  # fmt: skip
+    return made.graph()
 
 
 def _dgl_key(wanted: Names, usual: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.sources.plain import signed_note
 from graphsilo.data.sources.tables import Reading, TableSpec
 from graphsilo.errors import several
 
@@ -50,6 +51,8 @@ class LinkFacts:
 def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """What a person should look at: where, and what."""
     said = [*_features(found), *_far(found), *_words(found, spec)]
+    if spec.classes is None:
+        said += [("classes", note) for note in signed_note(found.graph.class_names)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
     if facts.repeated:
         effect = "weights add up" if spec.edges.weight is not None else "" if spec.directed else "it counts once"

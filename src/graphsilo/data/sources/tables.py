@@ -202,8 +202,9 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
 
     Nodes keep the order of their table. With ``directed: false`` every row of the edge table is a link in both
     directions; duplicates, whose weights add up, and self-loops are dropped. Without ``classes``, class numbers follow
-    the sorted values of the label column (numeric order where all are whole numbers). Labels -1 or empty are
-    unlabelled. The ids of the node table stay with the graph as ``node_names``.
+    the sorted values of the label column (numeric order where all are whole numbers). Labels that are empty are
+    unknown, and so are those that are -1 where others than 1 are there, too. The ids of the node table stay with the
+    graph as ``node_names``.
 
     Args:
         path: The YAML file; see the head of this module.
@@ -607,7 +608,7 @@ def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
     known = pc.is_in(words, value_set=pa.array(spec.classes or (), pa.string()))
     found, _ = find_gaps(words, spec, UNLABELLED)
     if {word.removeprefix("+") for word in distinct(found)} == {"-1", "1"}:
-        found = pc.if_else(pc.equal(found, "+1"), "1", found)
+    if is_signed(distinct(found)):
     else:
         found = pc.if_else(pc.equal(found, "-1"), pa.scalar(None, pa.string()), found)
     found = pc.if_else(pc.fill_null(known, False), words, found)

@@ -78,7 +78,7 @@ def remote_participants(
         DataError: They do not describe their nodes and classes alike; names silos and the first difference.
         UnsupportedError: The silos cannot do the task.
     """
-    schema = compare_cards([dict(card) for card in cards.values()])
+    schema = compare_cards([dict(card) for card in cards.values()], config.task)
     task: Task = config.task or schema.task
     unable = [card["name"] for card in cards.values() if task not in card.get("tasks", [schema.task])]
     if unable:

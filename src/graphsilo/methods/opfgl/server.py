@@ -6,6 +6,7 @@ from functools import partial
 
 from torch import Tensor
 
+from graphsilo.errors import UnsupportedError
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.release import ReleaseRequest, sharing, summed
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -24,6 +25,11 @@ class Server(ServerBase[OpFGLConfig]):
 
     def __init__(self, context: ServerContext[OpFGLConfig]):
         super().__init__(context)
+        if not context.schema.num_classes:
+            raise UnsupportedError(
+                "O-pFGL begins with a graph of classes, for links, too, and the data has no labels. Label some nodes, "
+                "or take fedavg, fedprox or scaffold, which predict links without."
+            )
         self.pooled: dict[str, Tensor] = {}
         self.download: dict[str, Tensor] = {}
 

@@ -1,0 +1,363 @@
+"""Graphs of other libraries as plain arrays: each is checked by itself before several are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
+from graphsilo.data.sources.transforms import compact_features
+from graphsilo.errors import DataError, shown
+from graphsilo.types import Mask
+
+SPLITS = ("train", "val", "test")
+SIGNED = ("-1", "1")
+"""Names of two classes that are written so."""
+_SPARE, _TIMES = 16, 2
+"""A class may be numbered so far beyond so many times the classes that there are."""
+_NODES_PER_EDGE = 100
+"""Nodes for each edge, where edges alone say how many there are, from which a node's number must be a slip."""
+
+Item = TypeVar("Item", bound="Graph | GraphCollection")
+ClassNames: TypeAlias = "tuple[str, ...] | None"
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """One graph, as its library held it. Nothing is symmetrised, scaled or left out.
+
+    Attributes:
+        name: For errors.
+        features: [n, d], of whatever kind of number; [n, 0] where there are none.
+        edges: [2, e].
+        labels: [n], -1 unknown; None where there are none.
+        weights: [e] or None.
+        splits: Masks of the nodes.
+        class_names, feature_names, node_names: Where they are known.
+    """
+
+    name: str
+    features: Features
+    edges: NDArray[np.int64]
+    labels: NDArray[np.int64] | None = None
+    weights: NDArray[np.float32] | None = None
+    splits: Mapping[str, Mask] = field(default_factory=dict)
+    class_names: ClassNames = None
+    feature_names: tuple[str, ...] | None = None
+    node_names: NDArray[np.str_] | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, *, x: Any, edge_index: Any, y: Any, edge_weight: Any = None, masks: Mapping[str, Any],
+        num_nodes: int | None = None, num_classes: int | None = None,
+    ) -> Plain:  # fmt: skip
+        """A graph of tensors, arrays or lists, any of which may be None but the edges.
+
+        Args:
+            name: For errors.
+            x: [n, d] or [n] features, dense or sparse.
+            edge_index: [2, e].
+            y: [n] or [n, 1] classes.
+            edge_weight: [e] or [e, 1].
+            masks: [n] or [n, s] truth values, or 0 and 1, by split.
+            num_nodes, num_classes: Where they are said.
+
+        Raises:
+            DataError: A part is no such array, or does not fit the others.
+        """
+        edges = _edges(array_of(edge_index, f"{name}: edge_index"), name)
+        labels, words = None, None
+        if y is not None:
+            values = _column(array_of(y, f"{name}: y"), name)
+            labels, words = class_numbers(values, name, num_classes=num_classes)
+        features = None if x is None else features_of(x, name)
+        told = {
+            "num_nodes": num_nodes,
+            "rows of x": None if features is None else features.shape[0],
+            "labels in y": None if labels is None else len(labels),
+        }
+        given = {what: count for what, count in told.items() if count is not None}
+        if len(set(given.values())) > 1:
+            counts = ", ".join(f"{count} {what}" if " " in what else f"{what}={count}" for what, count in given.items())
+            raise DataError(f"{name}: x has a row and y a label for each node, and there are {counts}.")
+        n = next(iter(given.values())) if given else _counted(edges, name)
+        check_edges(edges, n, name)
+        return cls(
+            name=name,
+            features=np.zeros((n, 0), dtype=np.float32) if features is None else features,
+            edges=edges,
+            labels=labels,
+            class_names=words,
+            weights=None if edge_weight is None else _weights(edge_weight, edges.shape[1], name),
+            splits={
+                key: _mask(array_of(mask, f"{name}: {key}_mask"), n, f"{name}: {key}_mask")
+                for key, mask in masks.items()
+                if mask is not None
+            },
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.features.shape[0])
+
+    def graph(self, num_classes: int | None = None) -> Graph:
+        """As a graph; with as many classes as are said, else one more than the largest number."""
+        n = self.num_nodes
+        labels = np.full(n, -1, dtype=np.int64) if self.labels is None else self.labels
+        return Graph(
+            features=compact_features(self.features),
+            edges=self.edges,
+            labels=labels,
+            num_classes=_class_count(labels, self.class_names, num_classes),
+            name=self.name,
+            splits=self.splits,
+            feature_names=self.feature_names,
+            class_names=self.class_names,
+            edge_weights=self.weights,
+            node_names=self.node_names,
+        )
+
+
+def collection(
+    parts: Sequence[Plain],
+    labels: NDArray[np.int64],
+    name: str,
+    *,
+    num_classes: int | None = None,
+    class_names: ClassNames = None,
+) -> GraphCollection:
+    """Several graphs with a label each.
+
+    Raises:
+        DataError: They do not describe nodes or edges alike; names the first that differs.
+    """
+    # A graph without nodes has no features that could differ, one without edges no weights.
+    described = {place: part for place, part in enumerate(parts) if part.num_nodes}
+    linked = {place: part for place, part in enumerate(parts) if part.edges.shape[1]}
+    widths = {place: part.features.shape[1] for place, part in described.items()}
+    _alike(
+        {place: f"{width} features of each node" if width else "no features" for place, width in widths.items()},
+        "give the nodes of all graphs as many",
+        name,
+    )
+    weighted = {place: part.weights is not None for place, part in linked.items()}
+    _alike(
+        {place: "weights of its edges" if has else "none" for place, has in weighted.items()},
+        "give them to all or to none",
+        name,
+    )
+    pointer = np.concatenate([[0], np.cumsum([part.num_nodes for part in parts])]).astype(np.int64)
+    classes = _class_count(labels, class_names, num_classes)
+    union = Graph(
+        features=compact_features(_stacked([part.features for part in described.values() or parts])),
+        edges=np.concatenate([part.edges + start for part, start in zip(parts, pointer[:-1], strict=True)], axis=1),
+        labels=np.full(int(pointer[-1]), -1, dtype=np.int64),
+        num_classes=classes,
+        name=name,
+        feature_names=next(iter(described.values())).feature_names if described else None,
+        class_names=class_names,
+        edge_weights=(
+            np.concatenate([part.weights for part in linked.values() if part.weights is not None])
+            if any(weighted.values())
+            else None
+        ),
+    )
+    return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
+
+
+def _alike(found: Mapping[int, str], todo: str, name: str) -> None:
+    first = next(iter(found), 0)
+    other = next((place for place, has in found.items() if has != found[first]), None)
+    if other is not None:
+        raise DataError(f"{name}: graph {first} has {found[first]}, and graph {other} has {found[other]}; {todo}.")
+
+
+def _stacked(blocks: Sequence[Features]) -> Features:
+    dense = [block for block in blocks if isinstance(block, np.ndarray)]
+    if len(dense) < len(blocks):
+        return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in blocks], format="csr"))
+    return np.concatenate(dense)
+
+
+# -- Arrays --------------------------------------------------------------------------------------------------------
+
+
+def array_of(value: Any, what: str) -> NDArray[Any]:
+    """Real numbers or truth values as an array: of a tensor, wherever it is, of an array, a list or a number.
+
+    Raises:
+        DataError: It is something else, or rows differ in length.
+    """
+    try:
+        found = np.asarray(_on_cpu(value))
+    except (TypeError, ValueError, RuntimeError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "biuf":
+        got = f"{found.dtype} values" if found.dtype.kind in "cUSM" else shown(value)
+        advice = " A complex number's real and imaginary part are two features." if found.dtype.kind == "c" else ""
+        raise DataError(f"{what} should be numbers, as many in every row; got {got}.{advice}")
+    return found
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_on_cpu(item) for item in value] if any(hasattr(item, "detach") for item in value) else value
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    # numpy has no bfloat16, nor what is narrower.
+    return value.float().numpy() if value.is_floating_point() and value.element_size() < 4 else value.numpy()
+
+
+def features_of(x: Any, name: str) -> Features:
+    """[n, d] features, dense or CSR as they came.
+
+    Raises:
+        DataError: They are no such numbers.
+    """
+    if hasattr(x, "detach") and str(x.layout) != "torch.strided":
+        coo = x.detach().cpu().to_sparse_coo().coalesce()
+        row, column = coo.indices().numpy()
+        x = sp.coo_matrix((array_of(coo.values(), f"{name}: x"), (row, column)), shape=tuple(x.shape))
+    if sp.issparse(x):
+        some: Any = x
+        matrix: sp.csr_matrix = sp.csr_matrix(some)
+        array_of(matrix.data, f"{name}: x")
+        return matrix
+    found = array_of(x, f"{name}: x")
+    if not found.ndim:
+        raise DataError(f"{name}: x should have a row per node, [nodes, features]; got {shown(x)}.")
+    return found.reshape(len(found), -1) if found.size else found.reshape(len(found), *found.shape[1:2] or (1,))
+
+
+def _column(y: NDArray[Any], name: str) -> NDArray[Any]:
+    if y.ndim > 1 and y.size != len(y):
+        raise DataError(
+            f"{name}: y should hold one class number per node, [{len(y)}]; got shape {y.shape}. Where its rows are "
+            f"one-hot, y.argmax(dim=1) makes classes of them; several labels of a node cannot be learned."
+        )
+    return y.reshape(-1)
+
+
+def class_numbers(
+    values: NDArray[Any], name: str, what: str = "y", num_classes: int | None = None
+) -> tuple[NDArray[np.int64], ClassNames]:
+    """[n] class numbers, -1 where a label is unknown, and the classes' names where they are not 0, 1 and so on.
+
+    Unknown are NaN and -1, but where -1 and 1 are all that there is: then they are two classes.
+
+    Raises:
+        DataError: Some are no whole numbers, or far beyond the number of classes that there are.
+    """
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=np.bool_)
+    there = values[~missing]
+    odd = there[~((np.floor(there) == there) & np.isfinite(there))] if there.dtype.kind == "f" else there[:0]
+    if len(odd):
+        raise DataError(
+            f"{name}: {what} must hold class numbers; got {values.dtype} values that are not whole numbers, such as "
+            f"{float(odd[0]):g}. What is measured rather than classified must be cut into classes first."
+        )
+    distinct = np.unique(there)
+    count = int((distinct >= 0).sum())
+    if count and int(distinct[-1]) >= _TIMES * count + _SPARE:
+        raise DataError(
+            f"{name}: {what} has {count} different classes, one of them numbered {int(distinct[-1])}; classes are "
+            f"numbered from 0, and all numbers below it would be classes, too. Where {int(distinct[-1])} stands for "
+            f"unknown, write -1 instead; else number them anew, as numpy.unique(y, return_inverse=True)[1] does."
+        )
+    signed = distinct.tolist() == [-1, 1] and num_classes in (None, 2)
+    labels = np.full(len(values), -1, dtype=np.int64)
+    labels[~missing] = (there.astype(np.int64) + 1) // 2 if signed else there
+    return labels, SIGNED if signed else None
+
+
+def _class_count(labels: NDArray[np.int64], names: ClassNames, said: int | None) -> int:
+    return said or (int(labels.max(initial=-1)) + 1 if names is None else len(names))
+
+
+def settle_classes(items: Sequence[Item]) -> list[Item]:
+    """One person's data, or several silos', with their classes as they are meant.
+
+    Raises:
+        DataError: There are said to be far more classes than labels.
+    """
+    labels = sum(int((item.labels >= 0).sum()) for item in items)
+    classes = max(item.num_classes for item in items)
+    if classes > max(_SPARE, labels) and labels:
+        raise DataError(
+            f"{items[0].name}: there are said to be {classes} classes, and only {labels} labels are there. Number the "
+            f"classes from 0 without gaps, and say how many there are (num_classes)."
+        )
+    names = [item.union.class_names for item in items]
+    # Who has labels -1 and 1 alone among others that number their classes from 0 has unknown ones, too.
+    return [_unsigned(item) if None in names and item.union.class_names == SIGNED else item for item in items]
+
+
+def is_signed(words: Iterable[str]) -> bool:
+    """Whether these are all words of labels, and of the two classes -1 and 1.
+
+    Example:
+        >>> is_signed(["+1", "-1"]), is_signed(["-1", "0", "1"])
+        (True, False)
+    """
+    return {word.removeprefix("+") for word in words} - {"nan", "NaN"} == set(SIGNED)
+
+
+def signed_note(class_names: ClassNames) -> tuple[str, ...]:
+    """Says so where -1 is a class."""
+    if class_names is None or not is_signed(class_names):
+        return ()
+    return (
+        "the labels are -1 and 1, which are taken as two classes: where -1 stands for unknown, leave those labels "
+        "empty (NaN).",
+    )
+
+
+def _unsigned(item: Item) -> Item:
+    labels = 2 * item.labels - 1
+    labels[item.labels < 0] = -1
+    if isinstance(item, GraphCollection):
+        return replace(item, labels=labels, union=replace(item.union, class_names=None))
+    return replace(item, labels=labels, class_names=None)
+
+
+def _edges(edges: NDArray[Any], name: str) -> NDArray[np.int64]:
+    if edges.shape == (2, 0):
+        return edges.astype(np.int64)  # of whatever kind an empty list has become
+    if edges.ndim != 2 or len(edges) != 2:
+        raise DataError(f"{name}: edge_index must have shape [2, edges]; got {list(edges.shape)} of {edges.dtype}.")
+    if edges.dtype.kind not in "iu":
+        raise DataError(f"{name}: edge_index must hold whole node numbers; got {edges.dtype}.")
+    return np.ascontiguousarray(edges, dtype=np.int64)
+
+
+def _counted(edges: NDArray[np.int64], name: str) -> int:
+    """How many nodes there are, where only edges say so."""
+    n = int(edges.max(initial=-1)) + 1
+    if n > _NODES_PER_EDGE * (edges.shape[1] + 1):
+        raise DataError(
+            f"{name}: an edge names node {n - 1}, and there are {edges.shape[1]} edges. Number the nodes from 0, or "
+            f"give x, y or num_nodes, which say how many there are."
+        )
+    return n
+
+
+def _weights(given: Any, count: int, name: str) -> NDArray[np.float32]:
+    weights = array_of(given, f"{name}: edge_weight")
+    if weights.size != count:
+        raise DataError(f"{name}: edge_weight must be one number per edge; got shape {list(weights.shape)}.")
+    return np.ascontiguousarray(weights.reshape(-1), dtype=np.float32)
+
+
+def _mask(mask: NDArray[Any], num_nodes: int, what: str) -> NDArray[np.bool_]:
+    if mask.ndim not in (1, 2) or len(mask) != num_nodes or not ((mask == 0) | (mask == 1)).all():
+        raise DataError(
+            f"{what} must be truth values for {num_nodes} nodes, [n] or [n, splits]; got shape {list(mask.shape)} of "
+            f"{mask.dtype}. Of node numbers: mask = torch.zeros(n, dtype=torch.bool); mask[numbers] = True."
+        )
+    return mask.astype(np.bool_)
