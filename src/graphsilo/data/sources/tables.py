@@ -607,8 +607,8 @@ def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
     """Labels without the words that stand for none. Where -1 and 1 are all that there is, they are classes."""
     known = pc.is_in(words, value_set=pa.array(spec.classes or (), pa.string()))
     found, _ = find_gaps(words, spec, UNLABELLED)
-    if {word.removeprefix("+") for word in distinct(found)} == {"-1", "1"}:
     if is_signed(distinct(found)):
+        found = pc.if_else(pc.equal(found, "+1"), "1", found)
     else:
         found = pc.if_else(pc.equal(found, "-1"), pa.scalar(None, pa.string()), found)
     found = pc.if_else(pc.fill_null(known, False), words, found)
