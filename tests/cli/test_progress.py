@@ -35,7 +35,7 @@ def test_a_line_about_every_tenth_of_the_rounds():
     )
     assert len(lines) == 1 + 9 + 1
     assert lines[-1] == (
-        "FedAvg, seed 4 (1/2): done after 40 rounds, best validation 50.0 % in round 3, sent 40.0 kB, "
+        "FedAvg, seed 4 (1/2): done after 40 rounds, best validation accuracy 50.0 % in round 3, sent 40.0 kB, "
         "received 80.0 kB, 1.0 s"
     )
 
@@ -63,8 +63,8 @@ def test_time_left_counts_the_seeds_that_follow():
     _, track = tracks.advance(event(3, seconds=9.0))  # 2 s a round
     assert track.remaining == pytest.approx(2.0 * (7 + 10))
     assert round_line(track) == (
-        "FedAvg, seed 4 (1/2): round 3/10, validation 15.0 %, best 50.0 % in round 3, sent 3.0 kB, received 6.0 kB, "
-        "9.0 s, about 0:34 left"
+        "FedAvg, seed 4 (1/2): round 3/10, validation accuracy 15.0 %, best 50.0 % in round 3, sent 3.0 kB, "
+        "received 6.0 kB, 9.0 s, about 0:34 left"
     )
 
 

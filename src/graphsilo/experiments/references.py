@@ -6,9 +6,12 @@ from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
+from graphsilo.federation.settings import OneRoundConfig
 
 _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
 """Settings of a method that its references share, where they have them."""
+SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
+"""Settings that are about several rounds."""
 
 
 def reference_method(name: RunReference) -> str:
@@ -48,7 +51,12 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
                 }
             ),
             "remarks": [],  # they stand beside the run's own
-            "given": [name for name in config.given if method.backbone or not name.startswith("model.")],
+            "given": [
+                name
+                for name in config.given
+                if (method.backbone or not name.startswith("model."))
+                and not (issubclass(kind, OneRoundConfig) and name in SEVERAL_ROUNDS)
+            ],
         }
     ).with_explicit(())
 
