@@ -643,6 +643,8 @@ def fingerprint(config: RunConfig, simulation: Participants) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
     tree = {name: value for name, value in config.complete().items() if name not in RECORDS}
     tree["data"].pop("root")
+    if isinstance(simulation, Simulation) and simulation.scaling.has_columns:
+        tree["data"].update(simulation.scaling.tree())  # as config.yaml says it, said or not
     names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
     tree["data"]["name"] = [_absolute(name) for name in names]
     # How the partition came about does not matter, only what it is: its hash stands for the whole section. The
