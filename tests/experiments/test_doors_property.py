@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kit.draws import DOORS, Belongings, Draw, Told, attempt, belongings, call, drawn
 
-USUAL = 240
-"""Draws where nobody asks for more."""
+USUAL, QUICK = 300, 120
+"""Draws where nobody asks for more, and those of them that are no slow tests."""
 DRAWS = int(os.environ.get("GRAPHSILO_DRAWS") or USUAL)
 FIRST = int(os.environ.get("GRAPHSILO_FIRST_DRAW", "0"))
 TOGETHER = 20
@@ -49,7 +50,15 @@ def differences(draw: Draw, first: Told, name: str, other: Told) -> list[str]:
     return [part for part in door.same if getattr(first, part) != getattr(other, part)]
 
 
-@pytest.mark.parametrize("start", range(FIRST, FIRST + DRAWS, TOGETHER))
+def starts() -> list[Any]:
+    """The first draw of each test."""
+    return [
+        pytest.param(start, marks=[pytest.mark.slow] if start >= FIRST + QUICK else [])
+        for start in range(FIRST, FIRST + DRAWS, TOGETHER)
+    ]
+
+
+@pytest.mark.parametrize("start", starts())
 def test_every_door_gives_the_same_run(start: int, mine: Belongings, tmp_path: Path) -> None:
     wrong, ran = [], 0
     for number in range(start, min(start + TOGETHER, FIRST + DRAWS)):
