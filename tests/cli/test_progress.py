@@ -75,7 +75,8 @@ def test_a_round_that_was_not_evaluated_keeps_the_last_score():
     _, track = tracks.advance(event(3, measured=False))
     assert track.validation == pytest.approx(0.1)
     assert score(None) is None
-    assert score({"auc": 0.7, "ap": 0.1}) == 0.7
+    assert score({"auc": 0.7, "ap": 0.1}) == ("AUC", 0.7)
+    assert score({"accuracy": 0.9, "macro_f1": 0.4}, "macro_f1") == ("Macro-F1", 0.4)
     assert score({"accuracy": None}) is None
 
 

@@ -61,8 +61,9 @@ def question_titles(runs: Sequence[Run]) -> list[str]:
         telling = [key for key in own if len({other.get(key) for other in alike}) > 1]
         titles.append(", ".join([name, *(own[key] for key in telling[:3])]))
     for what in ("partition", "data"):
-        alike = {title: [run for run, other in zip(runs, titles, strict=True) if other == title] for title in titles}
-        hashes = {title: {getattr(run.result, what).hash for run in each} for title, each in alike.items()}
+        hashes: dict[str, set[str]] = {}
+        for title, run in zip(titles, runs, strict=True):
+            hashes.setdefault(title, set()).add(getattr(run.result, what).hash)
         word = {"partition": "cut", "data": "data"}[what]
         titles = [
             f"{title}, {word} {short_hash(getattr(run.result, what).hash)[:6]}" if len(hashes[title]) > 1 else title
