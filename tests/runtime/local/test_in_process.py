@@ -74,7 +74,7 @@ def test_an_unknown_handler(troubled):
     [
         (
             "raise",
-            r"client 2 failed in 'train' \(ValueError: .* hospital is gone; in your own code, .*troubled\.py, line 47\)",
+            r"client 2 failed in 'train' \(ValueError: .* is gone; in your own code, .*troubled\.py, line 47\)",
         ),
         ("write", r"client 2 failed in 'train' \(MessageError: .*wrote into the received field 'weights'"),
         ("nan", r"client 2 failed in 'train' \(MessageError: TrainReply\.weights contains NaN or infinity"),
