@@ -270,7 +270,7 @@ def run(
     out: PathName | None = None,
     resume: bool = False,
     report: bool = True,
-    progress: bool | Observer | Sequence[bool | Observer] = False,
+    progress: bool | Observer | Sequence[bool | Observer] | None = False,
     **settings: Any,
 ) -> Result:
     """Train a federation and evaluate it.
@@ -305,7 +305,7 @@ def run(
         device: ``cpu`` or ``cuda``.
         precision: ``float32``, or ``bfloat16`` for the dense matrix products of the clients' models.
         out: Folder for results, checkpoints, models and the report; None writes nothing.
-        resume: Go on from the checkpoints in ``out``.
+        resume: Go on from the checkpoints in ``out``; what is not said is as the run was begun with.
         report: Draw the report page, where there is a folder.
         progress: True shows progress on stderr; or an observer that is told what happens, such as a tracker of
             ``graphsilo.experiments.tracking``; or a list of them.
@@ -331,6 +331,8 @@ def run(
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphsilo-")))
         place = None if out is None else Path(out)
+        if resume and config is None and place is not None and (place / "config.yaml").exists():
+            config = place / "config.yaml"  # what is not said now is as the run was begun with
         arguments = {
             "data": data, "data_root": data_root, "partition": partition, "clients": clients,
             "partition_seed": partition_seed, "scenario": scenario, "task": task, "model": model, "method": method,
@@ -397,7 +399,7 @@ def tune(
     config: PathName | Mapping[str, Any] | RunConfig | None = None,
     *,
     out: PathName,
-    methods: Sequence[str] | None = None,
+    methods: str | Method | Sequence[str | Method] | None = None,
     space: Mapping[str, Any] | None = None,
     trials: int | None = None,
     tuning_seeds: Sequence[int] | None = None,
@@ -415,9 +417,10 @@ def tune(
     Args:
         config: A configuration, as ``run`` takes it; it may hold a space under ``tune``.
         out: Folder of the study.
-        methods: Methods to tune; None takes the configuration's.
+        methods: Methods to tune, by name or as ``run`` takes one of your own; None takes the configuration's.
         space: Settings and their values: ``{"method.lr": [0.003, 0.01]}``, a range as ``{"low": 0.001, "high": 1.0,
-            "log": True}``; under a method's name what is for it alone. None takes the short space of each method.
+            "log": True}``; under a method's name what is for it alone. None takes the short space of each method,
+            of one of your own that trains locally its learning rates.
         trials: Of each method, 16 if not said; the first has the settings of the configuration.
         tuning_seeds: Seeds of training in trials, 10 if not said; ``seeds`` are those of the runs afterwards.
         sampler: ``tpe`` (if not said), ``random``, or ``grid``, which tries everything.
@@ -448,12 +451,15 @@ def tune(
     if isinstance(base, Mapping):
         base = {name: value for name, value in base.items() if name != "tune"}
     arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
-    if methods:
-        arguments.setdefault("method", methods[0])
+    each = [methods] if isinstance(methods, str) or not isinstance(methods, Sequence | None) else methods
+    if each:
+        arguments.setdefault("method", each[0])
     with _given_in_memory(place) as kept_data:
-        chosen = _configuration(base, _said(tune, arguments, settings, kept_data))
+        call = _said(tune, arguments, settings, kept_data)
+        names = [call.named("method", method) for method in each] if each else None
+        chosen = _configuration(base, call)
         wanted = tuning.Plan.of(
-            kept, methods=methods, space=said, trials=trials,
+            kept, methods=names, space=said, trials=trials,
             tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in arguments else None,
             sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,
         )  # fmt: skip
@@ -583,7 +589,7 @@ def reproduce(
 @_usual_torch()
 def predict(
     run: PathName | Result,
-    client: int,
+    client: int | str,
     *,
     seed: int | None = None,
     checkpoint: str = "best",
@@ -594,7 +600,7 @@ def predict(
 
     Args:
         run: Folder of the run, or what ``run`` returned with ``out``.
-        client: Whose model.
+        client: Whose model, by number, or by name where clients have names.
         seed: Seed of training; None takes the run's first.
         checkpoint: ``best`` (by validation) or ``last``.
         graph: A graph or a file of one, such as the client's with new nodes; None takes the client's own.
@@ -651,7 +657,8 @@ def attack(
     """Attack a finished run: it is run again, its messages are noted, and what they give away is measured.
 
     Args:
-        run: Folder of the run, or what ``run`` returned with ``out``. ``attack.json`` is written into it.
+        run: Folder of the run, or what ``run`` returned with ``out``. ``attack.json`` is written into it, beside what
+            was found of the same clients before.
         attacks: Which: ``rows``, ``classes``, ``attribute``, ``links``, ``membership``, ``replay``; None takes all.
         attackers: As whom: ``coordinator``, ``silo``, ``reader`` (of the saved model); None takes all.
         seeds: Seeds that are run again and attacked; None takes the first.
@@ -771,12 +778,12 @@ def _configuration(config: Any, call: Door) -> RunConfig:
     return configure(fspath(config) if isinstance(config, PathLike) else config, call)
 
 
-def _observer(progress: bool | Observer | Sequence[bool | Observer], stack: ExitStack) -> Observer:
+def _observer(progress: bool | Observer | Sequence[bool | Observer] | None, stack: ExitStack) -> Observer:
     """Who is told what happens; what is shown is shown to its end."""
     from graphsilo.experiments.observer import Observer, Several
     from graphsilo.experiments.tracking.base import Tracker
 
-    wanted = list(progress) if isinstance(progress, list | tuple) else [progress]
+    wanted = list(progress) if isinstance(progress, list | tuple) else [] if progress is None else [progress]
     for item in wanted:
         if not isinstance(item, bool | Observer):
             raise unusable("graphsilo.run(progress=...)", "True, a graphsilo.Observer or a list of them", item)

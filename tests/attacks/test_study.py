@@ -40,10 +40,26 @@ def test_the_same_run_is_attacked_alike(tmp_path):
 
 
 def test_without_shadows_there_is_no_likelihood(tmp_path):
-    found = attack(finished(tmp_path / "run"), attacks=["membership"], shadows=0)
-    assert found.outcomes == {0: []}
-    only = attack(tmp_path / "run", attacks=["links"], shadows=5)
-    assert only.shadows == 0
+    folder = finished(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"shadows=0 .* leaves these out: nothing was attacked"):
+        attack(folder, attacks=["membership"], shadows=0)
+    assert not (folder / records.NAME).exists()
+    assert attack(folder, attacks=["links"], shadows=5).shadows == 0
+
+
+def test_a_second_attack_stands_beside_the_first(tmp_path):
+    folder, heard = finished(tmp_path / "run"), []
+    first = attack(folder, attacks=["rows", "links"])
+    again = attack(folder, attacks=["rows"])
+    assert sorted(map(str, again.outcomes[0])) == sorted(map(str, first.outcomes[0]))
+    both = attack(folder, attacks=["classes"], say=heard.append)
+    assert len(both.outcomes[0]) > len(first.outcomes[0])
+    assert heard[-1] == f"{len(first.outcomes[0])} figures of earlier attacks on this run stand beside those found now."
+    assert records.read(folder) == both
+    other = attack(folder, attacks=["rows"], clients=[1], say=heard.append)
+    assert other.targets == [1]
+    assert heard[-1].endswith("is kept as attack-1.json.")
+    assert (folder / "attack-1.json").exists()
 
 
 def test_noise_that_cannot_be_repeated_is_said(tmp_path):

@@ -35,7 +35,7 @@ def test_a_line_about_every_tenth_of_the_rounds():
     )
     assert len(lines) == 1 + 9 + 1
     assert lines[-1] == (
-        "FedAvg, seed 4 (1/2): done after 40 rounds, best validation 50.0 % in round 3, sent 40.0 kB, "
+        "FedAvg, seed 4 (1/2): done after 40 rounds, best validation accuracy 50.0 % in round 3, sent 40.0 kB, "
         "received 80.0 kB, 1.0 s"
     )
 
@@ -87,8 +87,8 @@ def test_time_left_counts_the_seeds_that_follow():
     _, track = tracks.advance(event(3, seconds=9.0))  # 2 s a round
     assert track.remaining == pytest.approx(2.0 * (7 + 10))
     assert round_line(track) == (
-        "FedAvg, seed 4 (1/2): round 3/10, validation 15.0 %, best 50.0 % in round 3, sent 3.0 kB, received 6.0 kB, "
-        "9.0 s, about 0:34 left"
+        "FedAvg, seed 4 (1/2): round 3/10, validation accuracy 15.0 %, best 50.0 % in round 3, sent 3.0 kB, "
+        "received 6.0 kB, 9.0 s, about 0:34 left"
     )
 
 
@@ -99,7 +99,8 @@ def test_a_round_that_was_not_evaluated_keeps_the_last_score():
     _, track = tracks.advance(event(3, measured=False))
     assert track.validation == pytest.approx(0.1)
     assert score(None) is None
-    assert score({"auc": 0.7, "ap": 0.1}) == 0.7
+    assert score({"auc": 0.7, "ap": 0.1}) == ("AUC", 0.7)
+    assert score({"accuracy": 0.9, "macro_f1": 0.4}, "macro_f1") == ("Macro-F1", 0.4)
     assert score({"accuracy": None}) is None
     assert score({"accuracy": 0.99, "macro_f1": 0.5}, "macro_f1") == 0.5  # by which rounds are chosen
 

@@ -32,6 +32,7 @@ from kit.runs import Listener
         ({"task": "link", "scenario__name": "unseen"}, UnsupportedError, "has the scenario 'seen' only"),
         ({"task": "link", "evaluation__modes": ["own_global"]}, UnsupportedError, "global"),
         ({"run__device": "tpu3"}, ConfigError, "is no device"),
+        ({"run__device": "mps"}, ConfigError, "'mps' is a device of torch that graphsilo does not compute on; use cpu"),
         ({"data__name": "Coraa"}, ConfigError, "Coraa"),
     ],
     ids=str,

@@ -138,6 +138,65 @@ def test_moments_and_epochs_that_a_run_does_not_have(method, settings, reason):
     assert not settled(without.with_explicit([name])).remarks
 
 
+@pytest.mark.parametrize(
+    ("method", "more", "name", "reason"),
+    [
+        ("fedridge", {}, "method.rounds", "FedRidge has exactly one round"),
+        ("dense", {"run.references": ["majority", "fedridge"]}, "method.rounds", "as has each of its reference rows"),
+        ("fedridge", {"run.references": ["local"]}, "method.rounds", None),
+        ("fedavg", {}, "method.rounds", None),
+        ("opfgl", {}, "evaluation.every", "O-pFGL has exactly one round"),
+        ("fedridge", {}, "run.early_stopping", "FedRidge has exactly one round"),
+        ("majority", {}, "method.participation", "has every silo find its answer by itself, once"),
+        ("global", {}, "method.participation", "has all data in one place"),
+        ("fedridge", {}, "method.participation", None),
+        ("local", {}, "method.participation", None),
+    ],
+    ids=str,
+)
+def test_rounds_and_shares_that_a_run_does_not_have(method, more, name, reason):
+    value = {"method.participation": 0.5}.get(name, 7)
+    config = load_config(overrides={"method.name": method, **more, name: value})
+    remarks = settled(config.with_explicit(())).remarks
+    if reason is None:
+        assert not remarks
+        assert not settled(config.with_explicit([name])).remarks
+        return
+    assert [reason in text for text in remarks if text.startswith(f"{name} ")] == [True]
+    with pytest.raises(ConfigError, match=rf"{name}.* would have no effect: .*{reason}"):
+        settled(config.with_explicit([name]))
+    if name != "run.early_stopping":
+        assert not settled(load_config(overrides={"method.name": method, **more, name: 1})).remarks
+
+
+def test_rounds_of_reference_rows_are_said():
+    result = graphsilo.run(CITES, method="fedridge", rounds=2, references=["local"])
+    assert "FedRidge has exactly one round: method.rounds 2 is that of its reference rows." in result.tree["warnings"]
+    beside = graphsilo.run({**CITES, "method": {"rounds": 2}}, references=["majority"], **{"evaluation.every": 2})
+    assert not [text for text in beside.tree["warnings"] if "one round" in text]
+
+
+def test_hidden_features_of_nodes_that_nobody_trains_beside():
+    with pytest.raises(
+        ConfigError, match=r"perturb\.feature_sparsity would have no effect: in the scenario 'inductive'"
+    ):
+        idle(CITES, scenario="inductive", **{"perturb.feature_sparsity": 0.5})
+
+
+def test_models_of_a_list_that_is_longer_than_the_clients_are_many():
+    result = graphsilo.run(
+        CITES, method="fedproto", rounds=1, model={"pool": ["gcn", "mlp", "sage", "gat"], "hidden": 8}
+    )
+    assert "model.pool has 4 models, and there are 3 clients: the last are not used (gat)." in result.tree["warnings"]
+
+
+def test_the_number_of_clients_of_files_names_a_way_out(own_files):
+    with pytest.raises(
+        ConfigError, match=r"one client per data set or file makes 2\. Leave the number out; run\.without"
+    ):
+        idle(None, data=own_files, clients=3)
+
+
 def test_seeds_and_folders_of_data_that_does_not_take_them(stored):  # B6
     with pytest.raises(ConfigError, match=r"data\.seed would have no effect: it is the seed of generated data"):
         idle(None, data=graphsilo.load(**SMALL), clients=3, **{"data.seed": 9})

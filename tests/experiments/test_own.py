@@ -48,8 +48,11 @@ def test_every_door_gives_the_same_numbers(brought, monkeypatch):
     by_object = graphsilo.run(
         **{**QUICK, "partition": rule.bands}, model={"name": net.Net, "hidden": 4}, method=per.METHOD
     )
-    # A message's name has its module's in it, which is another where the file is named.
-    assert numbers(by_object, sent=False) == numbers(by_path, sent=False)
+    assert numbers(by_object) == numbers(by_path)
+    by_module = graphsilo.run(
+        **{**QUICK, "partition": "rule:bands"}, model={"name": "net:Net", "hidden": 4}, method="per:METHOD"
+    )
+    assert numbers(by_module) == numbers(by_path)
     model = {"name": "net.Net", "pool": None, "hidden": 4, "dropout": 0.5, "norm": False}
     assert by_path.tree["config"]["model"] == model
     assert (by_path.tree["method"]["name"], by_path.tree["partition"]["rule"]) == ("fedper", "rule.bands")
@@ -68,6 +71,28 @@ def test_every_door_gives_the_same_numbers(brought, monkeypatch):
     assert main(flags.split()) == 0
     again = graphsilo.run("run/config.yaml", report=False)
     assert numbers(again) == numbers(by_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        ("per.py", "        super().__init__(context)\n        names", "        self.sizes = 1 / 0\n        names", 41),
+        ("per.py", "        self.run_epochs()", "        self.run_epochs(); self.epochs_done += 1", 35),
+        ("rule.py", "    return (np.", "    return graph.num_edge * (np.", 8),
+    ],
+    ids=["server", "client", "rule"],
+)
+def test_a_mistake_in_ones_own_code_is_called_ones_own(brought, monkeypatch, capsys, name, old, new, line):
+    monkeypatch.chdir(brought)
+    text = (brought / name).read_text()
+    assert old in text
+    written(brought, name, text.replace(old, new))
+    flags = "run --data citation-sbm --set data.nodes=90 --partition rule.py --clients 3 --rounds 1 --method per.py"
+    assert main([*flags.split(), "--quiet", "--no-report", "--out", "run"]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "bug in graphsilo" not in told
+    assert "your own code" in told
+    assert f"{(brought / name).resolve()}, line {line}" in told
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import graphsilo
 from graphsilo.data import load
+from graphsilo.data.sources import catalog
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import load_config
@@ -109,6 +111,8 @@ def test_wrong_features(finished, molecules):
     ("options", "text"),
     [
         ({"client": 3}, "has clients 0 to 2; 3 was asked for"),
+        ({"client": True}, "takes a client by number or by name; got True of type bool"),
+        ({"client": "er"}, "names 'er', and the clients of this run have numbers only"),
         ({"client": 0, "seed": 0}, r"has seeds \[3, 4\]; 0 was asked for"),
         ({"client": 0, "checkpoint": "first"}, "'best' and 'last'; 'first'"),
     ],
@@ -117,6 +121,20 @@ def test_wrong_features(finished, molecules):
 def test_what_a_run_does_not_have(finished, options, text):
     with pytest.raises(ConfigError, match=text):
         predict(finished[0], **options)
+
+
+def test_a_client_is_named_by_number_or_by_name(finished, tmp_path):
+    assert np.array_equal(predict(finished[0], client="1").classes, predict(finished[0], client=1).classes)
+    files = []
+    for seed, name in enumerate(("er", "icu")):
+        graph = catalog.load("citation-sbm", options={"nodes": 60, "classes": 3, "features": 12}, seed=seed)
+        files.append(str(save_graph(tmp_path / f"{name}.npz", graph)))
+    graphsilo.run(data=files, rounds=1, out=tmp_path / "run", report=False, **{"model.hidden": 4})
+    named, numbered = (predict(tmp_path / "run", client=who) for who in ("icu", 1))
+    assert named.by == numbered.by
+    assert np.array_equal(named.probabilities, numbered.probabilities)
+    with pytest.raises(ConfigError, match=r"predict \(--client\) names 'icus', which is no client; did you mean 'icu'"):
+        predict(tmp_path / "run", client="icus")
 
 
 def test_folders_without_a_run(tmp_path, small):

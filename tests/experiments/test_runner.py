@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import graphsilo
 from graphsilo.errors import ConfigError, FederationError, RunError, UnsupportedError
 from graphsilo.experiments import runner
 from graphsilo.experiments.config import load_config
@@ -16,6 +17,7 @@ from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.testing import conformance
+from kit.own import SMALL
 from kit.runs import Listener, only
 
 MODES = ["own_local", "own_global", "aggregate_local", "aggregate_global"]
@@ -133,6 +135,37 @@ def test_own_global_is_weighted_by_own_nodes(small):
     scores = [client["test"]["accuracy"] for client in seed["clients"]]
     assert len(set(sizes)) > 1
     assert seed["test"]["accuracy"] == pytest.approx(np.average(scores, weights=sizes))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("method", ["fedridge", "opfgl"])
+def test_those_of_one_round_are_who_sent(small, tmp_path, method, secure):
+    """The other two have what comes of it, and only say that they do."""
+    config = small(
+        method__name=method, method__participation=0.6, partition__clients=5, method__rounds=1, run__secure_sums=secure
+    )
+    run(config, out=tmp_path / "run")
+    seed = json.loads((tmp_path / "run/result.json").read_text())["seeds"][0]
+    assert [row["participants"] for row in seed["rounds"]] == [3]
+
+
+def test_a_run_that_goes_on_in_python_takes_the_settings_of_its_folder(tmp_path):
+    class Stop(Observer):
+        def progressed(self, progress):
+            if progress.round == 1:
+                raise KeyboardInterrupt
+
+    said = {"data": SMALL, "partition": "random", "clients": 2, "rounds": 3, "seeds": [4], "report": False}
+    whole = graphsilo.run(**said, out=tmp_path / "whole", progress=None)
+    with pytest.raises(KeyboardInterrupt):
+        graphsilo.run(**said, out=tmp_path / "run", progress=Stop(), **{"run.checkpoint_every": 1})
+    on = graphsilo.run(out=tmp_path / "run", resume=True, report=False)
+    assert on.tree["seeds"][0]["test"] == whole.tree["seeds"][0]["test"]
+    assert [row["test"] for row in on.tree["seeds"][0]["rounds"]] == [
+        row["test"] for row in whole.tree["seeds"][0]["rounds"]
+    ]
+    with pytest.raises(ConfigError, match=r"method\.rounds was 3"):
+        graphsilo.run(out=tmp_path / "run", resume=True, rounds=4, report=False)
 
 
 def test_clients_that_were_not_asked_are_scored_all_the_same(small):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -32,5 +33,10 @@ def test_fedprox_is_tuned_over_its_papers_penalties():
     assert [table["method.mu"] for table in default_spaces("fedprox")] == [[0.001, 0.01, 0.1, 1.0]] * 2
 
 
-def test_a_method_of_ones_own_has_none():
+def test_a_method_of_ones_own_that_trains_locally_has_the_learning_rates(monkeypatch):
     assert default_spaces("mine") == []
+    avg, ridge = registry.load("fedavg"), registry.load("fedridge")
+    monkeypatch.setitem(registry._REGISTERED, "mine", replace(avg, name="mine"))
+    monkeypatch.setitem(registry._REGISTERED, "exact", replace(ridge, name="exact"))
+    assert default_spaces("mine") == default_spaces("fedavg")
+    assert default_spaces("exact") == []

@@ -118,6 +118,13 @@ def test_runs_on_other_cuts_are_not_compared(tmp_path: Path) -> None:
     assert table.warnings[0].startswith("No two runs answer the same question")
 
 
+def test_one_cut_of_data_that_is_read_in_two_ways_has_two_headings(tmp_path: Path) -> None:
+    """As with and without the weights of the edges."""
+    read = [run(tmp_path, "FedAvg", "Cora", [0.8], data={"hash": of}) for of in ("plain", "weighted")]
+    table = grid(comparison(read))
+    assert [each.title for each in table.tables] == ["Cora, data plain", "Cora, data weight"]
+
+
 def test_other_seeds_in_a_column_leave_it_without_a_best(tmp_path: Path) -> None:
     found = folders(tmp_path, levels={"Cora": LEVELS["Cora"]})
     found += [run(tmp_path, "FedAvg", "CiteSeer", [0.6] * 7), run(tmp_path, "FedProx", "CiteSeer", [0.7] * 3)]

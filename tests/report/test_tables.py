@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -240,7 +241,85 @@ def test_same_method_twice_is_told_apart_by_its_settings(tmp_path: Path) -> None
         for mu in (0.1, 0.01)
     ]
     assert [row.label for row in comparison(folders).rows] == ["FedProx (mu 0.1)", "FedProx (mu 0.01)"]
-    assert [row.label for row in comparison([folders[0]] * 2).rows] == ["FedProx (run0.1) [1]", "FedProx (run0.1) [2]"]
+    again = shutil.copytree(folders[0], tmp_path / "again" / "run0.1")
+    table = comparison([folders[0], again])
+    assert [row.label for row in table.rows] == ["FedProx (run0.1) [1]", "FedProx (run0.1) [2]"]
+    with pytest.raises(
+        ConfigError, match=r"2 of the compared runs are called 'run0\.1'. Give the label of one: 'FedProx"
+    ):
+        comparison([folders[0], again], baseline="run0.1")
+    with pytest.raises(ConfigError, match=r"run0\.1 is named twice, and a run is not compared with itself"):
+        comparison([folders[0], tmp_path / "again" / ".." / "run0.1"])
+
+
+def test_a_run_and_a_reference_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    titles = {"method": {"name": "fedridge", "title": "FedRidge"}}
+    rows = {"fedridge": reference(0.7), "local": reference(0.6)}
+    table = comparison([run(tmp_path, "a", [0.8], references=rows), run(tmp_path, "b", [0.9], **titles)])
+    assert [row.label for row in table.rows] == ["a", "FedRidge"]
+    assert [row.label for row in table.references] == ["Local only", "FedRidge (reference)"]
+    assert "FedRidge: " in table.legend[-2]
+
+
+def scored(root: Path, name: str, seeds: list[dict[int, float]], share: float = 1.0, **more: Any) -> Path:
+    """A run whose clients 0, 1 and 2 of 10, 20 and 30 nodes have these accuracies, seed by seed; or none."""
+    means = [sum(10 * (who + 1) * a for who, a in of.items()) / sum(10 * (who + 1) for who in of) for of in seeds]
+    folder = run(root, name, means, config={"evaluation": {"share": share}}, **more)
+    tree = json.loads((folder / "result.json").read_text())
+    for seed, of in zip(tree["seeds"], seeds, strict=True):
+        seed["clients"] = [
+            {
+                "client": who,
+                "nodes": 10 * (who + 1),
+                "test_items": 5,
+                "test": {"accuracy": of[who]} if who in of else {},
+            }
+            for who in range(3)
+        ]
+    (folder / "result.json").write_text(json.dumps(tree))
+    return folder
+
+
+def test_runs_scored_on_different_clients_are_compared_over_those_that_all_have(tmp_path: Path) -> None:
+    every = scored(tmp_path, "every", [{0: 0.2, 1: 0.5, 2: 0.8}, {0: 0.3, 1: 0.6, 2: 0.9}])
+    some = scored(tmp_path, "some", [{0: 0.2, 1: 0.5}, {1: 0.6, 2: 0.9}], share=0.7)
+    table = comparison([every, some])
+    expected = {0: (10 * 0.2 + 20 * 0.5) / 30, 1: (20 * 0.6 + 30 * 0.9) / 50}
+    assert [row.by_seed["accuracy"] for row in table.rows] == [pytest.approx(expected)] * 2
+    assert (table.is_comparable, table.warnings) == (True, ())
+    assert table.notes == (
+        "Who is scored differs (every: all clients; some: all clients, evaluation.share 0.7): scores are node-weighted "
+        "means over the 2 clients that all runs have, others in each seed.",
+    )
+    # Two runs that drew the same clients are compared as they are, whether those differ from seed to seed or not.
+    same = comparison([some, scored(tmp_path, "same", [{0: 0.1, 1: 0.4}, {1: 0.5, 2: 0.8}], share=0.7)])
+    assert (same.is_comparable, same.notes) == (True, ())
+
+
+@pytest.mark.parametrize(("own", "share"), [([{2: 0.8}], 0.4), ([{}], 0.4)], ids=["no common client", "sums alone"])
+def test_runs_scored_on_other_clients_are_not_comparable(tmp_path: Path, own: list[Any], share: float) -> None:
+    other = scored(tmp_path, "other", own, share) if own[0] else run(
+        tmp_path, "other", [0.8], config={"evaluation": {"share": share}}
+    )  # fmt: skip
+    table = comparison([scored(tmp_path, "every", [{0: 0.2, 1: 0.5}], 0.7), other])
+    assert (table.is_comparable, table.best, table.differences) == (False, {"accuracy": ()}, {})
+    assert table.warnings == (
+        "The runs are not comparable: who is scored differs (every: all clients, evaluation.share 0.7; other: all "
+        "clients, evaluation.share 0.4), and no clients are known to be scored in all.",
+    )
+
+
+def test_runs_scored_on_the_test_items_of_all_and_on_their_own_are_not_comparable(tmp_path: Path) -> None:
+    folders = [run(tmp_path, "own", [0.8]), run(tmp_path, "all", [0.9])]
+    tree = json.loads((folders[1] / "result.json").read_text())
+    for seed in tree["seeds"]:
+        seed["modes"] = {"own_global": next(iter(seed["modes"].values()))}
+    (folders[1] / "result.json").write_text(json.dumps(tree))
+    table = comparison(folders)
+    assert not table.is_comparable
+    assert table.warnings == (
+        "The runs are not comparable: test items differ (own: each client's own; all: those of all clients).",
+    )
 
 
 def test_references_that_disagree_are_kept_apart(tmp_path: Path) -> None:

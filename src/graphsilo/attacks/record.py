@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -96,6 +97,35 @@ class AttackRecord(Record, frozen=True, kw_only=True):
         each = [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
         above = sum(outcome.succeeds for outcome in each)
         return f"AttackRecord({self.title} on {self.data}: {above} of {len(each)} attacks above the prior)"
+
+
+def beside(folder: Path, new: AttackRecord) -> tuple[AttackRecord, str]:
+    """What was found now and what stands in the folder already, in one; and a sentence on it, where there is any.
+
+    Outcomes of the same seed, attack, attacker and figure are those found now. A record of other clients, or another
+    run's, is no part of it and is kept under another name.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return new, ""
+    try:
+        old = read(folder)
+    except RunError:
+        old = None
+    if old is None or (old.fingerprint, old.targets) != (new.fingerprint, new.targets):
+        aside = next(free for number in count(1) if not (free := path.with_stem(f"attack-{number}")).exists())
+        path.rename(aside)
+        return new, f"What an earlier attack on other clients or of another version found is kept as {aside.name}."
+    outcomes = {}
+    kept = 0
+    for seed in sorted({*old.outcomes, *new.outcomes}):
+        now = new.outcomes.get(seed, [])
+        again = {(one.attack, one.attacker, one.figure) for one in now}
+        before = [one for one in old.outcomes.get(seed, []) if (one.attack, one.attacker, one.figure) not in again]
+        outcomes[seed], kept = [*before, *now], kept + len(before)
+    notes = list(dict.fromkeys((*old.notes, *new.notes)))
+    both = msgspec.structs.replace(new, outcomes=outcomes, notes=notes, shadows=new.shadows or old.shadows)
+    return both, f"{kept} figures of earlier attacks on this run stand beside those found now." if kept else ""
 
 
 def write(folder: Path, record: AttackRecord) -> Path:

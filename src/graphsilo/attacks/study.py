@@ -41,7 +41,7 @@ def attack(
     say: Callable[[str], None] = lambda text: None,
     observer: Observer | None = None,
 ) -> AttackRecord:
-    """Attack a finished run, and write ``attack.json`` into its folder.
+    """Attack a finished run, and write ``attack.json`` into its folder, beside what was found of these clients before.
 
     Args:
         folder: Of the run.
@@ -54,7 +54,7 @@ def attack(
         observer: Hears of the repetition's progress.
 
     Raises:
-        ConfigError: An unknown attack, attacker, seed or client.
+        ConfigError: An unknown attack, attacker, seed or client; or the attack by membership alone, without shadows.
         RunError: There is no such run, or its data is elsewhere.
         UnsupportedError: It is of another task.
     """
@@ -72,10 +72,18 @@ def attack(
         if repetition.differs:
             notes.append(repetition.differs)
         outcomes[seed] = _attacked(repetition, chosen, roles, targets, shadows, say)
+    if not any(outcomes.values()) and "membership" in chosen and not shadows:
+        raise ConfigError(
+            f"{result.method.title} sends nothing that tells members without shadow runs, and shadows=0 (--shadows 0) "
+            f"leaves these out: nothing was attacked. Give a number of shadow runs, such as {SHADOWS}."
+        )
     found = AttackRecord(
         fingerprint=result.fingerprint, method=result.method.name, title=result.method.title, data=result.data.name,
         secure_sums=config.run.secure_sums, targets=list(targets), shadows=shadows, notes=notes, outcomes=outcomes,
     )  # fmt: skip
+    found, text = records.beside(folder, found)
+    if text:
+        say(text)
     records.write(folder, found)
     return found
 

@@ -83,12 +83,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if _is_out_of_memory(error):
             _complain("memory ran out. Use fewer workers, a smaller model or a smaller batch_size.", error, debug)
             return 1
-        _complain(
-            f"this is a bug in graphsilo, not your mistake: {type(error).__name__}: {error}. Run the same command with "
-            f"--debug, and report the traceback that it shows.",
-            error,
-            debug,
+        what, own = (
+            f"{type(error).__name__}: {str(error).removesuffix('.')}.",
+            sys.modules.get("graphsilo.federation.own"),
         )
+        if own is not None and (place := own.theirs(error)):
+            text = (
+                f"your own code failed, in {place}: {what} Run the same command with --debug for the whole traceback."
+            )
+        else:
+            text = (
+                f"this is a bug in graphsilo, not your mistake: {what} Run the same command with --debug, and report "
+                f"the traceback that it shows."
+            )
+        _complain(text, error, debug)
         return 1
 
 

@@ -42,7 +42,8 @@ class Whose(StrEnum):
 def predict(
     run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.", autocompletion=complete.runs)],
     client: Annotated[
-        int | None, typer.Option(metavar="K", help="Whose model; not needed in a silo's own result folder.")
+        str | None,
+        typer.Option(metavar="K", help="Whose model, by number or name; not needed in a silo's own result folder."),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
     checkpoint: Annotated[SavedModel, typer.Option(help="Best by validation, or last round.")] = SavedModel.best,

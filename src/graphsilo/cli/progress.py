@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from graphsilo.evaluate.metrics import leading
 from graphsilo.experiments.observer import Observer, Progress, RunStarted, Working
-from graphsilo.report.formats import REFERENCES, data_size, duration, percent
+from graphsilo.report.formats import REFERENCES, data_size, duration, in_sentence, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,12 +48,11 @@ def _many(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def score(values: Mapping[str, float | None] | None, metric: str | None = None) -> float | None:
-    """The score that stands for a round: that which rounds are chosen by, where it is known and measured."""
-    values = values or {}
-    name = metric if metric is not None and metric in values else leading(values)
-    found = values.get(name or "")
-    return None if found is None else float(found)
+def score(values: Mapping[str, float | None] | None, wanted: str = "") -> tuple[str, float] | None:
+    """The score that stands for a round, and its metric: the one that rounds are selected by, where it is there."""
+    name = wanted if wanted in (values or {}) else leading(values or ()) or ""
+    found = (values or {}).get(name)
+    return None if found is None else (in_sentence(name), float(found))
 
 
 @dataclass
@@ -65,6 +64,7 @@ class Track:
         first: Round and seconds at which this process began to count.
         last: The newest event.
         validation: Score of the newest evaluated round.
+        metric: What that is, as inside a sentence.
         closed: Whether its end was announced.
     """
 
@@ -73,6 +73,7 @@ class Track:
     last: Progress
     validation: float | None = None
     closed: bool = False
+    metric: str = "accuracy"
 
     @property
     def remaining(self) -> float | None:
@@ -92,15 +93,13 @@ class Tracks:
     """
 
     def __init__(self) -> None:
-        self.name = ""
-        self.metric: str | None = None
+        self.name = self.metric = ""
         self.current: Track | None = None
 
     def begin(self, run: RunStarted) -> Track | None:
         """Another run begins; returns the seed that has ended with it."""
         ended = self.finish()
-        self.name = title(run)
-        self.metric = run.config.get("evaluation", {}).get("select_by")
+        self.name, self.metric = title(run), str(run.config.get("evaluation", {}).get("select_by", ""))
         return ended
 
     def advance(self, progress: Progress) -> tuple[Track | None, Track]:
@@ -112,8 +111,8 @@ class Tracks:
             # The first round seen carries the set-up, so the pace is taken from the rounds after it.
             track = self.current = Track(self.name, (progress.round, progress.seconds), progress)
         track.last = progress
-        value = score(progress.validation, self.metric)
-        track.validation = track.validation if value is None else value
+        if (found := score(progress.validation, self.metric)) is not None:
+            track.metric, track.validation = found
         return ended, track
 
     def finish(self) -> Track | None:
@@ -130,7 +129,7 @@ def round_line(track: Track) -> str:
     event = track.last
     parts = [f"{seed_name(track)}: round {event.round}/{event.rounds}"]
     if track.validation is not None:
-        parts.append(f"validation {percent(track.validation)} %")
+        parts.append(f"validation {track.metric} {percent(track.validation)} %")
     if event.best is not None:
         parts.append(f"best {percent(event.best[0])} % in round {event.best[1]}")
     parts.append(_traffic(event))
@@ -145,7 +144,11 @@ def end_line(track: Track) -> str:
     """What a seed has come to, in one line."""
     event = track.last
     early = " (stopped early)" if event.round < event.rounds else ""
-    best = "" if event.best is None else f", best validation {percent(event.best[0])} % in round {event.best[1]}"
+    best = (
+        ""
+        if event.best is None
+        else f", best validation {track.metric} {percent(event.best[0])} % in round {event.best[1]}"
+    )
     return f"{seed_name(track)}: done after {_many(event.round, 'round')}{early}{best}, {_traffic(event)}, " + duration(
         event.seconds
     )

@@ -14,7 +14,7 @@ from graphsilo.cli.run import folder_name, folders
 from graphsilo.cli.terminal import Sheet, say, show, table
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.evaluate.metrics import metric_of
-from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.config import RunConfig, call_of, configure
 from graphsilo.experiments.tuning import record
 from graphsilo.experiments.tuning.record import FinalRecord, MethodRecord, TrialRecord, TuneRecord
 from graphsilo.loading import load
@@ -76,10 +76,11 @@ def _asked(
     said = said_in(path) if space is None else documents.read(space, "the space")
     if isinstance(said, Mapping) and space is not None and set(said) == {"tune"}:
         said = said["tune"]
-    names = [name for text in methods or () for name in text.split(",")]
+    said_methods = [name for text in methods or () for name in text.split(",")]
     base: Path | Mapping[str, Any] | None = path if path is not None else kept.get("config")
-    settings = {**overrides, **({"method": names[0]} if names else {})}
-    config = load_config(base, overrides=settings, assignments=assignments)
+    call = call_of({**overrides, **({"method": said_methods[0]} if said_methods else {})}, assignments)
+    names = [call.named("method", name) for name in said_methods]
+    config = configure(base, call)
     return config, Plan.of(kept, methods=names or None, space=said, seeds=overrides.get("run.seeds"), **given)
 
 
@@ -184,7 +185,9 @@ def _finish(found: TuneRecord, folder: Path, quiet: bool) -> None:
     Raises:
         RunError: A run after the study failed.
     """
-    ended = [folder / each.folder for each in found.final if each.error is None]
+    same = {method.name for method in found.methods if method.best == 0}  # tuned and untuned are one run
+    kept = [each for each in found.final if each.error is None and not (each.tuned and each.method in same)]
+    ended = [folder / each.folder for each in kept]
     page = folder / "compare.html"
     if quiet:
         say(str(folder))

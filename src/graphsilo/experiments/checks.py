@@ -46,9 +46,16 @@ def check_device(device: str, precision: Precision = "float32") -> None:
         ConfigError: There is no such device, or it lacks the precision.
     """
     try:
-        torch.device(device)
+        kind = torch.device(device).type
     except RuntimeError:
-        raise ConfigError(f"run.device '{device}' is no device; use cpu or cuda.") from None
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        what = (
+            f"'{device}' is a device of torch that graphsilo does not compute on"
+            if kind
+            else f"'{device}' is no device"
+        )
+        raise ConfigError(f"run.device {what}; use cpu or cuda.")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(
             "run.device cuda was asked for, but this machine or this build of torch has none. Use "

@@ -511,6 +511,15 @@ def load_config(
         ConfigError: The file cannot be read, a setting is unknown or out of bounds, or overrides and assignments
             contradict each other.
     """
+    return configure(base, call_of(overrides, assignments))
+
+
+def call_of(overrides: Mapping[str, Any] | None = None, assignments: Sequence[str] = ()) -> Door:
+    """What a call or command line says; as ``load_config`` takes it.
+
+    Raises:
+        ConfigError: What is said cannot be, or contradicts itself.
+    """
     call = door_of("this call")
     for name, value in (overrides or {}).items():
         if value is not None:
@@ -521,7 +530,7 @@ def load_config(
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, such as method.mu=0.1; got '{assignment}'.")
         call.say(name.strip(), documents.parse(text, f"--set {assignment}"), f"--set {assignment}")
-    return configure(base, call)
+    return call
 
 
 def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunConfig:

@@ -158,12 +158,13 @@ class Door:
         """What is said, with a name for each thing of the person's own, which is known by it from now on."""
         if section == "model" and rest == ["pool"] and isinstance(value, list):
             return [
-                {**item, "name": self._named(section, item.get("name"))} if isinstance(item, Mapping) and "name" in item
-                else self._named(section, item) for item in value
+                {**item, "name": self.named(section, item.get("name"))} if isinstance(item, Mapping) and "name" in item
+                else self.named(section, item) for item in value
             ]  # fmt: skip
-        return self._named(section, value) if section in OWN and rest in ([], [NAMES[section]]) else value
+        return self.named(section, value) if section in OWN and rest in ([], [NAMES[section]]) else value
 
-    def _named(self, section: str, value: Any) -> Any:
+    def named(self, section: str, value: Any) -> Any:
+        """A name for what is said of a section: of a thing of the person's own, which is known by it from now on."""
         if value is None or isinstance(value, bool | int | float | list | Mapping):
             return value
         if isinstance(value, str) and not (value.endswith(".py") or ":" in value):

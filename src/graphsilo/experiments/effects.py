@@ -21,6 +21,7 @@ from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS
+from graphsilo.experiments.references import SEVERAL_ROUNDS, reference_method
 from graphsilo.federation import registry
 from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig
 from graphsilo.settings import Settings, above
@@ -103,11 +104,13 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
     many = isinstance(config.data.name, list) and partition.rule in ("files", "domains")
     if chosen.file is None and not many:
         return
+    cut_anew = "Leave the number out, or cut the data anew with a rule."
+    remedy = cut_anew if chosen.file else "Leave the number out; run.without leaves out clients, or name fewer of them."
     by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
     if config.says("partition.clients") and chosen.clients != partition.num_clients:
         raise ConfigError(
             f"{chosen.clients} clients are asked for (partition.clients, --clients), but {by} "
-            f"{partition.num_clients}. Leave the number out, or cut the data anew with a rule."
+            f"{partition.num_clients}. {remedy}"
         )
     if chosen.file and config.says("partition.rule") and chosen.rule not in ("auto", partition.rule):
         raise ConfigError(
@@ -275,6 +278,13 @@ def _perturb(case: Case, key: str, value: Any) -> str | None:
     return None if level else "no label is taken away (perturb.label_sparsity is 0)"
 
 
+def _hidden(case: Case, key: str, value: Any) -> str | None:
+    """It is about the nodes that are not trained on."""
+    if not value or case.config.scenario.name != "inductive":
+        return None
+    return "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"
+
+
 def _method(case: Case, key: str, value: Any) -> str | None:
     return _declared(case, case.config.method_config(), key, value)
 
@@ -290,6 +300,29 @@ def _moments(case: Case, key: str, value: Any) -> str | None:
     if settings.optimizer == "sgd" and not settings.momentum:
         return "method.optimizer is 'sgd' and method.momentum is 0, so that nothing is kept that could be forgotten"
     return None
+
+
+def _one_round(case: Case, key: str, value: Any) -> str | None:
+    """Where a method has one round, what is about several is about its reference rows, if that."""
+    method, settings = registry.load(case.config.method.name), case.config.method_config()
+    if settings.total_rounds > 1 or settings.rounds == 1 or value is None or (value == 1 and key == "every"):
+        return None
+    rows = [registry.load(reference_method(case.config, name)).config for name in case.config.run.references]
+    if not all(issubclass(kind, OneRoundConfig) for kind in rows):
+        return None
+    beside = ", as has each of its reference rows" if rows else ""
+    return f"{method.title} has exactly one round{beside}"
+
+
+def _participation(case: Case, key: str, value: Any) -> str | None:
+    """It is about who sends something, which the others then have."""
+    method = registry.load(case.config.method.name)
+    if case.config.run.alone and value != 1:
+        return "with run.alone every client is in a federation of one"
+    if value == 1 or not (method.pooled or (method.alone and case.config.method_config().total_rounds == 1)):
+        return None
+    why = "has all data in one place" if method.pooled else "has every silo find its answer by itself, once"
+    return f"{method.title} {why}"
 
 
 def _run(case: Case, key: str, value: Any) -> str | None:
@@ -357,9 +390,11 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "partition.split": (_of_nodes,),
     "partition.split_index": (_of_nodes, _index),
     "scenario.*": (_scenario,),
+    "perturb.feature_sparsity": (_hidden,),
     "perturb.keep_classes": (_perturb,),
     "method.*": (_method,),
     "method.reset_optimizer": (_moments,),
+    "method.participation": (_participation,),
     "model.*": (_backbone, _pool),
     "evaluation.select_by": (_select_by,),
     "evaluation.embeddings": (_embeddings,),
@@ -367,4 +402,5 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "run.patience": (_between,),
     "run.*": (_run,),
     "run.compression": (_compression,),
+    **dict.fromkeys(SEVERAL_ROUNDS, (_one_round,)),
 }

@@ -11,6 +11,7 @@ from graphsilo.errors import one_line, several
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.experiments.participants import Participants, class_word, selection_metric, untrained_words
+from graphsilo.experiments.simulation import model_entries
 from graphsilo.experiments.storage.records import Seed
 from graphsilo.federation import registry
 from graphsilo.federation.client import common_model
@@ -246,6 +247,15 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
         settings.in_vain(participants.schema, items * asked // clients, asked, model),
     )
     said = [text for text in found if text]
+    if settings.total_rounds == 1 < settings.rounds and config.says("method.rounds"):
+        title = registry.load(config.method.name).title
+        said.append(f"{title} has exactly one round: method.rounds {settings.rounds} is that of its reference rows.")
+    pool = config.model.pool
+    if pool is not None and len(entries := model_entries(config)) > (count := len(participants.holders)):
+        left = several(dict.fromkeys(name for name, _ in entries[count:]), 4)
+        said.append(
+            f"model.pool has {len(entries)} models, and there are {count} clients: the last are not used ({left})."
+        )
     if settings.total_rounds > 1 and not any(row.get("val", 1) for row in participants.cut["per_client"]):
         stops = "" if config.run.early_stopping is None else ", and run.early_stopping stops nothing"
         said.append(

@@ -193,11 +193,10 @@ def left_out(
     Raises:
         ConfigError: Somebody is named who is not there, or who cannot be told from another, or nobody is left.
     """
-    called = {client: (own,) if isinstance(own, str) else own for client, own in (names or {}).items()}
     found = set()
     for who in wanted:
         if isinstance(who, str):
-            found.add(_by_name(who, count, called))
+            found.add(client_called(who, count, names or {}, "run.without (--without)"))
         elif 0 <= who < count:
             found.add(who)
         else:
@@ -213,22 +212,33 @@ def left_out(
     return tuple(sorted(found))
 
 
-def _by_name(name: str, count: int, names: Mapping[ClientId, Collection[str]]) -> ClientId:
-    called = [client for client, own in names.items() if name in own]
+def client_called(name: str, count: int, names: Mapping[ClientId, str | Collection[str]], what: str) -> ClientId:
+    """The client of a name.
+
+    Args:
+        name: As a person says it.
+        count: How many clients there are.
+        names: What each is called, one name or several; empty where they have only numbers.
+        what: Where it is said, for refusals.
+
+    Raises:
+        ConfigError: Nobody is called so, or several are.
+    """
+    own_names = {client: (own,) if isinstance(own, str) else own for client, own in names.items()}
+    called = [client for client, own in own_names.items() if name in own]
     if len(called) == 1:
         return called[0]
     if called:
         raise ConfigError(
-            f"run.without (--without) names '{name}', and clients {', '.join(map(str, called))} are all called so. "
-            f"Give their numbers."
+            f"{what} names '{name}', and clients {', '.join(map(str, called))} are all called so. Give their numbers."
         )
     if not names:
         raise ConfigError(
-            f"run.without (--without) names '{name}', and the clients of this run have numbers only: "
+            f"{what} names '{name}', and the clients of this run have numbers only: "
             f"{_there_are(count)}. Give the number."
         )
-    known = dict.fromkeys(other for own in names.values() for other in own)
-    raise ConfigError(f"run.without (--without) names '{name}', which is no client; {nearest(name, known)}")
+    known = dict.fromkeys(other for own in own_names.values() for other in own)
+    raise ConfigError(f"{what} names '{name}', which is no client; {nearest(name, known)}")
 
 
 def _there_are(count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.tables import is_description, read_spec
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import BooleanWords, Words, join_truth
-from graphsilo.errors import ConfigError, DataError, RunError
+from graphsilo.errors import ConfigError, DataError, RunError, unusable
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.simulation import prepare
+from graphsilo.experiments.participants import client_called
+from graphsilo.experiments.simulation import called, prepare
 from graphsilo.experiments.storage import disk, records
 from graphsilo.experiments.storage.records import SiloRecord, mode_of
 from graphsilo.federation import registry
@@ -99,7 +100,7 @@ class Prediction:
 def predict(
     run_dir: str | Path,
     *,
-    client: ClientId | None = None,
+    client: ClientId | str | None = None,
     seed: int | None = None,
     checkpoint: str = "best",
     graph: str | Path | Graph | GraphCollection | None = None,
@@ -125,7 +126,7 @@ def predict(
     # Scale and fill values are those that the model was trained with: today's tables may have other means.
     if isinstance(result, SiloRecord):
         own = result.client
-        if client not in (None, own):
+        if client is not None and _numbered(client, 1, {own: result.silo}) != own:
             raise ConfigError(f"{folder} holds the results of client {own} alone; {client} was asked for.")
         kept = _read(model_path(folder, chosen, own, checkpoint))
         asked = _at_silo(folder, result, own, kept)
@@ -220,7 +221,21 @@ class _Asked:
     root: str | None = None
 
 
-def _of_run(folder: Path, client: ClientId | None) -> _Asked:
+def _numbered(client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]]) -> ClientId:
+    """The number of a client that is named by number or by name.
+
+    Raises:
+        ConfigError: It is neither, nobody has the name, or several have.
+    """
+    if isinstance(client, bool) or not isinstance(client, int | str):
+        raise unusable("predict", "a client by number or by name", client)
+    if isinstance(client, int):
+        return client
+    is_number = client.isdecimal() and not any(client == own or client in own for own in names.values())
+    return int(client) if is_number else client_called(client, count, names, "predict (--client)")
+
+
+def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
     """A run's client."""
     if client is None:
         raise ConfigError("the run has several clients: say whose model it is to be with --client.")
@@ -236,6 +251,8 @@ def _of_run(folder: Path, client: ClientId | None) -> _Asked:
     method = registry.load(config.method.name)
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}
+    files = config.data.name
+    client = _numbered(client, simulation.num_holders, called(files) if isinstance(files, list) else {})
     if client in simulation.without:
         raise ConfigError(
             f"client {client} was left out of the run in {folder} (run.without): it has no model of it. Ask for one of "

@@ -12,13 +12,15 @@ from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import PrivateConfig
-from graphsilo.federation.settings import MethodConfig
+from graphsilo.federation.settings import MethodConfig, OneRoundConfig
 from graphsilo.runtime.alone import alone
 
 _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
 """Settings of a method that its references share, where they have them."""
 _AMONG_OTHERS = {"participation", *(PrivateConfig.model_fields.keys() - MethodConfig.model_fields.keys())}
 """Settings of a method that a silo by itself has no use for."""
+SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
+"""Settings that are about several rounds."""
 
 
 def method_of(config: RunConfig) -> Method:
@@ -71,7 +73,12 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
                 }
             ),
             "remarks": [],  # they stand beside the run's own
-            "given": [name for name in config.given if method.backbone or not name.startswith("model.")],
+            "given": [
+                name
+                for name in config.given
+                if (method.backbone or not name.startswith("model."))
+                and not (issubclass(kind, OneRoundConfig) and name in SEVERAL_ROUNDS)
+            ],
         }
     ).with_explicit(())
 

@@ -34,6 +34,7 @@ from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
 from graphsilo.federation.compression import Compression
+from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.ledger import Ledger, Traffic
 from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
@@ -310,7 +311,9 @@ class SeedRun:
         federation.at("round", number)
         self._clock.start()
         server.round(federation, number)
-        row: dict[str, Any] = {"round": number, "participants": len(federation.participants)}
+        # What a method's only round hands out is made of what was sent in set-up, and everybody is handed it.
+        sent = federation.ledger.senders("setup", handlers_of(self.method.client)) if server.rounds == 1 else ()
+        row: dict[str, Any] = {"round": number, "participants": len(sent or federation.participants)}
         failures = list(federation.failures)
         asked = _Asked(federation.ledger.traffic(), federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))

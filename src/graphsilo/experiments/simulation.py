@@ -202,7 +202,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     """
     without: tuple[ClientId, ...] = ()
     if config.run.without and isinstance(config.data.name, list):
-        without = left_out(config.run.without, len(config.data.name), _called(config.data.name))
+        without = left_out(config.run.without, len(config.data.name), called(config.data.name))
     loaded = load_data(config, without)
     graph: Graph | GraphCollection
     items = loaded if isinstance(loaded, list) else [loaded]
@@ -277,7 +277,7 @@ def _named(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulat
     return replace(made, cut={**made.cut, "per_client": rows}) if distinct else made
 
 
-def _called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
+def called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
     """What a person may call clients that have data sets or files of their own: as they were given, or the file."""
     return {client: tuple(dict.fromkeys((name, Path(name).stem))) for client, name in enumerate(names)}
 
@@ -285,8 +285,8 @@ def _called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
 def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
     """The cut without the clients that are left out, and with them."""
     names = config.data.name
-    called = _called(names) if isinstance(names, list) and len(names) == partition.num_clients else None
-    without = left_out(config.run.without, partition.num_clients, called) if config.run.without else ()
+    own = called(names) if isinstance(names, list) and len(names) == partition.num_clients else None
+    without = left_out(config.run.without, partition.num_clients, own) if config.run.without else ()
     return (partition.without(without) if without else partition), partition
 
 
@@ -675,6 +675,8 @@ def fingerprint(config: RunConfig, simulation: Participants) -> str:
     """sha256 of everything that decides a run's numbers: configuration, data, partition."""
     tree = {name: value for name, value in config.complete().items() if name not in RECORDS}
     tree["data"].pop("root")
+    if isinstance(simulation, Simulation) and simulation.scaling.has_columns:
+        tree["data"].update(simulation.scaling.tree())  # as config.yaml says it, said or not
     names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
     tree["data"]["name"] = [_absolute(name) for name in names]
     # How the partition came about does not matter, only what it is: its hash stands for the whole section. The

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -105,6 +105,16 @@ class Ledger:
         """Gives the bytes of each client since ``at`` was last called, whenever it is asked."""
         self._close()
         return partial(_traffic, self._closed[self._began :])
+
+    def senders(self, phase: Phase, handlers: Collection[str]) -> set[int]:
+        """Who has sent anything but a header in a phase, in one of these steps."""
+        self._close()
+        return {
+            client
+            for alike in self._closed
+            if alike.direction == "up" and alike.phase == phase and alike.fields and alike.handler in handlers
+            for client in alike.clients.tolist()
+        }
 
     def tables(self) -> Iterator[Rows]:
         """All rows, by phase and round in the order of time."""

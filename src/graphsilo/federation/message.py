@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, dataclass_transform, get_args, get_origin
 
 import torch
@@ -167,8 +169,10 @@ class Message:
         module = cls.__module__
         if module.startswith(_METHODS):
             place = module.removeprefix(_METHODS).partition(".")[0]
+        elif module == "__main__":
+            place = Path(getattr(sys.modules[module], "__file__", None) or "notebook").stem
         else:
-            place = module.rpartition(".")[2]
+            place = _OPENED.sub(r"\1", module.rpartition(".")[2])
         return f"{place}.{cls.__name__}"
 
     @classmethod
@@ -216,6 +220,11 @@ class Message:
                 value = f"<{len(value)} tensors>"
             parts.append(f"{spec.name}={value}")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+_OPENED = re.compile(r"^graphsilo_own_(.+)_[0-9a-f]{12}$")
+"""What the module of a person's own file is called (``own``): its messages have the names, hence the bytes, that they
+have where the file was imported."""
 
 
 class Empty(Message):

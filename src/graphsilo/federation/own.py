@@ -28,6 +28,7 @@ from graphsilo.models.registry import adopt as adopt_model
 from graphsilo.models.settings import ModelEntry
 
 SESSION = "__main__"
+_OPENED = "graphsilo_own_"  # how modules that were opened as files are called, with their stem and a hash
 _PLACE = re.compile(r"(?P<where>.+\.py|[A-Za-z_]\w*(?:\.\w+)*(?=:))(?::(?P<name>[A-Za-z_][\w.]*))?")
 
 
@@ -172,6 +173,26 @@ def _of_session(section: str, name: str, place: str) -> tuple[str, Own | None] |
     return bring(section, thing) if thing is not None else None if known is None else (name, known)
 
 
+def theirs(error: BaseException) -> str:
+    """File and line of a person's own code that an error came through, the innermost; empty where it came through none.
+
+    Example:
+        >>> theirs(ValueError("nobody's"))
+        ''
+    """
+    places = [own.place.rpartition(":")[0] for own in _KNOWN.values()]
+    parts = [
+        part for name in registry.registered() for part in (registry.load(name).client, registry.load(name).server)
+    ]
+    known, found, here = {*places, *(part.__module__ for part in parts)}, "", error.__traceback__
+    while here is not None:
+        file, module = here.tb_frame.f_code.co_filename, str(here.tb_frame.f_globals.get("__name__"))
+        if (file in known or module in known or module.startswith(_OPENED)) and not module.startswith("graphsilo."):
+            found = f"{file}, line {here.tb_lineno}"
+        here = here.tb_next
+    return found
+
+
 # -- places --------------------------------------------------------------------------------------------------------
 
 
@@ -278,7 +299,7 @@ def _opened(where: str, folder: Path | None) -> tuple[types.ModuleType, str]:
             f"that you are in, those in a configuration file to its own."
         ) from None
     # By contents: a file that was changed is another module, and every process calls it alike.
-    name = f"graphsilo_own_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{hashlib.sha256(source).hexdigest()[:12]}"
+    name = f"{_OPENED}{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{hashlib.sha256(source).hexdigest()[:12]}"
     if name not in sys.modules or getattr(sys.modules[name], "__file__", None) != str(path):
         sys.modules[name] = _executed(name, path)
     return sys.modules[name], str(path)

@@ -104,6 +104,11 @@ class OneRoundConfig(MethodConfig):
     """For methods that have exactly one round."""
 
     rounds: int = setting(100, "rounds of reference rows; the method itself has exactly one", source="OpenFGL", ge=1)
+    participation: float = setting(
+        1.0,
+        "share of clients that send: int(clients * share), at least one, drawn uniformly; all have what comes of it",
+        source="OpenFGL", gt=0, le=1,
+    )  # fmt: skip
 
     @property
     def total_rounds(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ _ASKED = ("task", "scenario", "perturb")
 # Within the method's section these are the schedule that compared runs usually share; the rest is the method itself.
 _SCHEDULE = ("rounds", "local_epochs", "batch_size", "fan_out", "participation", "optimizer", "lr", "weight_decay")
 _TOP_SHARE = "run.top_share"
+_SHARE = "evaluation.share"  # whose scores are held against each other is said by with_shared_clients
 _UNSET = "unset"
 
 
@@ -59,10 +60,16 @@ def question_titles(runs: Sequence[Run]) -> list[str]:
         alike = [other for other, title in zip(facts, names, strict=True) if title == name]
         telling = [key for key in own if len({other.get(key) for other in alike}) > 1]
         titles.append(", ".join([name, *(own[key] for key in telling[:3])]))
-    return [
-        title if titles.count(title) == 1 else f"{title}, cut {short_hash(run.result.partition.hash)[:6]}"
-        for title, run in zip(titles, runs, strict=True)
-    ]
+    for what in ("partition", "data"):
+        hashes: dict[str, set[str]] = {}
+        for title, run in zip(titles, runs, strict=True):
+            hashes.setdefault(title, set()).add(getattr(run.result, what).hash)
+        word = {"partition": "cut", "data": "data"}[what]
+        titles = [
+            f"{title}, {word} {short_hash(getattr(run.result, what).hash)[:6]}" if len(hashes[title]) > 1 else title
+            for title, run in zip(titles, runs, strict=True)
+        ]
+    return _numbered(titles)
 
 
 def distinct_labels(runs: Sequence[Run], groups: Sequence[Sequence[int]] | None = None) -> list[str]:
@@ -102,54 +109,83 @@ def distinct_labels(runs: Sequence[Run], groups: Sequence[Sequence[int]] | None 
             elif telling or not several:
                 labels[position] = f"{title} ({runs[position].path.resolve().name})"
     for group in places:
-        of_group = [labels[place] for place in group]
-        for number, (place, label) in enumerate(zip(group, of_group, strict=True)):
-            if of_group.count(label) > 1:
-                labels[place] = f"{label} [{of_group[: number + 1].count(label)}]"
+        for place, label in zip(group, _numbered([labels[place] for place in group]), strict=True):
+            labels[place] = label
     return labels
 
 
-def with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[Run], list[str]]:
-    """Where runs leave out different clients: scores over those that all of them have, and a sentence that says so.
-
-    A mean over other clients is that of other test items: nothing could be said about its difference.
-    """
-    absent = [f"without {left}" if (left := absent_clients(run.result.partition)) else "all clients" for run in runs]
-    if len(set(absent)) == 1:
-        return list(runs), []
-    scored = [{row.client for row in seed.clients if row.test.metrics} for run in runs for seed in run.seeds]
-    common = set.intersection(*scored)
-    text = f"Who takes part differs ({_distinct(labels, absent)})"
-    if not common:
-        return list(runs), [f"{text}, and no client was scored in all runs: each has the mean over its own."]
-    count = f"{len(common)} client{'' if len(common) == 1 else 's'}"
-    return [_narrowed(run, common) for run in runs], [
-        f"{text}: scores are node-weighted means over the {count} that all runs have."
+def _numbered(names: Sequence[str]) -> list[str]:
+    """The same, with a number behind those that are there twice."""
+    return [
+        f"{name} [{list(names[: place + 1]).count(name)}]" if list(names).count(name) > 1 else name
+        for place, name in enumerate(names)
     ]
 
 
-def _narrowed(run: Run, clients: set[int]) -> Run:
-    """A run with test scores over some of its clients; metrics that no client has by itself are left out."""
+def with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[Run], list[str], list[str]]:
+    """Where runs were scored on different clients: scores over those that all of them have, seed by seed.
+
+    A mean over other clients is that of other test items: nothing could be said about its difference.
+
+    Returns:
+        The runs; a note that says so; or a warning where no client is common to all, so that nothing can be compared.
+    """
+    who = [_scored(run) for run in runs]
+    part = [run.config.get("evaluation", {}).get("share", 1.0) for run in runs]
+    absent = [f"without {left}" if (left := absent_clients(run.result.partition)) else "all clients" for run in runs]
+    by_seed = {seed: [of[seed] for of in who if seed in of] for of in who for seed in of}
+    told = {seed: [clients for clients in each if clients is not None] for seed, each in by_seed.items()}
+    is_told = all(len(told[seed]) == len(each) for seed, each in by_seed.items())
+    if all(len(set(each)) < 2 for each in told.values()) and (is_told or len(set(zip(absent, part, strict=True))) < 2):
+        return list(runs), [], []
+    words = [
+        f"{left}, evaluation.share {share:g}" if share < 1 and len(set(part)) > 1 else left
+        for left, share in zip(absent, part, strict=True)
+    ]
+    what = "takes part" if len(set(part)) == 1 and len(set(absent)) > 1 else "is scored"
+    text = f"who {what} differs" + (f" ({_distinct(labels, words)})" if len(set(words)) > 1 else "")
+    common = {seed: frozenset.intersection(*each) if each else frozenset() for seed, each in told.items()}
+    if not is_told or not all(common.values()):
+        return list(runs), [], [f"The runs are not comparable: {text}, and no clients are known to be scored in all."]
+    fewest, most = min(map(len, common.values())), max(map(len, common.values()))
+    count = f"{most} client{'' if most == 1 else 's'}" if fewest == most else f"{fewest} to {most} clients"
+    each = "" if len(set(common.values())) == 1 else ", others in each seed"
+    said = f"{text[:1].upper()}{text[1:]}: scores are node-weighted means over the {count} that all runs have{each}."
+    return [_narrowed(run, common) for run in runs], [said], []
+
+
+def _scored(run: Run) -> dict[int, frozenset[int] | None]:
+    """Seed to the clients that have test scores of their own; None where the sums of all are known alone."""
+    found = {seed.seed: frozenset(row.client for row in seed.clients if row.test.metrics) for seed in run.seeds}
+    return {seed: clients or None for seed, clients in found.items()}
+
+
+def _narrowed(run: Run, clients: Mapping[int, Collection[int]]) -> Run:
+    """A run with test scores over some clients of each seed; metrics that no client has by itself are left out."""
     seeds = []
     for seed in run.seeds:
-        rows = [row for row in seed.clients if row.client in clients]
+        rows = [row for row in seed.clients if row.client in clients[seed.seed]]
         test: dict[str, float | list[float | None] | None] = {}
         for name in run.metrics():
             pairs = [(row.nodes, row.test.numbers.get(name)) for row in rows]
             known = [(size, score) for size, score in pairs if size is not None and score is not None]
             if known:
                 test[name] = sum(size * score for size, score in known) / sum(size for size, _ in known)
-        # Other views are of all its clients: what is not comparable is left out
-        seeds.append(
-            structs.replace(
-                seed, test=Scores(test, BesideScores()), modes={}, reported=None, scenarios={}, clients=rows
-            )
-        )
+        # Other views, and the curves, are of all its clients: what is not comparable is left out
+        rounds = [structs.replace(row, validation=None, test=None, modes=None) for row in seed.rounds]
+        alone = Scores(test, BesideScores())
+        bare = structs.replace(seed, test=alone, modes={}, reported=None, scenarios={}, clients=rows, rounds=rounds)
+        seeds.append(bare)
     return replace(run, result=structs.replace(run.result, seeds=seeds))
 
 
-def differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Sentences on what makes runs incomparable, and on settings that differ beside the method."""
+def differing(runs: Sequence[Run], labels: Sequence[str], *, as_reported: bool = True) -> tuple[list[str], list[str]]:
+    """Sentences on what makes runs incomparable, and on settings that differ beside the method.
+
+    Args:
+        runs, labels: What is compared.
+        as_reported: Whether a column shows what each run reports, on whatever test items that is.
+    """
     if len(runs) < 2:
         return [], []
     warnings, notes, differing = [], [], set()
@@ -160,6 +196,9 @@ def differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], li
         ("seeds", [", ".join(map(str, sorted(run.seed_names))) for run in runs]),
         ("scenario", [run.scenario for run in runs]),
     ]
+    if as_reported:
+        of_all = [run.modes[0].endswith("_global") for run in runs]
+        checks.append(("test items", ["those of all clients" if each else "each client's own" for each in of_all]))
     for what, values in checks:
         if len({repr(value) for value in values}) > 1:
             differing.add(what)
@@ -170,7 +209,7 @@ def differing(runs: Sequence[Run], labels: Sequence[str]) -> tuple[list[str], li
         values = [settings.get(key, _UNSET) for settings in flat]
         if not _differ(key, values):
             continue
-        if section in _BY_CONTENT and key not in _SCALING:
+        if (section in _BY_CONTENT and key not in _SCALING) or key == _SHARE:
             continue
         if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or _UNSET in values):
             continue

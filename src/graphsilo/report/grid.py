@@ -176,6 +176,7 @@ def compare_runs(
     """``comparison`` of runs already in memory; see there."""
     if not runs:
         raise ConfigError("at least one run folder was wanted for a comparison, none came: give the folders.")
+    _refuse_twice(runs)
     if published:
         runs = [run.as_papers for run in runs]
     groups = questions(runs)
@@ -199,6 +200,14 @@ def compare_runs(
     return replace(found, remarks=remarks)
 
 
+def _refuse_twice(runs: Sequence[Run]) -> None:
+    """A run beside itself would count as one run more in every test."""
+    places = [run.path.resolve() for run in runs]
+    twice = next((run.path for run, place in zip(runs, places, strict=True) if places.count(place) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"the folder {twice} is named twice, and a run is not compared with itself. Name it once.")
+
+
 def grid(
     groups: Sequence[tuple[Sequence[Run], Sequence[str]]],
     titles: Sequence[str],
@@ -218,10 +227,11 @@ def grid(
         published: Finds a published score.
         as_references: Labels of runs that are rows to hold others against.
     """
-    tables = []
+    tables, taken = [], {label for _, labels in groups for label in labels}
     for (runs, labels), title in zip(groups, titles, strict=True):
         fixed = list(labels).index(baseline) if baseline is not None and baseline in labels else None
-        table = beside(runs, labels, shown, fixed=fixed, published=published, as_references=as_references)
+        table = beside(runs, labels, shown, fixed=fixed, published=published,
+                       as_references=as_references, taken=taken)  # fmt: skip
         if baseline is not None and fixed is None:
             table = replace(table, differences={}, against={}, is_fixed=True)
         tables.append(replace(table, title=title))

@@ -9,7 +9,7 @@ neither a best one nor marks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -53,6 +53,7 @@ class Row:
         gap: Share of the gap between local and global that the run closes, by metric.
         spent: What training took, per seed.
         records: What the result holds of each seed.
+        reference: Which reference it is, as ``run.references`` names it; empty for a run.
     """
 
     label: str
@@ -63,6 +64,7 @@ class Row:
     seeds: tuple[Any, ...] = ()
     spent: Spent = field(default_factory=Spent)
     records: tuple[Seed, ...] = field(default=(), repr=False)
+    reference: str = ""
 
 
 @dataclass(frozen=True)
@@ -172,14 +174,8 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
             sentences.append(
                 f"{shown.title}: {shown.meaning} of {percent(column.target, 0)} %; a dash if a seed never is."
             )
-    labels = {row.label.partition(" (of ")[0] for table in tables for row in table.references if row.path is None}
-    explained = references_explained(
-        [
-            key
-            for key in REFERENCES
-            if any(label == reference_title(key, label.removesuffix(" alone")) for label in labels)
-        ]
-    )
+    there = {row.reference for table in tables for row in table.references}
+    explained = references_explained([key for key in REFERENCES if key in there])
     return [*sentences, explained] if explained else sentences
 
 
@@ -221,6 +217,7 @@ def beside(
     fixed: int | None = None,
     published: Publisher | None = None,
     as_references: Sequence[str] = (),
+    taken: Collection[str] = (),
 ) -> Comparison:
     """Put runs of one question side by side; what makes them incomparable all the same is warned about.
 
@@ -231,12 +228,14 @@ def beside(
         fixed: Position of the baseline.
         published: Finds a published score.
         as_references: Labels of runs that are rows to hold others against: never best, never tested.
+        taken: Labels of other rows that no reference should have.
     """
-    narrowed, shared = with_shared_clients(runs, labels)
+    narrowed, shared, apart = with_shared_clients(runs, labels)
     names = [column.name for column in shown]
     rows = [_row(run, label, shown) for run, label in zip(narrowed, labels, strict=True)]
-    references, reference_warnings = _references(runs, labels, shown)
-    warnings, notes = differing(runs, labels)
+    references, reference_warnings = _references(runs, labels, shown, {*labels, *taken})
+    warnings, notes = differing(runs, labels, as_reported=any(column.mode is None for column in shown))
+    warnings = apart + warnings
     printed: dict[str, tuple[Printed | None, ...]] = {}
     kept = [place for place, label in enumerate(labels) if label not in as_references]
     if published is not None:
@@ -309,11 +308,19 @@ def named(baseline: str, runs: Sequence[Run], labels: Sequence[str]) -> int:
     """Position of the run that is called so.
 
     Raises:
-        ConfigError: None is.
+        ConfigError: None is, or several are.
     """
-    for position, (run, label) in enumerate(zip(runs, labels, strict=True)):
-        if baseline in (label, run.path.name, str(run.path), run.result.method.name):
-            return position
+    if baseline in labels:
+        return list(labels).index(baseline)
+    names = [(run.path.name, str(run.path), run.result.method.name) for run in runs]
+    found = [place for place, each in enumerate(names) if baseline in each]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several_ = listed(f"'{labels[place]}'" for place in found)
+        raise ConfigError(
+            f"{len(found)} of the compared runs are called '{baseline}'. Give the label of one: {several_}."
+        )
     raise ConfigError(f"the baseline must be one of the compared runs, got '{baseline}': {nearest(baseline, labels)}")
 
 
@@ -337,8 +344,8 @@ def _row(run: Run, label: str, shown: Iterable[Column]) -> Row:
 
 def _with_shared_gap(row: Row, references: Sequence[Row]) -> Row:
     """Fill in the share of the gap from the references of another, comparable run."""
-    ends = {reference.label: reference.scores for reference in references}
-    local, central = (ends.get(REFERENCES[key], {}) for key in ("local", "global"))
+    ends = {row.reference: row.scores for row in references}
+    local, central = (ends.get(key, {}) for key in ("local", "global"))
     gap = dict(row.gap)
     for name, score in row.scores.items():
         low, high = local.get(name), central.get(name)
@@ -380,7 +387,7 @@ def _differences(rows: Sequence[Row], name: str, against: int, is_fixed: bool) -
 
 
 def _references(
-    runs: Sequence[Run], labels: Sequence[str], shown: Sequence[Column]
+    runs: Sequence[Run], labels: Sequence[str], shown: Sequence[Column], taken: Collection[str]
 ) -> tuple[tuple[Row, ...], list[str]]:
     names = [column.name for column in shown]
     rows, warnings = [], []
@@ -402,6 +409,8 @@ def _references(
         for label, scores in kept.items():
             title = reference_title(key, titled[label])
             text = f"{title} (of {label})" if len(distinct) > 1 else title
+            text = f"{text} (reference)" if text in taken else text
             gap = dict.fromkeys(names)
-            rows.append(Row(label=text, path=None, scores=scores, by_seed={}, gap=gap, spent=spent[label]))
+            cost = spent[label]
+            rows.append(Row(label=text, path=None, scores=scores, by_seed={}, gap=gap, spent=cost, reference=key))
     return tuple(rows), warnings

@@ -14,6 +14,7 @@ from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure, Handler, handlers_of
 from graphsilo.federation.message import Message
+from graphsilo.federation.own import theirs
 from graphsilo.federation.policy import Gate
 from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.wire import Encoded
@@ -82,6 +83,8 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
             reason, trace = STAYS_AT_THE_SILO, traceback.format_exc()
         elif isinstance(error, DisclosureError):
             trace = "\n".join(getattr(error, "__notes__", []))
+        elif trace and (place := theirs(error)):
+            reason = f"{reason.removesuffix('.')}; in your own code, {place}"
         return Failure(client.id, name, kind, reason, trace)
 
 

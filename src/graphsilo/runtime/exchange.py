@@ -49,7 +49,8 @@ class Exchange(Federation):
         self.ledger = ledger or Ledger()
         self.client_cpu_seconds = self.elsewhere_cpu_seconds = 0.0  # of clients' steps; of those in other processes
         self.spent: dict[ClientId, float] = {}  # the same of each client, since ``at`` was last called
-        self.participants: set[ClientId] = set()
+        self._answered: set[ClientId] = set()
+        self._sent: set[ClientId] = set()
         self.failures: list[Failure] = []
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
@@ -122,7 +123,6 @@ class Exchange(Federation):
                 wanted[id(requests[client])] = expected_shapes(requests[client], reply_type)
             self.ledger.record(client, "down", handler.name, encoded)
         for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
-            self.participants.add(client)
             if isinstance(reply, Failure):
                 self.failures.append(reply)
                 yield client, reply, {}
@@ -146,6 +146,7 @@ class Exchange(Federation):
                     check(client, answer)
                 if self.witness is not None:
                     self.witness.answered(client, handler, requests[client], answer)
+                self.note_answer(client, reply_type)
             except MessageError as error:
                 answer = self.unusable(client, handler, error)
             yield client, answer, found
@@ -193,9 +194,18 @@ class Exchange(Federation):
     def note_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
 
+    def note_answer(self, client: ClientId, kind: type[Message]) -> None:
+        """A client's answer was one that could be taken."""
+        (self._sent if kind.specs() else self._answered).add(client)
+
+    @property
+    def participants(self) -> set[ClientId]:
+        """Who sent something since ``at`` was last called; where nobody has anything to send, who answered."""
+        return self._sent or self._answered
+
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)
-        self.participants = set()
+        self._answered, self._sent = set(), set()
         self.failures = []
         self.spent = {}
 

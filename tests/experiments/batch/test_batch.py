@@ -62,7 +62,8 @@ def test_an_unfinished_run_is_gone_on_with(tasks, numbers, notes, tmp_path):
 def test_two_tasks_do_not_share_a_folder_or_a_name(tasks):
     (task,) = tasks(0.05, rounds=1)
     with pytest.raises(ConfigError, match="folder of its own"):
-        list(batch.run([task, Task("other", task.config, task.out)]))
+        list(batch.run([task, Task("other", task.config, task.out / ".." / task.out.name)]))
+    assert not task.out.exists(), "nothing is run before"
     with pytest.raises(ConfigError, match="name of its own"):
         list(batch.run([task, Task(task.name, task.config, task.out / "other")]))
 

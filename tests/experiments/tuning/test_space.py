@@ -81,8 +81,10 @@ def test_what_is_said_for_all_and_for_one():
     assert trial.asked == [("method.lr", [0.01, 0.1]), ("method.mu", 0.001, 1.0, True)]
     assert found["fedprox"].settings(drawn) == {"method.lr": 0.01, "method.mu": 0.1245}, "four digits"
     assert found["fedprox"].points() is None
-    (alone,) = spaces_of({"method.lr": [0.01], "fedprox": {"method.mu": [1]}}, ["fedavg"], BASE).values()
-    assert alone.tree() == [{"method.lr": [0.01]}], "what is for another method is left for its study"
+    with pytest.raises(
+        ConfigError, match="a table for fedprox, which is not tuned: the methods of the study are fedavg"
+    ):
+        spaces_of({"method.lr": [0.01], "fedprox": {"method.mu": [1]}}, ["fedavg"], BASE)
 
 
 def test_of_several_tables_one_is_drawn_and_a_single_value_is_no_draw():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -187,3 +189,32 @@ def test_trials_in_processes_and_on_dask(tmp_path):
         tune(config, plan, out=tmp_path / "dask", executor=place)
     tune(config, plan, out=tmp_path / "processes", executor="processes:2")
     assert trials_of(tmp_path / "here") == trials_of(tmp_path / "dask") == trials_of(tmp_path / "processes")
+
+
+OWN = Path(__file__).parents[3] / "examples" / "own_method.py"
+
+
+def test_methods_of_ones_own_are_tuned_as_files_and_as_objects(tmp_path):
+    as_file = graphsilo.tune(
+        SMALL, methods=["fedavg", str(OWN)], trials=2, out=tmp_path / "file", final=False, executor="processes:1",
+        sampler="random",
+    )  # fmt: skip
+    assert [method.name for method in as_file.methods] == ["fedavg", "fedper"]
+    rates = [sorted(table) for table in as_file.methods[1].space]
+    assert rates == [["method.lr", "method.optimizer"]] * 2, "the learning rates, where nobody says a space"
+    METHOD = runpy.run_path(str(OWN))["METHOD"]
+    as_object = graphsilo.tune(SMALL, methods=METHOD, trials=2, out=tmp_path / "object", final=False, sampler="random")
+    assert trials_of(tmp_path / "object")["fedper"] == trials_of(tmp_path / "file")["fedper"]
+    assert [method.name for method in as_object.methods] == ["fedper"]
+    on = graphsilo.tune(out=tmp_path / "file", resume=True, trials=3, final=False)
+    assert [len(method.trials) for method in on.methods] == [3, 3]
+    assert repr(on).startswith("TuneRecord(by validation accuracy; FedAvg: best is trial ")
+    assert len(repr(on)) < 300
+
+
+def test_where_the_configuration_is_best_tuned_is_the_same_run(tmp_path):
+    found = graphsilo.tune(SMALL, space={"method.lr": [1e-9]}, trials=2, seeds=[0], out=tmp_path)
+    assert found.methods[0].best == 0
+    assert [each.folder for each in found.final] == ["final/fedavg/tuned", "final/fedavg/untuned"]
+    tuned, untuned = (json.loads((tmp_path / each.folder / "result.json").read_text()) for each in found.final)
+    assert tuned == untuned

@@ -61,7 +61,7 @@ def cut_of(found: Any, num_nodes: int, what: str, made_for: str = "the graph") -
             client_numbers(part, f"{what}: the nodes of client {client}") for client, part in enumerate(found)
         )
         _check_nodes(nodes, num_nodes, what)
-        return Cut(nodes)
+        return Cut(tuple(map(np.sort, nodes)))  # which nodes they are says who has what, not their order
     return cut_by_owner(client_numbers(found, f"{what}: a client number per node"), num_nodes, what, made_for)
 
 

@@ -72,6 +72,7 @@ from graphsilo.data.sources.description import (
 )
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules
+from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected

@@ -7,7 +7,7 @@ holds: a run that is begun a second time while the first goes on waits for it an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,8 @@ def run(
         if executor is None or isinstance(executor, str):
             executor = stack.enter_context(contextlib.closing(executor_of(executor)))
         waiting, running = iter(tasks), dict[str, Task]()
+        if isinstance(tasks, Sequence):  # all are known: refused before anything is run
+            _check_apart(tasks)
         names, folders = set[str](), set[Path]()
         more = True
         while more or running:
@@ -85,8 +87,7 @@ def run(
                 if task is None:
                     more = False
                     break
-                _once(task.name, names, "name")
-                _once(Path(task.out).absolute(), folders, "folder")
+                _check_apart([task], names, folders)
                 try:
                     order = order_of(task.name, task.config, task.out, followed=follow is not None)
                 except GraphsiloError as error:
@@ -99,6 +100,14 @@ def run(
                 task = running.pop(reply["name"])
                 yield Outcome(task.name, Path(task.out), reply["error"], reply["stopped"])
             following()
+
+
+def _check_apart(tasks: Sequence[Task], names: set[str] | None = None, folders: set[Path] | None = None) -> None:
+    """Refuse tasks of one name or folder, among themselves and with those before."""
+    names, folders = set() if names is None else names, set() if folders is None else folders
+    for task in tasks:
+        _once(task.name, names, "name")
+        _once(Path(task.out).resolve(), folders, "folder")
 
 
 def _once(value: Any, seen: set[Any], what: str) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphsilo.__about__ import __version__
 from graphsilo.errors import GraphsiloError, one_line
 from graphsilo.experiments.config import door_of, load_config
+from graphsilo.experiments.doors import NAMES, own_tree
 from graphsilo.experiments.observer import Observer
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ def order_of(name: str, config: Mapping[str, Any], out: Path, *, followed: bool)
     settings = {key: _absolute(key, value) for key, value in door.values.items()}
     if door.given is not None:
         settings |= {"given": sorted(door.given), "remarks": list(door.remarks), "replaces": door.replaces}
+        settings |= {"own": own_tree(door.own)} if door.own else {}
+    else:  # a person's own things as places, where any process finds them
+        for section, own in door.own.items():
+            key = f"{section}.{NAMES[section]}"
+            settings[key] = own[settings[key]].place if settings.get(key) in own else settings.get(key)
     out = Path(out).expanduser().absolute()
     return {"name": name, "config": settings, "out": str(out), "followed": followed, "graphsilo": __version__}
 

@@ -225,7 +225,11 @@ class CurvePair(Record):
 
 
 class Round(RoundCost, kw_only=True):
-    """One round; scores where it was evaluated."""
+    """One round; scores where it was evaluated.
+
+    Attributes:
+        participants: How many clients sent what the round is made of; for a method's only round that is sent in set-up.
+    """
 
     round: int
     participants: int

@@ -12,6 +12,7 @@ A study is a folder::
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
@@ -141,16 +142,22 @@ def _make_final(
     for method in found.methods:
         for tuned in (True, False):
             best = method.best_trial
-            if best is None or (tuned and best.trial == 0):
-                continue  # nothing was better than what the configuration says
-            task = study.final(method.name, best.settings if tuned else {}, tuned=tuned)
-            _make_room(task)
-            tasks[task.name] = task, method, tuned
+            if best is not None:
+                task = study.final(method.name, best.settings if tuned else {}, tuned=tuned)
+                _make_room(task)
+                tasks[task.name] = task, method, tuned
+    # Where nothing was better than what the configuration says, the two are one run, which is made once.
+    twice = {name for name, (_, method, tuned) in tasks.items() if tuned and method.best == 0}
     ended: dict[str, FinalRecord] = {}
-    for outcome in batch.run([task for task, _, _ in tasks.values()], place, follow=after_round):
-        _, method, tuned = tasks[outcome.name]
-        folder = str(outcome.out.relative_to(study.out))
-        ended[outcome.name] = FinalRecord(method=method.name, tuned=tuned, folder=folder, error=outcome.error)
+    for outcome in batch.run([task for name, (task, *_) in tasks.items() if name not in twice], place,
+                             follow=after_round):  # fmt: skip
+        _, method, _ = tasks[outcome.name]
+        for name in (outcome.name, *(name for name in twice if tasks[name][1] is method)):
+            task, _, tuned = tasks[name]
+            if task.out != outcome.out and outcome.error is None and not task.out.exists():
+                shutil.copytree(outcome.out, task.out)
+            folder = str(task.out.relative_to(study.out))
+            ended[name] = FinalRecord(method=method.name, tuned=tuned, folder=folder, error=outcome.error)
         found = _noted(study, found.methods, [ended[name] for name in tasks if name in ended])
         told(found, method.name, ended[outcome.name])
     return found

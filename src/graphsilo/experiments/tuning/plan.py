@@ -15,7 +15,7 @@ from graphsilo.evaluate.metrics import METRICS, Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_device, check_support
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.doors import RECORDS, spelled
+from graphsilo.experiments.doors import RECORDS, own_of, own_tree, spelled
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.participants import selection_metric
 from graphsilo.experiments.simulation import prepare
@@ -122,6 +122,8 @@ class Study:
         others = [name for name in config.explicit if name.partition(".")[0] not in TUNED]
         settled(config.with_explicit(others), out=Path(out))
         base = config.complete()
+        mine = {name: one for name, one in own_of(config.own).get("method", {}).items() if name in methods}
+        base["own"] = {**base.get("own", {}), **own_tree({"method": mine})}
         study = cls(base, plan, spaces_of(plan.space, methods, base), seeds, Path(out))
         endless = [name for name, space in study.spaces.items() if plan.sampler == "grid" and space.points() is None]
         if endless:

@@ -103,6 +103,15 @@ class TuneRecord(Record, kw_only=True):
     methods: list[MethodRecord]
     final: list[FinalRecord]
 
+    def __repr__(self) -> str:
+        """What a person wants to see of it first."""
+        best = ((method.title, method.best_trial) for method in self.methods)
+        shown = (
+            f"{title}: best is trial {trial.trial}, {trial.settings or 'as configured'}" if trial else f"{title}: none"
+            for title, trial in best
+        )
+        return f"TuneRecord(by validation {self.metric}; {'; '.join(shown)})"
+
 
 def write(folder: Path, record: TuneRecord) -> None:
     """Write ``tune.json``."""

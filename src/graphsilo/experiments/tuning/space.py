@@ -211,7 +211,10 @@ def _sorted_out(said: Any, methods: Sequence[str]) -> tuple[dict[str, Values], d
             continue
         method = spelled("method", name)
         if method not in methods and method in registry.names():
-            continue  # a file for several studies
+            raise ConfigError(
+                f"the space has a table for {method}, which is not tuned: the methods of the study are "
+                f"{', '.join(methods)}. Leave the table out, or name the method, too."
+            )
         if method not in methods:
             raise ConfigError(
                 f"a space holds settings, such as method.lr, and tables for single methods of the study; got "
