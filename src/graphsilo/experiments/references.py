@@ -7,8 +7,8 @@ from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
 
-_SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
-"""Settings of a method that its references share, where they have them."""
+_SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum", "min_clients"}
+"""Settings of a method that its references share, where they have them; one place alone always answers."""
 
 
 def reference_method(name: RunReference) -> str:
@@ -28,6 +28,8 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     kind = method.config
     shared = config.method_config().model_dump()
     options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}
+    if method.pooled:
+        options.pop("min_clients")
     if name == "global_cut":
         options["cross_edges"] = False
     if config.evaluation.report == "federation" and "best_round" in kind.model_fields:

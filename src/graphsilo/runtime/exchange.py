@@ -49,7 +49,7 @@ class Exchange(Federation):
         self.ledger = ledger or Ledger()
         self.client_cpu_seconds = self.elsewhere_cpu_seconds = 0.0  # of clients' steps; of those in other processes
         self.spent: dict[ClientId, float] = {}  # the same of each client, since ``at`` was last called
-        self.participants: set[ClientId] = set()
+        self.participants: set[ClientId] = set()  # of whom an answer was taken
         self.failures: list[Failure] = []
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
@@ -122,9 +122,8 @@ class Exchange(Federation):
                 wanted[id(requests[client])] = expected_shapes(requests[client], reply_type)
             self.ledger.record(client, "down", handler.name, encoded)
         for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
-            self.participants.add(client)
             if isinstance(reply, Failure):
-                self.failures.append(reply)
+                self.note_failure(reply)
                 yield client, reply, {}
                 continue
             self.ledger.record(client, "up", handler.name, reply)
@@ -144,6 +143,7 @@ class Exchange(Federation):
                     answer.check_answer(requests[client])
                 if check is not None:
                     check(client, answer)
+                self.participants.add(client)
                 if self.witness is not None:
                     self.witness.answered(client, handler, requests[client], answer)
             except MessageError as error:
@@ -192,6 +192,7 @@ class Exchange(Federation):
 
     def note_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
+        self.participants.discard(failure.client)
 
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)

@@ -78,7 +78,6 @@ class SecureSums:
         failures: dict[ClientId, Failure] = {}
         offers: dict[ClientId, Offer] = {}
         for client, offer in self.answers(exchange, handler, CALL + handler.name, outgoing, Offer):
-            exchange.participants.add(client)
             _keep(client, offer, offers, failures)
         total: Reply | None = None
         counted: tuple[ClientId, ...] = ()
@@ -104,6 +103,7 @@ class SecureSums:
                 offers = left
         for failure in failures.values():
             exchange.note_failure(failure)
+        exchange.participants.update(counted)
         failures = {client: failure for client, failure in sorted(failures.items()) if client not in counted}
         return Total(total, counted, failures)
 

@@ -23,7 +23,7 @@ from graphsilo.experiments.checks import refuse_remote
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Participants, absent_words, left_out
-from graphsilo.experiments.references import reference_config
+from graphsilo.experiments.references import reference_config, reference_method
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import model_specs
 from graphsilo.experiments.storage import disk
@@ -247,11 +247,11 @@ def check_remote(config: RunConfig) -> None:
         UnsupportedError: A reference or an evaluation does.
     """
     refuse_remote(config)
-    pooled = [name for name in config.run.references if name != "local"]
+    pooled = [name for name in config.run.references if registry.load(reference_method(name)).pooled]
     if pooled:
         raise UnsupportedError(
             f"the reference '{pooled[0]}' trains on all data in one place, which silos at other machines do not allow. "
-            f"Leave it out; 'local' works."
+            f"Leave it out."
         )
     if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
         raise UnsupportedError("nobody holds the pooled graph between machines: evaluation modes end in _local there.")
