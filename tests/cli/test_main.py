@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -131,6 +132,21 @@ def test_a_stopped_run_says_how_to_go_on(small, tmp_path, number):
     log = (folder / "log.txt").read_text().splitlines()
     assert log[-1].endswith("stopped.")
     assert Path(folder / "config.yaml").exists()
+
+
+def test_a_signal_that_another_thread_receives_ends_a_command_that_waits():
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    strike = threading.Timer(0.2, lambda: signal.pthread_kill(other.ident, signal.SIGTERM))
+    try:
+        with cli._terminated_like_interrupted():
+            strike.start()
+            with pytest.raises(KeyboardInterrupt):
+                cli.wait_until_stopped()
+    finally:
+        done.set()
+        other.join()
 
 
 @pytest.mark.parametrize(

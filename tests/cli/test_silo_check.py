@@ -54,6 +54,15 @@ P, C, T = "patients.csv", "contacts.csv", "tables.yaml"
 CELL = "p04,44,1.0,surgery,rehab"
 
 
+def test_lines_of_the_policy_that_refuse_nothing_are_not_listed_as_if_they_held(check) -> None:
+    lines = "policy: {min_silos: 5, max_delta: 1.0e-6, max_rounds: 9}\nsplit:"
+    code, text = check(("silo.yaml", "split:", lines))
+    assert code == 0
+    assert re.search(r"✓ policy [^!]*max_rounds: 9 !", text)
+    assert "! policy min_silos: 5 has no effect: it counts the silos of secure sums, and runs without any" in text
+    assert "! policy max_delta: 1e-06 has no effect: it goes with policy.max_epsilon, which is not set" in text
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

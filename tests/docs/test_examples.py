@@ -7,8 +7,10 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 
 import pytest
+import torch
 
 import graphsilo
 from graphsilo.cli import main
@@ -16,6 +18,7 @@ from graphsilo.data.partition import registry as rules
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.runner import run
 from graphsilo.models import registry
+from graphsilo.training.objective import Step
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TINY = (
@@ -99,3 +102,20 @@ def test_the_page_to_bring_your_own(monkeypatch, tmp_path, capsys):
     for line in lines:
         assert main([*line.split()[1:], *(["--no-report"] if " run " in line else [])]) == 0, line
     assert "fedper" in (tmp_path / "runs" / "mine" / "config.yaml").read_text(encoding="utf-8")
+
+
+def test_the_term_of_the_page_trains(small, tmp_path):
+    """The block about a term stands in the place of FedDyn's client, and changes what is learned."""
+    page = (EXAMPLES.parent / "docs" / "own-method.md").read_text(encoding="utf-8")
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "def term" in code)
+    module = example("feddyn")
+    named = {**vars(module), "functional": torch.nn.functional, "Step": Step}
+    learned = []
+    for place, text in enumerate((code, code.replace("run_epochs(term=term)", "run_epochs()"))):
+        exec(f"class Other(TrainingClient[FedDynConfig]):\n{indent(text, '    ')}", named)
+        method, out = replace(module.METHOD, name="other", client=named["Other"]), tmp_path / str(place)
+        graphsilo.run(
+            small(), method=method, out=out, report=False, **{"method.local_epochs": 3, "evaluation.models": True}
+        )
+        learned.append((out / "models" / "seed0-aggregate-last.safetensors").read_bytes())
+    assert learned[0] != learned[1]

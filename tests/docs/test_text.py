@@ -120,11 +120,12 @@ def test_the_own_method_is_short() -> None:
 
 
 @pytest.mark.slow
-def test_the_own_method_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["own_method", "feddyn"])
+def test_the_own_methods_conform(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from graphsilo.testing.conformance import check_method
 
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    check_method(importlib.import_module("own_method").METHOD)
+    check_method(importlib.import_module(name).METHOD)
 
 
 def test_the_example_configuration_is_valid() -> None:

@@ -58,9 +58,8 @@ def short_settings(tables: list[str], overrides: dict[str, Any]) -> dict[str, An
 
 def numbers(tree: Any) -> Any:
     """Everything of a result that is measured, without times and places."""
-    timed = {*COSTS, "participants"}
     if isinstance(tree, dict):
-        return {key: numbers(value) for key, value in tree.items() if key not in timed}
+        return {key: numbers(value) for key, value in tree.items() if key not in COSTS}
     return [numbers(value) for value in tree] if isinstance(tree, list) else tree
 
 

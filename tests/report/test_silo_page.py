@@ -91,6 +91,35 @@ def test_all_refusals_are_listed_in_the_words_of_the_policy(explained):
     assert ("policy.kinds", "model, counts") in found.limits
 
 
+def test_every_reference_row_says_whether_the_silo_takes_part(explained):
+    """FedRidge has one round, the row ``local`` beside it a hundred; a policy of three rounds refuses that row."""
+    asked = ("run.references=[local, majority, fedridge]",)
+    free, bound = explained("fedridge", *asked), explained("fedridge", *asked, policy={"max_rounds": 3})
+    alone, constant, ridge = (text for name, text in free.run if name == "afterwards")
+    assert alone.startswith("for comparison, every silo trains alone (method local): what evaluation sends leaves once")
+    assert "(method majority): what evaluation sends" in constant
+    assert "(method fedridge): this silo takes part" in ridge
+    refused, *others = (text for name, text in bound.run if name == "afterwards")
+    assert "without this silo. this silo takes part in 3 rounds at most (policy.max_rounds); the run has 100" in refused
+    assert others == [constant, ridge]
+    assert bound.refusals == []
+    (why,) = explained("fedridge", "run.references=[global]").refusals
+    assert "No coordinator begins such a run: the reference 'global' trains on all data in one place" in why
+
+
+def test_lines_of_a_policy_that_refuse_nothing_say_what_they_need(explained):
+    lines = {"min_silos": 5, "shared_noise": True, "max_delta": 1e-6, "max_total_bytes": 50, "max_run_bytes": "1 kB"}
+    found = dict(explained("fedavg", policy=lines).limits)
+    assert found["policy.max_total_bytes"] == "50"
+    assert "5 (without effect here: it counts the silos of secure sums" in found["policy.min_silos"]
+    assert found["policy.min_silos"].endswith("policy.require_secure_sums refuses those)")
+    assert found["policy.shared_noise"].endswith("it goes with policy.max_epsilon, which is not set)")
+    assert found["policy.max_delta"].startswith("1e-06 (without effect here")
+    assert found["policy.max_run_bytes"].endswith("policy.max_total_bytes is less)")
+    held = dict(explained("fedavg", "run.secure_sums=true", policy={**lines, "max_epsilon": 3}).limits)
+    assert [held[f"policy.{name}"] for name in ("min_silos", "shared_noise")] == ["5", "yes"]
+
+
 def test_what_passes_on_and_describes_classes_is_said(explained):
     found = explained("fedlog")
     assert any("class by class" in words for words, _ in sent(found)["train"].discloses)

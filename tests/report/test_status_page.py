@@ -140,6 +140,23 @@ def test_json(page: StatusPage, tree: dict[str, Any]) -> None:
     assert json.loads(ask(page, "/status.json?again")[2])["job"] is None
 
 
+def test_for_programs_that_watch(page: StatusPage, tree: dict[str, Any]) -> None:
+    status, headers, body = ask(page, "/metrics")
+    assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    lines = body.splitlines()
+    assert {
+        'graphsilo_site_up{site="west"} 1.0', 'graphsilo_site_up{site="south"} 0.0',
+        'graphsilo_site_sent_bytes{site="north"} 1500000.0', 'graphsilo_jobs{state="failed"} 1.0',
+        'graphsilo_jobs{state="done"} 0.0', "graphsilo_job_round 12.0", "graphsilo_job_best_validation 0.6",
+        "# TYPE graphsilo_job_rounds gauge",
+    } <= set(lines)  # fmt: skip
+    assert not any(line.startswith("graphsilo_certificate") for line in lines)
+    tree.update(job=None, sites=[], certificate_expires=NOW)
+    assert "graphsilo_certificate_expiry_timestamp_seconds 1800000000.0" in ask(page, "/metrics")[2]
+    assert ask(page, "/health")[::2] == (200, "ok\n")
+    assert ask(page, "/healthy")[2] == "There is the page / and, for programs, /status.json, /metrics, /health."
+
+
 def test_only_looking(page: StatusPage) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get"):
         status, headers, body = ask(page, "/status.json", method)

@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from graphsilo.errors import GraphsiloError, shown
 from graphsilo.loading import without_collector
@@ -40,6 +40,19 @@ def check_stopped() -> None:
     """
     if _stop.is_set():
         raise KeyboardInterrupt
+
+
+def wait_until_stopped() -> NoReturn:
+    """Wait until a signal ends the command.
+
+    It looks up every second: where another thread receives the signal, a main thread that waits for good never hears.
+
+    Raises:
+        KeyboardInterrupt: Somebody asked.
+    """
+    while True:
+        check_stopped()
+        time.sleep(1.0)
 
 
 class Interrupted(Exception):

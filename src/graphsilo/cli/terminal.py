@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
@@ -39,6 +40,11 @@ def paragraph(text: str, stream: IO[str]) -> str:
     return "\n".join(
         textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
     )
+
+
+def stamped(text: str) -> str:
+    """A line of a log, with the moment before it."""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}"
 
 
 def console(stream: IO[str] | None = None) -> Console:

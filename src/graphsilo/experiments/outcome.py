@@ -53,13 +53,13 @@ def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, p
     lost = [] if participants.has_data else seeds[0].untrained or []  # who has the data knew before
     return [
         *([untrained_words(lost, participants.schema.class_names)] if lost else ()),
-        *_failure_warnings(seeds, participants),
+        *failure_warnings(seeds, participants),
         *_one_class_warnings(config, seeds, method, participants),
         *_inverted_warnings(seeds, method, participants),
     ]
 
 
-def _failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
+def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
     """Says which clients a run went on without, where ``method.min_clients`` let it."""
     steps: dict[int, set[tuple[int, int]]] = {}
     reasons: dict[int, str] = {}

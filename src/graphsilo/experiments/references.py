@@ -15,8 +15,8 @@ from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import MethodConfig, OneRoundConfig
 from graphsilo.runtime.alone import alone
 
-_SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
-"""Settings of a method that its references share, where they have them."""
+_SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum", "min_clients"}
+"""Settings of a method that its references share, where they have them; one place alone always answers."""
 _AMONG_OTHERS = {"participation", *(PrivateConfig.model_fields.keys() - MethodConfig.model_fields.keys())}
 """Settings of a method that a silo by itself has no use for."""
 SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
@@ -46,6 +46,8 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     kind = method.config
     shared = config.method_config().model_dump()
     options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}
+    if method.pooled:
+        options.pop("min_clients", None)
     if name == "alone":
         # What does not leave needs no noise, and a silo by itself is always there.
         options = {key: value for key, value in config.method.options.items() if key not in _AMONG_OTHERS}

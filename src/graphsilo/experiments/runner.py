@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -26,10 +27,11 @@ from graphsilo.experiments.checks import (
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
+from graphsilo.experiments.outcome import failure_warnings
 from graphsilo.experiments.participants import Federations, Participants, selection_metric
 from graphsilo.experiments.references import gaps_closed, method_of, reference_config, reference_method
 from graphsilo.experiments.seed import SeedRun, tell_again
-from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, prepare
+from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, model_specs, prepare
 from graphsilo.experiments.storage import disk, results
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.inputs import adopted, check_places
@@ -224,7 +226,8 @@ def _references(
     """Run the reference rows that are asked for, each in a folder of its own.
 
     Returns:
-        The rows; and why some are missing: silos at other machines may refuse one, and the run is worth keeping.
+        The rows; and why some are missing, or lack a client: silos at other machines may refuse one, and the run is
+        worth keeping.
     """
     rows: dict[str, Means] = {}
     missing: list[str] = []
@@ -235,10 +238,12 @@ def _references(
             continue
         place = None if folder is None else folder / "references" / name
         again = resume and place is not None and place.exists()
-        reuse = simulation if name in ("local", "alone") and not registry.load(config.method.name).pooled else None
         beside = reference_config(config, name)
         # All rows are chosen by one metric, also where one silo alone would have taken another.
         evaluation = beside.evaluation.model_copy(update={"select_by": by})
+        reuse = simulation if name in ("local", "alone") and not registry.load(config.method.name).pooled else None
+        if elsewhere is not None:  # of silos apart no more is known than their cards
+            reuse = dataclasses.replace(simulation, models=model_specs(beside, list(simulation.clients)))
         try:
             result = run(
                 beside.model_copy(update={"evaluation": evaluation}),
@@ -255,6 +260,9 @@ def _references(
             missing.append(f"the reference '{name}' is missing: {error}")
             observer.warned(missing[-1])
             continue
+        for text in failure_warnings(result.record.seeds, simulation):
+            missing.append(f"the reference '{name}': {text}")
+            observer.warned(missing[-1])
         summary, spent = result.record.summary, result.record.spent
         if registry.load(reference_method(config, name)).pooled:
             spent = replace(spent, upload_bytes=None, download_bytes=None)

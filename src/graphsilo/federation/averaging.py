@@ -35,9 +35,9 @@ class Weighted(Protocol):
 class AveragingServer(ServerBase[ConfigT], Generic[ConfigT]):
     """One shared model, moved each round to the mean of what clients made of it.
 
-    A round is ``request``, ``collect``, ``combine``, ``after``. A method writes the first two, in its own messages, and
-    replaces the others where it differs: ``collect`` may ask for single models and return their sum, ``after`` may
-    train the mean further.
+    A round is ``collect``, ``combine``, ``after``. A method writes the first, in its own messages, and replaces the
+    others where it differs: ``collect`` may ask for single models and return their sum, ``after`` may train the mean
+    further.
 
     Attributes:
         weights: The shared model.
@@ -51,15 +51,16 @@ class AveragingServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     @abstractmethod
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> Weighted:
-        """Have these clients train, and return the weighted sum of their models."""
+        """Have these clients train, and return the weighted sum of their models: a message, or anything else, with
+        ``weights`` and ``num_samples``."""
 
     def combine(self, total: Weighted) -> None:
-        """Move the shared model towards the mean."""
+        """Move the shared model towards the mean, ``total.weights`` over ``total.num_samples``, by ``rate``."""
         if total.num_samples > 0:  # otherwise nobody had anything to train on, and the model stays
             self.weights = step_to(self.weights, total.weights, total.num_samples, self.rate)
 
     def after(self, federation: Federation, number: int) -> None:
-        """What follows in a round once the shared model is the new one."""
+        """What follows in a round once the shared model is the new one; nothing, unless a method says what."""
 
     @property
     def rate(self) -> float:

@@ -103,6 +103,13 @@ class Failure:
         return f"client {self.client} failed in '{self.handler}' ({self.kind}: {self.reason})"
 
 
+def or_fewer(wanted: int, minimum: int | None) -> str:
+    """What else helps where so many had to answer, by ``method.min_clients``; one is the least that it can be."""
+    if wanted <= 1:
+        return ""
+    return ", or allow fewer answers with method.min_clients" if minimum is None else ", or lower method.min_clients"
+
+
 class _Answered:
     clients: tuple[ClientId, ...]
     failures: Mapping[ClientId, Failure]
@@ -113,8 +120,8 @@ class _Answered:
             first = next(iter(self.failures.values()), None)
             tail = f" First failure: {first}." if first else ""
             error = FederationError(
-                f"{wanted} clients had to answer, {len(self.clients)} did.{tail} Mend the client, or allow fewer "
-                f"answers with method.min_clients."
+                f"{wanted} clients had to answer, {len(self.clients)} did.{tail} Mend the client"
+                f"{or_fewer(wanted, minimum)}."
             )
             if first and first.trace:
                 error.add_note(f"\n{first.trace}")

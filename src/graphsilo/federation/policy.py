@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 from pydantic import field_validator
@@ -48,6 +49,8 @@ NOT_SHARED = (
 )
 """Why a share of noise does not leave."""
 
+_BYTES = ("max_total_bytes", "max_run_bytes", "max_message_bytes")
+"""Bounds of which each is part of what the one before it counts."""
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -150,6 +153,26 @@ class DisclosurePolicy(Settings):
     def allows(self, kind: str) -> bool:
         """Whether this kind of disclosure may leave the silo."""
         return kind == ALWAYS or kind in self.kinds
+
+    def without_effect(self, secure: bool = False) -> dict[str, str]:
+        """Lines that an owner wrote and that refuse nothing, each with what it needs.
+
+        Args:
+            secure: Whether a run makes secure sums; False, too, where no run is meant, as then it need not.
+        """
+        found = {}
+        if self.max_epsilon is None:
+            found = dict.fromkeys(("shared_noise", "max_delta"), "it goes with policy.max_epsilon, which is not set")
+        if not secure and not self.require_secure_sums:
+            found["min_silos"] = (
+                "it counts the silos of secure sums, and runs without any are allowed; policy.require_secure_sums "
+                "refuses those"
+            )
+        for wide, narrow in combinations(_BYTES, 2):
+            most, bound = getattr(self, wide), getattr(self, narrow)
+            if most is not None and bound is not None and most < bound:
+                found[narrow] = f"policy.{wide} is less"
+        return {name: why for name, why in found.items() if name in self.model_fields_set}
 
     # -- before a run --------------------------------------------------------------------------------------------------
 
@@ -500,7 +523,8 @@ class Gate:
         if any(0 < count < least for count in _scored(reply)):
             raise DisclosureError(
                 f"an evaluation set of this silo has fewer items than its policy.min_evaluation_count of {least}, so "
-                f"that its scores do not leave. Evaluate without this silo (method.min_clients), or ask its owner."
+                f"that its scores do not leave. Runs go on without this silo where method.min_clients allows it; or "
+                f"ask its owner."
             )
 
 

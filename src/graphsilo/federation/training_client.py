@@ -41,7 +41,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         weights: Its parameters and float buffers by name.
         common: The model that the server has a say in: the same one, unless a method has another beside it.
         common_weights: Its parameters and float buffers by name.
-        trainer: Runs local epochs on it.
+        trainer: Runs local epochs on it; ``trainer.objective.num_samples`` is the number of training items.
     """
 
     def __init__(self, context: ClientContext[ConfigT]):
@@ -76,7 +76,22 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         adjust: Adjust | None = None,
         node_weights: Tensor | None = None,
     ) -> int:
-        """Local training with this round's generator; options and result as in ``LocalTrainer.run``."""
+        """Train the client's model: whole passes over its training items, in steps of the method's optimiser.
+
+        A method changes what a step minimises by a ``term``, or by changing the gradients, ``adjust``.
+
+        Args:
+            epochs: How many passes; None takes ``local_epochs``.
+            term: Called in every step with a ``Step``; what it gives is added to the loss (tasks node and graph).
+            adjust: Called in every step as ``adjust(gradients, batch)`` before the parameters move. ``gradients`` is a
+                list of tensors in the order of ``self.model.parameters()`` (names: ``named_parameters()``), to be
+                changed in place. ``batch`` says what the step was taken on; few methods look at it.
+            node_weights: [labelled training items] how much each counts in the mean loss; 1 where None (tasks node
+                and graph).
+
+        Returns:
+            Steps taken; 0 where the client has nothing to train on.
+        """
         return self.trainer.run(
             self.config.local_epochs if epochs is None else epochs,
             self.generator("train"),
@@ -103,7 +118,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
             self.trainer.optimizer.reset()
 
     def upload(self) -> dict[str, Tensor]:
-        """The client's own weights of these names, as they are sent."""
+        """The weights named by ``shared``, to be sent: the model's own tensors, not copies."""
         return {name: self.common_weights[name] for name in self.shared}
 
     @property

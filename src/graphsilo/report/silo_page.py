@@ -18,7 +18,8 @@ from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.experiments.checks import check_compression, check_secure_sums
 from graphsilo.experiments.effects import settled
-from graphsilo.experiments.references import with_alone
+from graphsilo.experiments.references import method_of, reference_config, with_alone
+from graphsilo.experiments.service.run_over import check_remote
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.compression import compressible
@@ -27,6 +28,7 @@ from graphsilo.federation.kinds import KINDS, SHORT, compressed
 from graphsilo.federation.policy import DisclosurePolicy
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
+from graphsilo.report.formats import REFERENCE_MEANINGS
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
@@ -42,10 +44,6 @@ Facts = list[tuple[str, str]]
 
 _EVALUATION = {"silos": "evaluate", "federation": "evaluate_sums"}
 """The step by which clients are scored, by ``evaluation.report``."""
-_ALONE = (
-    "every silo trains alone at its own site, for comparison (method local): what evaluation sends leaves once more, "
-    "for each round; not with run.references=[]"
-)
 _ALMOST_NO_NOISE = noise.EPSILONS[1]
 """An ε."""
 
@@ -190,11 +188,17 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
     if entries and damaged == len(entries):
         raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
     spent = journal.told(entries)
+    idle = {
+        name: f" (without effect here: {why})" for name, why in policy.without_effect(config.run.secure_sums).items()
+    }
     return Explained(
         silo=described.name,
         title=method.title,
-        run=_run(method, settings, config),
-        refusals=list(_refusals(policy, method, settings, config, described, held, spent)),
+        run=[
+            *_run(method, settings, config),
+            *(("afterwards", text) for text in _afterwards(policy, config, described, held, spent)),
+        ],
+        refusals=list(_refusals(policy, config, described, held, spent)),
         warnings=list(_warnings(policy, method, settings, held, config, damaged)),
         sent=[*_scaling(described, config, policy), *_sent(method, settings, config, policy)],
         past=None if log is None else _past(entries),
@@ -204,7 +208,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         else "",
         promises=list(_promises(policy, method, settings, config)),
         attacks=_attacks(method, settings, config),
-        limits=[(f"policy.{name}", _text(value)) for name, value in described.policy.items()],
+        limits=[(f"policy.{name}", _text(value) + idle.get(name, "")) for name, value in described.policy.items()],
     )
 
 
@@ -253,8 +257,26 @@ def _run(method: Method, settings: MethodConfig, config: RunConfig) -> Facts:
         ("length", f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"),
         ("sums", "masked (run.secure_sums)" if secure else "added up in plain by the coordinator"),
         ("scores", "of each silo" if report == "silos" else "of the federation as a whole (evaluation.report)"),
-        *([("afterwards", _ALONE)] if {"local", "alone"} & {*with_alone(config).run.references} else []),
     ]
+
+
+def _afterwards(
+    policy: DisclosurePolicy, config: RunConfig, described: SiloFile, held: Silo, spent: float
+) -> Iterator[str]:
+    """Of every reference row what it is, and whether the silo takes part."""
+    for name in with_alone(config).run.references:
+        own = reference_config(config, name)
+        method = method_of(own)
+        if method.pooled:
+            continue  # no coordinator begins such a run
+        what = f"for comparison, {REFERENCE_MEANINGS[name]} (method {method.name})"
+        refused = list(_refusals(policy, own, described, held, spent))
+        if refused:
+            yield f"{what}: without this silo. {refused[0]}"
+        elif method.alone:
+            yield f"{what}: what evaluation sends leaves once more, for each round; not with run.references=[]"
+        else:
+            yield f"{what}: this silo takes part; `graphsilo silo explain SILO.yaml {method.name}` lists what leaves"
 
 
 def _said(config: RunConfig) -> Iterator[tuple[str, Any]]:
@@ -282,9 +304,9 @@ def _text(value: Any) -> str:
 
 
 def _refusals(
-    policy: DisclosurePolicy, method: Method, settings: MethodConfig, config: RunConfig, described: SiloFile,
-    held: Silo, spent: float,
-) -> Iterator[str]:  # fmt: skip
+    policy: DisclosurePolicy, config: RunConfig, described: SiloFile, held: Silo, spent: float
+) -> Iterator[str]:
+    method, settings = method_of(config), config.method_config()
     secure, report = config.run.secure_sums, config.evaluation.report
     scaling = described.scaling
     checks: list[Callable[[], object]] = [
@@ -301,6 +323,7 @@ def _refusals(
             yield str(error)
     begins: list[Callable[[], object]] = [
         lambda: settled(config, remote=True),
+        lambda: check_remote(config),
         lambda: check_secure_sums(config, method, settings),
         lambda: check_compression(config, method, settings),
     ]

@@ -1,6 +1,6 @@
 """The status page of a coordinator: a federation as it is this second, for a browser on the same machine.
 
-The server reads nothing but the request line and the Host header, and changes nothing: two addresses, GET and HEAD.
+The server reads nothing but the request line and the Host header, and changes nothing: a few addresses, GET and HEAD.
 It listens at 127.0.0.1 only, so who wants to look from elsewhere comes through SSH (``ssh -L 8800:127.0.0.1:8800``);
 every user of the coordinator's own machine can look. A page of another site cannot: its name in the Host header is
 refused (DNS rebinding), and the content security policy lets the page run its own script and ask its own address only.
@@ -29,6 +29,8 @@ ENGINES = {"nvflare": "NVIDIA FLARE", "flower": "Flower"}
 LONGEST_TEXT = 1000
 """Signs of one text that are shown; a site could send a book as its trouble."""
 _OWN_NAME = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+_ANSWERS = ("up", "working")
+_JOB_STATES = ("queued", "running", "done", "failed", "stopped")
 _IDLE_SECONDS = 30
 MAX_CONNECTIONS = 32
 """Open at once, a thread each; a browser needs a few."""
@@ -76,6 +78,28 @@ def shown(tree: Mapping[str, Any]) -> dict[str, Any]:
     """
     content = {**tree, "rounds": current_rounds(tree), "left": time_left(tree)}
     return dict(html.plain(content, LONGEST_TEXT))
+
+
+def metrics(tree: Mapping[str, Any]) -> str:
+    """The same in the text format of Prometheus."""
+    job, sites, jobs = tree.get("job") or {}, tree.get("sites") or [], tree.get("jobs") or []
+    by_state = {state: [each["state"] for each in jobs].count(state) for state in _JOB_STATES}
+    of_sites = [(f'{{site="{each["site"]}"}}', each) for each in sites]
+    series: list[tuple[str, str, list[tuple[str, float | None]]]] = [
+        ("site_up", "1 where a site answers", [(label, each["state"] in _ANSWERS) for label, each in of_sites]),
+        ("site_sent_bytes", "To a site in this job", [(label, each["sent"]) for label, each in of_sites]),
+        ("site_received_bytes", "From a site in this job", [(label, each["received"]) for label, each in of_sites]),
+        ("jobs", "By their state", [(f'{{state="{state}"}}', number) for state, number in by_state.items()]),
+        ("job_round", "Last round of the newest job", [("", job.get("round"))]),
+        ("job_rounds", "Rounds that it has", [("", job.get("rounds"))]),
+        ("job_best_validation", "Its best score in validation", [("", (job.get("best") or [None])[0])]),
+        ("certificate_expiry_timestamp_seconds", "Of this coordinator", [("", tree.get("certificate_expires"))]),
+    ]
+    lines = []
+    for name, meaning, values in series:
+        lines += [f"# HELP graphsilo_{name} {meaning}.", f"# TYPE graphsilo_{name} gauge"]
+        lines += [f"graphsilo_{name}{label} {float(value)!r}" for label, value in values if value is not None]
+    return "\n".join(lines) + "\n"
 
 
 class StatusPage:
@@ -135,7 +159,7 @@ class StatusPage:
 
 
 class _Content:
-    """The bodies of the two addresses, and the policy that goes with them."""
+    """The bodies of all addresses, and the policy that goes with them."""
 
     def __init__(self, tree: Callable[[], dict[str, Any]]):
         self.tree = tree
@@ -146,6 +170,12 @@ class _Content:
             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
         )
         self.template = html.environment().get_template("status.html.j2")
+        self.answers: dict[str, tuple[Callable[[], str], str]] = {
+            "/": (self.page, "text/html"),
+            "/status.json": (self.json, "application/json"),
+            "/metrics": (lambda: metrics(self.tree()), "text/plain; version=0.0.4"),
+            "/health": (lambda: "ok\n", "text/plain"),
+        }
 
     def json(self) -> str:
         """``/status.json``."""
@@ -227,15 +257,16 @@ class _Handler(BaseHTTPRequestHandler):
         if len(hosts) != 1 or not _OWN_NAME.fullmatch(hosts[0].strip()):
             self._send(403, "Only localhost is answered: open the address that `graphsilo serve` printed.")
             return
-        if path not in ("/", "/status.json"):
-            self._send(404, "There is the page / and the same for programs, /status.json.")
+        if path not in content.answers:
+            self._send(404, f"There is the page / and, for programs, {', '.join(list(content.answers)[1:])}.")
             return
+        answer, kind = content.answers[path]
         try:
-            text = content.page() if path == "/" else content.json()
+            text = answer()
         except Exception:  # whatever it is, the coordinator goes on, and a reader learns nothing of its insides
             self._send(500, "The status cannot be read just now.")
             return
-        self._send(200, text, "text/html" if path == "/" else "application/json")
+        self._send(200, text, kind)
 
     def do_HEAD(self) -> None:
         """Answer without a body."""

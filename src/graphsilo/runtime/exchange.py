@@ -124,7 +124,7 @@ class Exchange(Federation):
             self.ledger.record(client, "down", handler.name, encoded)
         for client, reply in self.deliver(handler.name, self.ledger.round, outgoing):
             if isinstance(reply, Failure):
-                self.failures.append(reply)
+                self.note_failure(reply)
                 yield client, reply, {}
                 continue
             self.ledger.record(client, "up", handler.name, reply)
@@ -193,6 +193,8 @@ class Exchange(Federation):
 
     def note_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
+        self._answered.discard(failure.client)
+        self._sent.discard(failure.client)
 
     def note_answer(self, client: ClientId, kind: type[Message]) -> None:
         """A client's answer was one that could be taken."""

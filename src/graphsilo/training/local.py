@@ -42,18 +42,13 @@ class LocalTrainer:
         adjust: Adjust | None = None,
         node_weights: Tensor | None = None,
     ) -> int:
-        """Run whole epochs; nothing where there is nothing to learn from.
+        """Run whole epochs; options and result as in ``TrainingClient.run_epochs``.
 
         Args:
             epochs: How many passes over the training items.
             generator: Source of dropout masks, batch order and negatives.
             batch_size: Items per step; 0 for the full batch.
-            term: Added to the loss of every step; a function of its logits and embeddings.
-            adjust: Called with the gradients before each step.
-            node_weights: [objective.num_samples] how much each labelled item counts in the mean loss.
-
-        Returns:
-            Optimiser steps that were taken.
+            term, adjust, node_weights: As there.
         """
         if self.objective.num_samples == 0:
             return 0

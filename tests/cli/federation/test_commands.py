@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ import pytest
 
 from graphsilo.cli.federation import live as federation_live
 from graphsilo.cli.federation import view as federation_view
+from graphsilo.runtime.engines.nvflare.kit import Kit
 from kit.status import NOW, RUNNING, kit, sites_of
 
 
@@ -24,10 +26,13 @@ def test_the_command(tmp_path, monkeypatch, call):
     """``graphsilo federation status`` over what a coordinator wrote, as tables and for programs."""
     from graphsilo.runtime.engines import choice as engines
 
-    class Kit:
-        folder = tmp_path
+    day = datetime.timedelta(days=1)
 
-    monkeypatch.setattr(engines, "coordinator_kit", lambda folder: Kit)
+    class Own(Kit):
+        expires = datetime.datetime.now(datetime.UTC) + 29 * day
+
+    own = Own(tmp_path, "coordinator", "coordinator", None, "")
+    monkeypatch.setattr(engines, "coordinator_kit", lambda folder: own)
     status = kit(tmp_path)
     status.watch(sites_of("north", "south"))
     (tmp_path / "jobs" / RUNNING.id).mkdir(parents=True)
@@ -37,8 +42,14 @@ def test_the_command(tmp_path, monkeypatch, call):
     assert (code, err) == (0, "")
     assert re.search(r"south +○ waiting +0 s +– +0 B +0 B", out)
     assert re.search(r"0002-fedavg +▲ interrupted", out)
+    assert f"is valid until {Own.expires:%Y-%m-%d} only: `graphsilo federation renew coordinator`" in " ".join(
+        out.split()
+    )
     code, out, _ = call("federation", "status", "--kit", tmp_path, "--json")
     assert json.loads(out)["sites"][1]["state"] == "waiting"
+    assert json.loads(out)["certificate_expires"] == Own.expires.timestamp()
+    Own.expires += 2 * day
+    assert "is valid until" not in call("federation", "status", "--kit", tmp_path)[1]
     assert federation_live.SHOWN_EVENTS == 5
 
 

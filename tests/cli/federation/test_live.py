@@ -84,11 +84,12 @@ def test_lines_for_a_pipe(tmp_path, capsys):
     observer.warned("told as an event already")
     status.say("site 'south'\x1b[2J\nis lost")
     show.close()
-    lines = capsys.readouterr().err.splitlines()
+    moments, lines = zip(*((line[:20], line[20:]) for line in capsys.readouterr().err.splitlines()), strict=True)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", moment) for moment in moments)
     assert lines[0] == "coordinator of 'hospitals'"
     assert lines[1].startswith("FedAvg on hospitals (80 nodes")
     assert lines[2].startswith("FedAvg, seed 1 (2/3): round 4/40, validation 8.0 %")
-    assert lines[3:] == ["site 'south' [2J is lost"]  # a job that was stopped has no last seed that is done
+    assert lines[3:] == ("site 'south' [2J is lost",)  # a job that was stopped has no last seed that is done
     observer = show.observer()
     observer.started(DESCRIPTION)
     observer.progressed(event(4))

@@ -115,6 +115,17 @@ def test_a_silos_own_results_know_its_data(sites: Any, tmp_path: Path) -> None:
     assert predict(folder).probabilities.tolist() == before.probabilities.tolist()
 
 
+@pytest.mark.parametrize("overrides", [{}, {"run__precision": "bfloat16"}])
+def test_references_that_pool_nothing_are_the_rows_of_one_process(
+    overrides: dict[str, Any], sites: Any, measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    """Every silo answers its own commonest class at its own site, and FedRidge adds up sums."""
+    config = sites.config(run__references=["majority", "fedridge"], method__rounds=1, **overrides)
+    apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out").tree
+    assert measured(apart["references"]) == measured(run(config).tree["references"])
+    assert not any("missing" in text for text in apart["warnings"])
+
+
 def test_reference_rows_stand_apart(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
     config = sites.config(run__references=["local"], method__rounds=2)
     plain = sites.config(method__rounds=2)

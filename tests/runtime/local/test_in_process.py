@@ -121,6 +121,7 @@ def test_min_clients_lets_it_go_on(config_of):
     tree = run(config_of(who=[1], min_clients=3)).tree["seeds"][0]
     assert [len(row.get("failures", [])) for row in tree["rounds"]] == [0, 1, 0]
     assert "client 1 failed in 'train'" in tree["rounds"][1]["failures"][0]
+    assert [row["participants"] for row in tree["rounds"]] == [4, 3, 4]
     with pytest.raises(FederationError, match="3 clients had to answer, 2 did"):
         run(config_of(who=[1, 2], min_clients=3))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 
+from graphsilo.__about__ import __version__
 from graphsilo.errors import ConfigError, FederationError, RunError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
@@ -26,7 +28,7 @@ from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import Failure
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.protocol import pack, unpack
+from graphsilo.runtime.protocol import failed, pack, unpack
 from graphsilo.runtime.transport import Transport, Unreachable
 from kit import check_result
 from kit.site_meddling import Before, Meddling, once, training_call
@@ -478,7 +480,61 @@ def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: py
         carry_out(sites, big, tmp_path / "out", method__rounds=2)
 
 
+# -- another release -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smallest", [None, 2])
+def test_a_site_that_comes_back_with_another_release_trains_no_more(
+    smallest: int | None, sites: Any, tmp_path: Path
+) -> None:
+    """It was started anew in round 2 and knows of no run; who opens there then is of another release."""
+    forgotten: list[str] = []
+
+    def changed(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        packet = unpack(answer)
+        if training_call("south", 2)(site, header) and not forgotten:
+            forgotten.append(site)
+            return failed(packet.id, "NotOpen", "the run is not open at this site.")
+        if site in forgotten and header["do"] == "call":
+            raise AssertionError("it was asked to train")
+        return pack({**packet.header, "graphsilo": "0.0.1"}) if site in forgotten and header["do"] == "open" else answer
+
+    transport = Meddling(sites.transport, after=changed)
+    words = rf"site 'south' runs graphsilo 0\.0\.1, the coordinator {__version__}: install the same release"
+    if smallest is None:
+        with pytest.raises(FederationError, match=words):
+            carry_out(sites, transport, tmp_path / "out")
+        return
+    tree = carry_out(sites, transport, tmp_path / "out", method__min_clients=smallest)
+    found = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
+    assert [len(lines) > 0 for lines in found] == [False, True, True, True]
+    assert all(re.search(words, line) for lines in found for line in lines)
+    assert [row["participants"] for row in tree["seeds"][0]["rounds"]] == [3, 2, 2, 2]
+
+
 # -- policies ------------------------------------------------------------------------------------------------------
+
+
+def test_who_refuses_counts_as_no_participant_and_costs_no_reference(sites: Any, tmp_path: Path) -> None:
+    """South takes no part in anything, by its owner; the run and its reference go on as ``min_clients`` says."""
+
+    def refusing(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header["do"] != "open":
+            return answer
+        return pack({**unpack(answer).header, "refused": [[1, "its owner says no"]]})
+
+    settings = {"method__min_clients": 2, "method__rounds": 2, "run__references": ["local"]}
+    tree = carry_out(sites, Meddling(sites.transport, after=refusing), tmp_path / "out", **settings)
+    row = json.loads((tmp_path / "out" / "references" / "local" / "result.json").read_text())
+    for found in (tree, row):
+        assert [each["participants"] for each in found["seeds"][0]["rounds"]] == [2, 2]
+        assert [each["client"] for each in found["seeds"][0]["clients"] if each["test"]] == [0, 2]
+    assert tree["references"]["local"]["accuracy"]["mean"] == row["summary"]["test"]["accuracy"]["mean"]
+    (told,) = [text for text in tree["warnings"] if text.startswith("the reference 'local': client 'south' failed in")]
+    assert told.endswith("its owner says no)")
+    settings["method__min_clients"] = 3
+    with pytest.raises(FederationError, match=r"3 clients have to take part, 2 do: .*, or lower method\.min_clients\."):
+        carry_out(sites, Meddling(sites.transport, after=refusing), tmp_path / "more", **settings)
 
 
 @pytest.mark.slow

@@ -47,6 +47,17 @@ def carry_out(sites: Any, transport: Transport, out: Path, **overrides: Any) -> 
     return run_over(transport, config, name="test", clients=sites.clients, out=out, say=sites.said.append, wait=30).tree
 
 
+def test_a_run_that_began_before_the_worker_is_no_fault(sites: Any) -> None:
+    """The site's terminal says what is going on, and that nobody has to do anything."""
+    asked = {"id": "1", "do": "call", "run": "ward-9", "seed": 0, "handler": "train", "round": 4, "to": [[0, 0]]}
+    answer = unpack(sites.supervisors["north"].answer(pack(asked))).header
+    assert (answer["ok"], answer["kind"]) == (False, "NotOpen")
+    assert sites.said == [
+        "run ward-9 began before this site's worker was started: the coordinator opens it here again, and all go on "
+        "from their last checkpoints"
+    ]
+
+
 # -- a site against the coordinator ------------------------------------------------------------------------------------
 
 

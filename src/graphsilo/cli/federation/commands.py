@@ -206,16 +206,22 @@ def status(
     from graphsilo.experiments.service.watch import json_text, read_status
     from graphsilo.runtime.engines.choice import coordinator_kit
 
-    folder = coordinator_kit(kit).folder
+    own = coordinator_kit(kit)
+    folder = own.folder
     tree = read_status(folder) or {}
     jobs = Jobs(folder).all()
     tree["serving"] = bool(tree) and serving(folder)
     if as_json:
-        terminal.say(json_text({**tree, "jobs": [vars(job) for job in jobs]}))
+        terminal.say(
+            json_text({**tree, "certificate_expires": own.expires.timestamp(), "jobs": [vars(job) for job in jobs]})
+        )
         return
     from graphsilo.cli.federation.view import show_status
 
     show_status(tree, jobs)
+    if soon := own.ends_soon():
+        terminal.say()
+        terminal.say(soon)
 
 
 @federation.command()

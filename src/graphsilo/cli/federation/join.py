@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from graphsilo.cli import terminal, wait_until_stopped
 from graphsilo.cli.values import Debug
 from graphsilo.errors import ConfigError, nearest
 
@@ -49,7 +48,7 @@ def join(
     allowed = {number: each.may_send for number, each in enumerate(own.federation.silos) if each.may_send is not None}
 
     def say(text: str) -> None:
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}"
+        line = terminal.stamped(text)
         with contextlib.suppress(OSError), (own.run / "site.log").open("a", encoding="utf-8") as log:
             log.write(line + "\n")
         if not quiet:
@@ -73,4 +72,5 @@ def join(
         engine.start()
         where = f"{own.federation.coordinator.hosts[0]}:{own.federation.coordinator.port}"
         say(f"site '{own.party}' of '{own.federation.name}' with {', '.join(own.silos)}; coordinator at {where}")
-        threading.Event().wait()
+        own.remind(say)
+        wait_until_stopped()

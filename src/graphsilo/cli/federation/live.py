@@ -220,4 +220,4 @@ def _print(out: Path) -> None:
 
 def _to_stderr(line: str) -> None:
     with contextlib.suppress(OSError):  # who listened has gone; the coordinator goes on
-        print(printable(line), file=sys.stderr, flush=True)
+        print(terminal.stamped(printable(line)), file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphsilo.cli import Interrupted
+from graphsilo.cli import Interrupted, check_stopped
 from graphsilo.cli.values import Debug, Track, trackers_of
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.loading import load
@@ -69,7 +69,7 @@ def serve(
         show = _screen(status, quiet)
         stack.callback(show.close)
         if page >= 0:
-            stack.callback(_serve_page(status, jobs, page).close)
+            stack.callback(_serve_page(status, jobs, own, page).close)
         transport = transport_of(own, say=status.say)
         stack.callback(transport.close)
         status.say(
@@ -77,10 +77,11 @@ def serve(
             f"{own.federation.coordinator.port}, waiting for {', '.join(clients)}"
         )
         transport.start()
+        own.remind(status.say)
         bounds = {number: silo.max_items for number, silo in enumerate(own.federation.silos) if silo.max_items}
         coordinator = Coordinator(
             own.folder, own.federation.name, clients, transport, status, report=write_report, max_items=bounds,
-            names=names,
+            names=names, check=check_stopped,
         )  # fmt: skip
         stack.callback(status.write, force=True)
         try:
@@ -109,10 +110,14 @@ def _screen(status: Any, quiet: bool) -> Any:
     return screen(status, quiet)
 
 
-def _serve_page(status: Any, jobs: Any, port: int) -> Any:
+def _serve_page(status: Any, jobs: Any, kit: Any, port: int) -> Any:
     from graphsilo.report.status_page import StatusPage
 
-    page = StatusPage(lambda: {**status.tree(), "jobs": [asdict(job) for job in jobs.all()]}, port)
+    def tree() -> dict[str, Any]:
+        told = {"jobs": [asdict(job) for job in jobs.all()], "certificate_expires": kit.expires.timestamp()}
+        return {**status.tree(), **told}
+
+    page = StatusPage(tree, port)
     page.start()
     status.say(f"status page: {page.address}")
     return page

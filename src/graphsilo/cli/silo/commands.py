@@ -271,9 +271,12 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
 
     policy = DisclosurePolicy.of(described.policy, origin=str(described.path))
     refused = [kind for kind in KINDS if not policy.allows(kind)]
-    own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name != "kinds"]
+    idle = policy.without_effect()
+    own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name not in ("kinds", *idle)]
     text = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
     yield Finding("ok", "policy", f"{text}{'' if described.policy else ' (the usual one)'}")
+    for name, why in idle.items():
+        yield Finding("note", "policy", f"{name}: {_value(described.policy[name])} has no effect: {why}")
     small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
     if small:
         names = held.schema.class_names

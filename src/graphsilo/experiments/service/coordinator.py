@@ -72,6 +72,7 @@ class Coordinator:
         report: Draws a finished run's page.
         max_items: Most nodes or graphs that a silo may say it holds.
         names: Of the silos, by number.
+        check: Called again and again; may raise to end the service.
     """
 
     def __init__(
@@ -85,9 +86,10 @@ class Coordinator:
         report: Callable[[Path], Any] | None = None,
         max_items: Mapping[ClientId, int] | None = None,
         names: Mapping[ClientId, str] | None = None,
+        check: Callable[[], None] = lambda: None,
     ):
         self.jobs = Jobs(kit)
-        self.transport, self.status = transport, status
+        self.transport, self.status, self.check = transport, status, check
         self._run_over = partial(
             run_over, name=name, clients=clients, report=report, max_items=max_items, names=names,
             say=status.say, watch=status.watch,
@@ -107,6 +109,7 @@ class Coordinator:
         """
         done: list[Job] = []
         while not self.closed.is_set():
+            self.check()
             job = self.jobs.next()
             if job is None:
                 if until_idle:
@@ -161,6 +164,7 @@ class Coordinator:
         """The run of a job."""
 
         def wanted_stop() -> bool:
+            self.check()
             return self.jobs.wanted_stop(job) or self.closed.is_set()
 
         watching = _Watching(job.id, self.status, observer, wanted_stop)

@@ -23,7 +23,7 @@ from graphsilo.experiments.checks import refuse_remote
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Participants, absent_words, left_out
-from graphsilo.experiments.references import reference_config
+from graphsilo.experiments.references import reference_config, reference_method
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import secure_sums
 from graphsilo.experiments.simulation import model_specs
@@ -202,11 +202,12 @@ def run_over(
             "secure_sums": config.run.secure_sums, "report": config.evaluation.report,
         }  # fmt: skip
         participants = replace(participants, trained=_trained(folder, config, participants, sites))
-        if "local" in config.run.references:
-            rounds = reference_config(config, "local").method_config().total_rounds
+        apart = [name for name in config.run.references if name in ("local", "alone")]
+        if apart:
+            rounds = reference_config(config, apart[0]).method_config().total_rounds
             say(
-                f"after the run every silo trains alone at its own site, for comparison: {rounds} rounds of its own "
-                f"epochs, of which nothing leaves but what evaluation sends. run.references=[] leaves it out"
+                f"after the run every silo trains alone at its own site, for comparison ({' and '.join(apart)}, {rounds} "
+                f"rounds): of it nothing leaves but what evaluation sends. run.references=[] leaves it out"
             )
         result = run(
             config, out=out, resume=resume, observer=observer, simulation=participants, elsewhere=sites, report=report
@@ -277,11 +278,11 @@ def check_remote(config: RunConfig) -> None:
         UnsupportedError: A reference or an evaluation does.
     """
     refuse_remote(config)
-    pooled = [name for name in config.run.references if name != "local"]
+    pooled = [name for name in config.run.references if registry.load(reference_method(config, name)).pooled]
     if pooled:
         raise UnsupportedError(
             f"the reference '{pooled[0]}' trains on all data in one place, which silos at other machines do not allow. "
-            f"Leave it out; 'local' works."
+            f"Leave it out."
         )
     if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
         raise UnsupportedError("nobody holds the pooled graph between machines: evaluation modes end in _local there.")

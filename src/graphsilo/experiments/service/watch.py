@@ -93,7 +93,7 @@ class Status:
     def progressed(self, progress: Progress) -> None:
         """A round has ended."""
         if progress.label:  # a reference row after the run itself, whose curve stays as it is
-            self._working(f"for comparison, every silo trains alone: round {progress.round} of {progress.rounds}")
+            self._working(f"for comparison, '{progress.label}': round {progress.round} of {progress.rounds}")
             return
         known = {name: getattr(progress, name) for name in _SHOWN}
         scores = {"validation": dict(progress.validation or {}), "test": dict(progress.test or {})}

@@ -24,7 +24,7 @@ from typing import Any
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.codec import encode
-from graphsilo.federation.interface import Failure, handlers_of
+from graphsilo.federation.interface import Failure, handlers_of, or_fewer
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message
@@ -36,7 +36,7 @@ from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError
-from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, checked
+from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, check_release, checked
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Broadcast, Unreachable
 from graphsilo.types import ClientId
@@ -96,12 +96,13 @@ class Remote(Exchange):
             why = "; ".join(text.rstrip(".") for text in failures)
             raise FederationError(
                 f"{wanted} clients have to take part, {present} do: {why}. Mend that and continue the job, where this "
-                f"has stopped it (`graphsilo federation submit --continue JOB`), or begin it anew and allow fewer with "
-                f"method.min_clients."
+                f"has stopped it (`graphsilo federation submit --continue JOB`)"
+                f"{or_fewer(wanted, self.minimum)}."
             )
 
     def _note_opened(self, site: str, packet: Packet) -> None:
         header = checked(site, packet).header
+        check_release(site, packet)  # before it trains: it may have been started anew since the run began
         try:
             refused = {int(client): one_line(text) for client, text in header.get("refused", [])}
         except MALFORMED as error:
@@ -238,7 +239,7 @@ class Remote(Exchange):
         if site in self._opened and status.state != "lost":
             return None
         try:
-            self.sites._once(site, {"do": "hello"}, timeout=2.0)
+            check_release(site, self.sites._once(site, {"do": "hello"}, timeout=2.0))
             if site in self._opened:
                 status.become("up")
                 return None

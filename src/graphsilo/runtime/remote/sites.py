@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError, one_line
 from graphsilo.federation.ledger import Ledger
 from graphsilo.runtime.lost import MAX_LOSSES, StateLost
@@ -132,8 +133,6 @@ class RemoteSites:
         Raises:
             FederationError: Some did not in time, or a site holds other silos or another release of graphsilo.
         """
-        from graphsilo.__about__ import __version__
-
         end = time.monotonic() + timeout
         missing = list(self.status)
         while missing:
@@ -149,11 +148,7 @@ class RemoteSites:
                         f"site '{site}' should hold the clients {wanted}, and holds {one_line(held)}: its silos are "
                         f"not those of this federation's file."
                     )
-                if answer.header.get("graphsilo") != __version__:
-                    raise FederationError(
-                        f"site '{site}' runs graphsilo {one_line(answer.header.get('graphsilo'))}, the coordinator "
-                        f"{__version__}: install the same release everywhere."
-                    )
+                check_release(site, answer)
                 self.status[site].become("up")
                 self.say(f"site '{site}' is up")
                 missing.remove(site)
@@ -352,6 +347,20 @@ class RemoteSites:
     def submit(self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Future[Packet]:
         """``request`` in a thread of its own."""
         return self._threads.submit(self.request, site, header, payloads)
+
+
+def check_release(site: str, packet: Packet) -> None:
+    """Refuse a site that runs another release, by what it answers whenever it joins.
+
+    Raises:
+        FederationError: It does.
+    """
+    found = packet.header.get("graphsilo")
+    if found != __version__:
+        raise FederationError(
+            f"site '{site}' runs graphsilo {one_line(found)}, the coordinator {__version__}: install the same release "
+            f"everywhere."
+        )
 
 
 def checked(site: str, packet: Packet) -> Packet:

@@ -188,12 +188,12 @@ class SiteSupervisor:
 
     def _ask_worker(self, packet: Packet, body: Body) -> Body:
         with self._turn:
-            if self._closed.is_set():
-                return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
             if packet.id != self._newest:  # nobody waits for it: a coordinator asks a site one thing at a time
                 return failed(packet.id, "Superseded", "the coordinator has asked for something else since.")
             why = ""
             for _ in range(2 if packet.header["do"] in _STATELESS else 1):
+                if self._closed.is_set():
+                    return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
                 if self._connection is None:
                     self._start_worker()
                     self.restarts += 1
@@ -210,6 +210,11 @@ class SiteSupervisor:
                 header = header_of(answer)
                 if header.get("ok"):
                     self._print(packet, header)
+                elif header.get("kind") == "NotOpen":
+                    self.say(
+                        f"run {packet.header.get('run')} began before this site's worker was started: the coordinator "
+                        f"opens it here again, and all go on from their last checkpoints"
+                    )
                 else:
                     log = self.folder / "run" / "worker.log"
                     self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")

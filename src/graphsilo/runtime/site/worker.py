@@ -23,6 +23,7 @@ from typing import Any, cast, get_args
 import torch
 
 from graphsilo import documents
+from graphsilo.__about__ import __version__
 from graphsilo.data.graph import content_hash
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card
@@ -278,7 +279,7 @@ class SiteWorker:
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         self.session = session
-        return {"clients": sorted(clients), "refused": sorted(refused.items())}, []
+        return {"clients": sorted(clients), "refused": sorted(refused.items()), "graphsilo": __version__}, []
 
     # -- during a run ---------------------------------------------------------------------------------------------
 

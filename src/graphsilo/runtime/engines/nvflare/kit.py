@@ -9,8 +9,12 @@ run/              sockets, logs and the engine's working folder; made when it ru
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +26,8 @@ FORMAT = 1
 KIT, ROOT, CERTIFICATE, KEY, RUN = "kit.json", "root.pem", "certificate.pem", "key.pem", "run"
 FILES = (KIT, ROOT, CERTIFICATE, KEY)
 COORDINATOR = "coordinator"
+SOON = datetime.timedelta(days=30)
+_DAY = 86400.0
 Role = Literal["coordinator", "site"]
 
 
@@ -55,6 +61,39 @@ class Kit:
     def run(self) -> Path:
         """Folder for sockets and logs."""
         return self.folder / RUN
+
+    @property
+    def expires(self) -> datetime.datetime:
+        """When this party's certificate ends.
+
+        Raises:
+            RunError: It cannot be read.
+        """
+        from graphsilo.runtime import certificates
+
+        return certificates.read_cert(self.folder / CERTIFICATE).not_valid_after_utc
+
+    def ends_soon(self) -> str:
+        """Says that the certificate ends within ``SOON``, and what to do; empty if it does not."""
+        expires = self.expires
+        if expires - datetime.datetime.now(datetime.UTC) > SOON:
+            return ""
+        return (
+            f"the certificate in {self.folder} is valid until {expires:%Y-%m-%d} only: `graphsilo federation renew "
+            f"{self.party}`, where the federation's kits were made, makes a new one. Put it here and start again"
+        )
+
+    def remind(self, say: Callable[[str], None]) -> None:
+        """Say so now and once a day, for as long as this process lives."""
+
+        def look() -> None:
+            while True:
+                with contextlib.suppress(RunError):
+                    if text := self.ends_soon():
+                        say(text)
+                time.sleep(_DAY)
+
+        threading.Thread(target=look, daemon=True, name="certificate").start()
 
     def check(self) -> None:
         """Whether this party can take part with what lies in its kit.
