@@ -15,7 +15,7 @@ import pytest
 
 from kit.draws import DOORS, Belongings, Draw, Told, attempt, belongings, call, drawn
 
-USUAL, QUICK = 300, 120
+USUAL, QUICK = 300, 80
 """Draws where nobody asks for more, and those of them that are no slow tests."""
 DRAWS = int(os.environ.get("GRAPHSILO_DRAWS") or USUAL)
 FIRST = int(os.environ.get("GRAPHSILO_FIRST_DRAW", "0"))

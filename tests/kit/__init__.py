@@ -16,6 +16,8 @@ from graphsilo.data.sources.files import save_graph
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.storage.records import read, tree_of
+from graphsilo.federation import registry
+from graphsilo.federation.settings import OneRoundConfig
 
 SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
 
@@ -28,6 +30,9 @@ def small_run(**more: Any) -> RunConfig:
     }  # fmt: skip
     if "partition__file" in more:  # a stored partition decides itself
         del overrides["partition.rule"], overrides["partition.clients"]
+    method = registry.load(str(more.get("method__name", "fedavg"))).config
+    if issubclass(method, OneRoundConfig) and "local" not in more.get("run__references", ()):
+        del overrides["method.rounds"]  # they would have no effect
     for name, value in more.items():
         overrides[name.replace("__", ".")] = value
     return load_config({"model": {"hidden": 8}}, overrides=overrides)
