@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.experiments.reproduce.published import Printed, key, printed
+from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed, key, printed
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 
@@ -241,7 +241,8 @@ def _row(paper: str, number: str, row: Mapping[str, Any], described: Mapping[str
         cells = {
             part.get("path", "accuracy"): score
             for part in parts
-            if (score := printed_scores().get((paper, number, data, part["setting"], clients), {}).get(
+            if part.get("metric") not in NOT_COMPARED
+            and (score := printed_scores().get((paper, number, data, part["setting"], clients), {}).get(
                 (name or "", part.get("metric", "accuracy"))))
         }  # fmt: skip
         if name and not cells:
