@@ -237,7 +237,8 @@ def test_a_checkout_and_the_package_run_the_same() -> None:
                     expected = {name: value for name, value in settings.items() if value is not None}
                     asked = runs.settings_of(row, line, seed)
                     # Which view is reported changes no run: the checkout reads it from the same result
-                    assert run.scores[0].startswith(asked.pop("evaluation.modes", [""])[0])
+                    if "evaluation.modes" not in expected:
+                        assert run.scores[0].startswith(asked.pop("evaluation.modes", [""])[0])
                     assert asked == expected
                     count += 1
     assert count > 1000
