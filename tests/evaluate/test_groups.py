@@ -56,6 +56,16 @@ def test_ties_go_by_node_number_and_the_middle_node_is_hete():
     assert groups.hete.tolist() == [False, False, True, True, True]
 
 
+def test_ties_do_not_depend_on_the_order_of_a_silos_rows():
+    # of five alike the first two by number, 0 and 1, are the upper half, whichever row of the silo they are
+    graph = make([0] * 5, undirected([(i, j) for i in range(5) for j in range(i)]))
+    rows = np.array([3, 1, 4, 0, 2])
+    silo = graph.subgraph(rows)
+    assert node_groups(silo).hete.tolist() == [True, False, True, False, True]
+    pooled = node_groups(silo, part=np.array([0, 1, 0, 1, 0]))  # 3, 4 and 2; 1 and 0
+    assert pooled.hete.tolist() == [True, True, True, False, False]
+
+
 def test_isolated_nodes_are_hete_even_in_the_upper_half():
     groups = node_groups(make([0] * 6, undirected([(4, 5)])))
     assert groups.hete.tolist() == [True, True, True, True, False, False]

@@ -81,7 +81,7 @@ def node_groups(graph: Graph | GraphCollection, part: NDArray[np.int64] | None =
 
     Minority: classes whose count is not above the mean over the client's present classes; every node with a label
     counts. With one class, or with classes of equal size, every node is therefore in the minority.
-    Hete: nodes with a label are ranked by :func:`homophily`, descending, ties by node number; the first
+    Hete: nodes with a label are ranked by :func:`homophily`, descending, ties by global id; the first
     ``floor(labelled / 2)`` are homophilous, the rest heterophilous. Nodes without a labelled neighbour come last
     and are heterophilous even where they would reach the upper half.
 
@@ -119,8 +119,8 @@ def node_groups(graph: Graph | GraphCollection, part: NDArray[np.int64] | None =
     if isinstance(graph, Graph):
         share = homophily(graph, labels, part)[who]
         sizes = np.bincount(owner[who], minlength=parts)
-        # NaN sorts last, and lexsort is stable: ties stay in the order of node numbers
-        order = np.lexsort((-share, owner[who]))
+        # NaN sorts last. Ties go by global id: a silo's rows may stand in any order.
+        order = np.lexsort((graph.global_ids[who], -share, owner[who]))
         place = np.empty(len(who), dtype=np.int64)
         place[order] = np.arange(len(who))
         place -= (np.cumsum(sizes) - sizes)[owner[who]]

@@ -20,7 +20,7 @@ from graphsilo.report.tables import Publisher
 from graphsilo.report.views import Column
 
 AS_REPORTED = ("own_local", "aggregate_local", "own_global")
-"""Modes that a paper means when it names none; the papers score what a method reports."""
+"""Modes that a paper means when it names none, if they are of the view that the method reports first."""
 
 
 def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -> tuple[Publisher, tuple[str, ...]]:
@@ -73,8 +73,8 @@ def _asked(run: Run, column: Column) -> tuple[Question, int]:
 
 def _question(run: Run, column: Column) -> Question:
     """What a run's score in a column is a score of."""
-    first = run.reported
-    view = "" if first in AS_REPORTED else first
-    if column.average is not None or column.mode not in (None, first):
+    shown = column.mode or run.reported
+    view = "" if shown in AS_REPORTED and shown.startswith(run.result.method.evaluates[0]) else shown
+    if column.average is not None:
         view = column.view
     return question_of(run.result, column.metric, view, column.items)

@@ -93,3 +93,19 @@ def test_the_same_method_has_one_score_after_a_round_and_another_after_a_hundred
     )  # fmt: skip
     assert (one.settings["method.rounds"], one.printed["accuracy"].mean) == (2, pytest.approx(0.6968))
     assert (hundred.settings["method.rounds"], hundred.printed["accuracy"].mean) == (100, pytest.approx(0.7527))
+
+
+def test_rows_are_held_against_the_view_and_settings_that_the_paper_scores() -> None:
+    fairfgl, opfgl = (
+        {line.label: line for line in wanted(paper, number)[0].rows[0].lines}
+        for paper, number in (("FairFGL", "II"), ("O-pFGL", "1"))
+    )
+    own_first = ["own_local", "aggregate_local"]
+    gta = fairfgl["FedGTA"].settings
+    assert (gta["model.name"], gta["evaluation.modes"]) == ("gcn", own_first)
+    assert fairfgl["FedGTA, GAMLP"].settings.get("model.name") is None
+    assert not fairfgl["FedGTA, GAMLP"].is_default
+    assert {opfgl[label].settings["evaluation.modes"][0] for label in ("DENSE", "Co-Boost")} == {"own_local"}
+    # the mixtures of one upload: what the server returns, not trained after it
+    assert opfgl["FedGTA"].settings["method.rounds"] == 1
+    assert "evaluation.modes" not in opfgl["FedGTA"].settings

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.experiments.reproduce.published import Printed, key, printed
+from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed, key, printed
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 
@@ -74,8 +74,9 @@ def _percent(share: float | None) -> float | None:
 def _rows_of_tables(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A file of ``tables`` as rows: one per table, data set and setting, with references and the methods it prints.
 
-    A table may set more of a method, or leave it out. Its ``scores`` are paths within a view; the published number is
-    held against the view that a method's paper reports first.
+    A table may set more of a method, or leave it out; its ``variants`` are further lines of a method, by label. Its
+    ``scores`` are paths within a view; the published number is held against the view that the method reports first, or
+    the one that ``views`` names.
     """
     views = {each.name: [f"{view}_local" for view in each.evaluates] for each in registry.listings()}
     for table in described["tables"]:
@@ -99,8 +100,15 @@ def _rows_of_tables(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                         settings = {**method["set"], **of_table.get(name, {})}
                         spaces = method.get("spaces") or default_spaces(settings["method.name"])
                         runs.append({**method, "spaces": spaces, "label": name, "set": settings, "paper": name})
+                        runs += [
+                            {**runs[-1], "label": label, "set": {**method["set"], **variant}}
+                            for label, variant in table.get("variants", {}).items()
+                            if label.partition(", ")[0] == name
+                        ]
                 for each in runs:
                     shown = views[each["set"]["method.name"]]
+                    if view := table.get("views", {}).get(each["label"]):
+                        shown = each["modes"] = sorted(shown, key=lambda mode: mode != f"{view}_local")
                     found = [
                         part.get((each.get("paper", ""), score.get("metric", "accuracy")))
                         for part, score in zip(cells, table["scores"], strict=True)
@@ -233,13 +241,15 @@ def _row(paper: str, number: str, row: Mapping[str, Any], described: Mapping[str
         cells = {
             part.get("path", "accuracy"): score
             for part in parts
-            if (score := printed_scores().get((paper, number, data, part["setting"], clients), {}).get(
+            if part.get("metric") not in NOT_COMPARED
+            and (score := printed_scores().get((paper, number, data, part["setting"], clients), {}).get(
                 (name or "", part.get("metric", "accuracy"))))
         }  # fmt: skip
         if name and not cells:
             continue  # another table of this paper prints it
         is_variant = name is not None and any(line.paper == name for line in lines)
-        lines.append(Line(each["label"], {**base, **each.get("set", {})}, name, not is_variant, cells))
+        modes = {"evaluation.modes": each["modes"]} if "modes" in each else {}
+        lines.append(Line(each["label"], {**base, **each.get("set", {}), **modes}, name, not is_variant, cells))
     setting = row["id"].partition(f".{data}.")[2] or ", ".join(
         part["setting"] for part in parts if part["setting"].startswith("batch")
     )

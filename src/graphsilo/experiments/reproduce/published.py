@@ -33,7 +33,7 @@ _SETTINGS: dict[str, tuple[str, str | None]] = {
     "unseen node (open set)": ("open", "unseen_node"),
 }
 """What the papers call a setting: the scenario, and which of its test items."""
-_NOT_COMPARED = ("min_f1",)
+NOT_COMPARED = ("min_f1", "hete_min_f1")
 """Metrics whose printed values follow no definition that could be found."""
 _WEIGHTS = {
     "data": 8, "scenario": 4, "rule": 3, "clients": 3, "metric": 2, "items": 2, "model": 1, "view": 1, "method": 1,
@@ -110,9 +110,9 @@ class Printed:
     def question(self) -> Question | None:
         """In this package's words; None for a method that it does not have, and for what cannot be compared."""
         name = methods().get(self.method)
-        if name is None or self.metric in _NOT_COMPARED or self.setting.startswith("batch size"):
+        if name is None or self.metric in NOT_COMPARED or self.setting.startswith("batch size"):
             return None
-        rule, view = self.partition, ""
+        rule, view = self.partition, _views().get((self.paper, self.table, self.method), "")
         if self.partition.startswith("dirichlet"):
             rule = f"dirichlet {float(self.partition.removeprefix('dirichlet')):g}"
         elif self.setting.startswith("dir"):
@@ -167,7 +167,7 @@ def _models() -> Mapping[Printed, str]:
     """The backbone of every score that is run again."""
     from graphsilo.experiments.reproduce.description import tables
 
-    lines = [line for table in tables() for row in table.rows for line in row.lines]
+    lines = [line for table in tables() for row in table.rows for line in row.lines if line.is_default]
     return {
         score: line.settings.get("model.name") or _usual_model(line.settings["method.name"])
         for line in lines
@@ -183,6 +183,19 @@ def _models_of_tables() -> Mapping[tuple[str, str], tuple[str | None, ...]]:
     return {
         (table.paper, table.number): tuple(dict.fromkeys(row.base.get("model.name") for row in table.rows))
         for table in tables()
+    }
+
+
+@cache
+def _views() -> Mapping[tuple[str, str, str], str]:
+    """What a paper's table scores of a method, where it is not what the method reports first."""
+    from graphsilo.experiments.reproduce.description import tree
+
+    return {
+        (table["paper"], part["table"], method): f"{view}_local"
+        for table in tree("tables")["tables"]
+        for part in table["scores"]
+        for method, view in table.get("views", {}).items()
     }
 
 

@@ -80,7 +80,7 @@ def alignment_rows(
     """Which training nodes make the prototypes of S_loss, and which are drawn to them.
 
     Majority classes are those with more training nodes than the mean over the classes present. The training nodes are
-    ranked by homophily, ties by node number: the first half is homophilous, the rest, and whoever has no labelled
+    ranked by homophily, ties by row: the first half is homophilous, the rest, and whoever has no labelled
     neighbour, is not. A majority class without nodes on either side is left out.
 
     Args:
@@ -98,7 +98,7 @@ def alignment_rows(
     majority = counts * (counts > 0).sum() > counts.sum()
     share = homophily(graph, neighbours)[train]
     place = np.empty(len(train), dtype=np.int64)
-    # NaN sorts last; a stable sort keeps equals in the order of their numbers.
+    # NaN sorts last; equals stay in the order of their rows.
     place[np.lexsort((train, -share))] = np.arange(len(train))
     hete = (place >= len(train) // 2) | np.isnan(share)
     drawn = np.bincount(labels[hete], minlength=classes)
