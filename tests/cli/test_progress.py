@@ -102,7 +102,7 @@ def test_a_round_that_was_not_evaluated_keeps_the_last_score():
     assert score({"auc": 0.7, "ap": 0.1}) == ("AUC", 0.7)
     assert score({"accuracy": 0.9, "macro_f1": 0.4}, "macro_f1") == ("Macro-F1", 0.4)
     assert score({"accuracy": None}) is None
-    assert score({"accuracy": 0.99, "macro_f1": 0.5}, "macro_f1") == 0.5  # by which rounds are chosen
+    assert score({"accuracy": 0.99, "macro_f1": 0.5}, "macro_f1") == ("Macro-F1", 0.5)  # by which rounds are chosen
 
 
 def test_times():

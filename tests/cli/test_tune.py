@@ -48,6 +48,8 @@ def test_a_study_from_a_file_with_two_methods(study, capsys):
     assert "as configured" in shown
 
     assert main(["tune", str(config), "--out", str(out)]) == 2
+    assert "a table for fedprox, which is not tuned" in capsys.readouterr().err
+    assert main([*asked, "--out", str(out)]) == 2
     assert "already holds a study. Continue it with --resume" in capsys.readouterr().err
 
     assert main(["tune", "--resume", "--trials", "4", "--no-final", "--quiet", "--out", str(out)]) == 0

@@ -46,7 +46,10 @@ def test_missing_values_do_not_stop_the_page(tmp_path: Path) -> None:
     page = Page(report.write(tmp_path).read_text())
     assert "New client" in page.words
     assert "1 client steps failed" in page.words
-    assert Page(render_comparison([load(tmp_path)] * 2)).open == []
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "result.json").write_text(json.dumps(content))
+    assert Page(render_comparison([load(tmp_path), load(again)])).open == []
 
 
 def test_scenarios_and_missing_groups(tmp_path: Path, sample: ModuleType) -> None:
@@ -75,7 +78,7 @@ def test_other_readings_of_the_run(tmp_path: Path) -> None:
     for text in (
         "trained GCN and SAGE models, one kind per client, on",
         "scenario unseen",
-        "Reported: aggregate, round chosen by validation 50.0",
+        "Reported: common model (aggregate), round chosen by validation 50.0",
         "Last round 25.0",
         "Clients' own models, test data of all 75.0",
         "Clients' own models 12.5",
@@ -118,4 +121,4 @@ def test_scenario_scores_of_references_stand_below_the_runs(tmp_path: Path, samp
     assert "Unseen node, Local only" in words
     assert "52.3 ± 1.0" in words
     assert "Unseen node, Centralised" not in words
-    assert "Local only: every silo trains alone; Centralised (cut): one place holds everything but the edges" in words
+    assert "Local only: every silo trains the backbone by itself; Centralised (cut): one place holds everything but the edges" in words

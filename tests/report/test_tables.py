@@ -230,7 +230,7 @@ def test_runs_of_the_same_question_are_comparable(runs: dict[str, Path]) -> None
     assert table.warnings == ()
     assert [row.label for row in table.rows] == ["FedAvg", "FedProx", "Local"]
     assert [row.label for row in table.references] == ["Local only", "Centralised (cut)", "Centralised"]
-    assert table.legend[-2].startswith("Local only: every silo trains alone; Centralised (cut): ")
+    assert table.legend[-2].startswith("Local only: every silo trains the backbone by itself; Centralised (cut): ")
     assert table.mark("accuracy", 2) == "†"
 
 

@@ -70,14 +70,14 @@ def test_the_view_is_said(tmp_path: Path) -> None:
     said = [comparison(runs, mode=mode).legend[0] for mode in (None, "aggregate", "pooled", "own.worst")]
     assert said == [
         "Scored: clients' own models; node-weighted mean over clients.",
-        "Scored: the common model (aggregate); node-weighted mean over clients.",
+        "Scored: common model (aggregate); node-weighted mean over clients.",
         "Scored: clients' own models; counts of all clients summed.",
         "Scored: clients' own models; the client with the least.",
     ]
     both = layout(comparison(runs, metrics=["own.accuracy", "aggregate.accuracy"]), costs=False)
     assert [heading.title for heading in both.headings] == [
         "Accuracy (clients' own models)",
-        "Accuracy (the common model (aggregate))",
+        "Accuracy (common model (aggregate))",
     ]
 
 

@@ -11,14 +11,10 @@ from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
-from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import MethodConfig, OneRoundConfig
-from graphsilo.runtime.alone import alone
 
 _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum", "min_clients"}
 """Settings of a method that its references share, where they have them; one place alone always answers."""
-_AMONG_OTHERS = {"participation", *(PrivateConfig.model_fields.keys() - MethodConfig.model_fields.keys())}
-"""Settings of a method that a silo by itself has no use for."""
 SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
 """Settings that are about several rounds."""
 
@@ -26,7 +22,18 @@ SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
 def method_of(config: RunConfig) -> Method:
     """What a configuration runs: a method, or with ``run.alone`` what every silo makes of it by itself."""
     method = registry.load(config.method.name)
-    return alone(method) if config.run.alone and not (method.alone or method.pooled) else method
+    if not config.run.alone or method.alone or method.pooled:
+        return method
+    from graphsilo.runtime.alone import alone  # with torch, which a configuration is looked at without
+
+    return alone(method)
+
+
+def _among_others() -> set[str]:
+    """Settings of a method that a silo by itself has no use for: its noise, and how many take part."""
+    from graphsilo.federation.release import PrivateConfig
+
+    return {"participation", *(PrivateConfig.model_fields.keys() - MethodConfig.model_fields.keys())}
 
 
 def reference_method(config: RunConfig, name: RunReference) -> str:
@@ -50,7 +57,8 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         options.pop("min_clients", None)
     if name == "alone":
         # What does not leave needs no noise, and a silo by itself is always there.
-        options = {key: value for key, value in config.method.options.items() if key not in _AMONG_OTHERS}
+        among_others = _among_others()
+        options = {key: value for key, value in config.method.options.items() if key not in among_others}
     if name == "global_cut":
         options["cross_edges"] = False
     if config.evaluation.report == "federation" and "best_round" in kind.model_fields:

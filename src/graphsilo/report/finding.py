@@ -257,7 +257,7 @@ def _certainty(overall: PairedComparison) -> str:
     """What may be said of the mean difference."""
     count = len(overall.seeds)
     if count < 2:
-        return "One seed: nothing says how much of this training's chance is. Run several, such as --seeds 0,1,2,3,4,5."
+        return "One seed: nothing says how much of this is chance. Run several, such as --seeds 0,1,2,3,4,5."
     span, verdict = span_of(overall, None), overall.verdict()
     chance = "The interval holds 0: this may be chance." if span is not None and span[0] <= 0 <= span[1] else ""
     if verdict == "too few seeds":

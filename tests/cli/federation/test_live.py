@@ -51,7 +51,7 @@ def test_the_live_view_fits(tree, width, number):
     assert sum(line.endswith("12/40") and "━" in line for line in lines) == 1
     said = " ".join(line.strip() for line in lines)
     # 110 s for 11 rounds, 68 to come
-    assert "FedAvg, seed 1 (2/3): round 12/40, validation 24.0 %, best 50.0 % in round 10" in said
+    assert "FedAvg, seed 1 (2/3): round 12/40, validation accuracy 24.0 %, best 50.0 % in round 10" in said
     assert "about 11:20 left" in said
     assert [line.split()[-1] for line in lines[-5:-1]] == ["4", "3", "2", "1"]
     assert ("… and 30 more sites" in said) == (number == 40)
@@ -88,7 +88,7 @@ def test_lines_for_a_pipe(tmp_path, capsys):
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", moment) for moment in moments)
     assert lines[0] == "coordinator of 'hospitals'"
     assert lines[1].startswith("FedAvg on hospitals (80 nodes")
-    assert lines[2].startswith("FedAvg, seed 1 (2/3): round 4/40, validation 8.0 %")
+    assert lines[2].startswith("FedAvg, seed 1 (2/3): round 4/40, validation accuracy 8.0 %")
     assert lines[3:] == ("site 'south' [2J is lost",)  # a job that was stopped has no last seed that is done
     observer = show.observer()
     observer.started(DESCRIPTION)

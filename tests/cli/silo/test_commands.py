@@ -67,7 +67,7 @@ def test_check_points_at_what_is_odd(call, tmp_path, small_tables):
     assert "!  links     2 nodes (40.0 %) have no link" in out
     assert "!  classes   not declared" in out
     assert "!  split     0 train, 2 val, 3 test: without a training item nothing is learned here" in out
-    assert out.splitlines()[-1] == "The silo can take part; 4 points above (!) are worth a look."
+    assert out.splitlines()[-1] == "The silo can take part; 5 points above (!) are worth a look."
 
 
 def test_check_without_labels_and_links(call, tmp_path, small_tables):
