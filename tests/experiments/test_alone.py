@@ -9,6 +9,7 @@ from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.references import method_of, reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
+from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.testing import conformance
 from kit.runs import only
 
@@ -36,7 +37,7 @@ def scores(result):
 
 def quick(name):
     method = registry.load(name)
-    rounds = {"method__rounds": 2} if "rounds" in method.config.model_fields else {}
+    rounds = {} if issubclass(method.config, OneRoundConfig) else {"method__rounds": 2}
     return {"method__name": name, **{f"method__{key}": value for key, value in method.quick.items()}, **rounds}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import yaml
 
 from graphsilo.federation import registry
+from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.testing.conformance import COSTS
 
 NAMES = ("north", "south", "west")
@@ -51,6 +52,8 @@ def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60, linke
 def short_settings(tables: list[str], overrides: dict[str, Any]) -> dict[str, Any]:
     """Settings of a short run over these tables; no width where the method has no backbone to give it to."""
     given = {"data.name": tables, "method.rounds": 4, "run.checkpoint_every": 1, "model.hidden": [8], **overrides}
+    if issubclass(registry.load(str(given.get("method.name", "fedavg"))).config, OneRoundConfig):
+        given.pop("method.rounds")  # they would have no effect
     if not registry.load(given.get("method.name", "fedavg")).backbone:
         given.pop("model.hidden")
     return given
@@ -67,9 +70,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {"run.seeds": [0, 1]},
     "fedridge": {
         "method.own": False,
-        "method.rounds": 1,
     },  # one tensor under two names
-    "majority": {"method.rounds": 1},
+    "majority": {},
     "opfgl": {},
     "fedgta": {"method.participation": 0.7},
     "fedpg": {},

@@ -96,7 +96,9 @@ def test_every_reference_row_says_whether_the_silo_takes_part(explained):
     asked = ("run.references=[local, majority, fedridge]",)
     free, bound = explained("fedridge", *asked), explained("fedridge", *asked, policy={"max_rounds": 3})
     alone, constant, ridge = (text for name, text in free.run if name == "afterwards")
-    assert alone.startswith("for comparison, every silo trains the backbone by itself (method local): what evaluation sends leaves once")
+    assert alone.startswith(
+        "for comparison, every silo trains the backbone by itself (method local): what evaluation sends leaves once"
+    )
     assert "(method majority): what evaluation sends" in constant
     assert "(method fedridge): this silo takes part" in ridge
     refused, *others = (text for name, text in bound.run if name == "afterwards")

@@ -94,7 +94,7 @@ def to_csv(found: Prediction, rows: Sequence[int]) -> str:
     writer.writerow(["node", "class", *(["class_name"] if names else []), "probability", *headings])
     for row in rows:
         chosen = int(found.classes[row])
-        values = [f"{float(value):.6g}" for value in found.probabilities[row]]
+        values = [f"{float(value):.9g}" for value in found.probabilities[row]]
         name = [names[chosen]] if names else []
         writer.writerow([str(found.node_ids[row]), chosen, *name, values[chosen], *values])
     return file.getvalue()

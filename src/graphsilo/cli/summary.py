@@ -43,9 +43,11 @@ def sheet(record: RunRecord) -> Sheet:
             cells.append(_cell(None if asked is None else asked.metrics.get("accuracy")))
         return cells
 
+    chosen = record.config.get("evaluation", {}).get("select_by", "accuracy")
+    of = "" if chosen == "accuracy" else ", accuracy"  # which is what the record has of it
     columns = [
         *(metric_of(name).title for name in names),
-        *([f"Worst {'scored ' if scored_part(record) else ''}client"] if worst else []),
+        *([f"Worst {'scored ' if scored_part(record) else ''}client{of}"] if worst else []),
         *(SCENARIOS[name] for name in scenarios),
         "Best round",
         *COST_TITLES,

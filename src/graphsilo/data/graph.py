@@ -145,6 +145,13 @@ class Graph:
         }  # fmt: skip
 
     def __post_init__(self) -> None:
+        for name in ("features", "edges", "labels"):
+            given = getattr(self, name)
+            if not isinstance(given, np.ndarray) and not (name == "features" and sp.issparse(given)):
+                raise DataError(
+                    f"{self.name}: {name} must be a NumPy array; got {type(given).__name__}. np.asarray({name}) makes "
+                    f"it one."
+                )
         n = self.features.shape[0]
         if self.features.ndim != 2 or self.features.dtype not in (np.float32, np.float64):
             raise DataError(

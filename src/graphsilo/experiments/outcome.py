@@ -116,6 +116,8 @@ def _one_class_warnings(
     lopsided = participants.is_lopsided and classes == [common]
     text = f"{who} {verb} one class for everything ({what}) at the reported round{when}"
     text += f". That is the class of {share:.1f} % of all training items" if lopsided else ""
+    if area is not None and area < _FAR_BELOW:
+        return []  # items are told from each other, the wrong way round: see the warning of that
     if area is None:
         text += ". Whether items are ranked better than that, no score says here; with evaluation.auc=true one does. "
     elif ranks:
@@ -215,7 +217,7 @@ def backbone_warnings(method: Method, participants: Participants) -> list[str]:
 
 def secure_warnings(config: RunConfig, method: Method, participants: Participants) -> list[str]:
     """Says what secure sums do not hide in this run."""
-    if not config.run.secure_sums or method.pooled:
+    if not config.run.secure_sums or method.pooled or config.run.alone:
         return []
     found = []
     if participants.has_data:
@@ -256,7 +258,8 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
         said.append(
             f"model.pool has {len(entries)} models, and there are {count} clients: the last are not used ({left})."
         )
-    if settings.total_rounds > 1 and not any(row.get("val", 1) for row in participants.cut["per_client"]):
+    counted = participants.task != "link"  # whose pairs are no labelled items
+    if counted and settings.total_rounds > 1 and not any(row.get("val", 1) for row in participants.cut["per_client"]):
         stops = "" if config.run.early_stopping is None else ", and run.early_stopping stops nothing"
         said.append(
             f"no client has a validation item, so that no round can be chosen: the last one is reported{stops}. Give "

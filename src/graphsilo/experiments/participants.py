@@ -108,7 +108,7 @@ class Participants(ABC):
 
     def warnings(self) -> list[str]:
         """What a person should know of this cut before believing a number."""
-        found = per_client_warnings(self.cut["per_client"])
+        found = [] if self.task == "link" else per_client_warnings(self.cut["per_client"])  # of labelled items
         if self.cut.get("train_test_overlap"):
             found.append(
                 f"{self.cut['train_test_overlap']} nodes are trained on at one client and tested at another "

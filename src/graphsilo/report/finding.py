@@ -25,6 +25,10 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _NORMAL = 1.96
 ALONE = ("local", "majority")
 """Methods in which no silo hears of another."""
+_SAME = (
+    "All seeds gave the same numbers: nothing here is drawn at random, so that seeds say nothing of chance; other cuts "
+    "and splits do (partition.seed)."
+)
 LEAST_SEEDS = 6
 """From so many seeds on, an exact test can call a difference one at the level of 5 %."""
 
@@ -113,11 +117,15 @@ def finding(run: Run) -> Finding:
     if overall.difference is None:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
     error = _overall_error(run, found)
-    certainty = " ".join(filter(None, (first.strip(), _certainty(overall), _items(error, name), _beside(run), single)))
+    alone = "their backbone alone" if _beside(run) else "alone"
+    chance = _certainty(overall)
+    if len(overall.seeds) == 1 < len(run.seeds):
+        chance = _SAME
+    certainty = " ".join(filter(None, (first.strip(), chance, _items(error, name), _beside(run), single)))
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
         return Finding(text, certainty, overall=overall)
-    return Finding(_sentence(found, overall, name, run.names.title, scored), certainty, found, overall)
+    return Finding(_sentence(found, overall, name, run.names.title, scored, alone), certainty, found, overall)
 
 
 def gains_of(run: Run) -> tuple[Gain, ...]:
@@ -190,7 +198,8 @@ def _beside(run: Run) -> str:
 def points(value: float, name: str) -> str:
     """A difference with its sign: "+1.5", "−0.3" in points where the metric is shown in percent."""
     each = metric_of(name)
-    return f"{each.factor * value:+.{1 if each.is_share else 3}f}".replace("-", "−")
+    digits = 1 if each.is_share else 3
+    return f"{round(each.factor * value, digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
 def _in_order(name: str, one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Mapping[int, float], ...]:
@@ -209,6 +218,7 @@ def _sentence(
     name: str,
     called: Callable[[int], str],
     scored: str,
+    alone: str,
 ) -> str:
     better, worse = ([gain for gain in gains if gain.side == side] for side in ("gains", "loses"))
     count = len(gains)
@@ -219,7 +229,7 @@ def _sentence(
     else:
         few = "only " if len(better) < count / 2 else ""
         who = f"{few}{len(better)} of {count} {scored}silos {'does' if len(better) == 1 else 'do'}"
-    text = f"Together, {who} better than alone: {_mean(overall, name)} on average{interval(overall, name)}"
+    text = f"Together, {who} better than {alone}: {_mean(overall, name)} on average{interval(overall, name)}"
     if worse and count > 1:
         lost = f"{points(worse[-1].difference, name).lstrip('+−')}{unit_of(name)} ({called(worse[-1].client)})"
         many = f"all {count}" if len(worse) == count else str(len(worse))

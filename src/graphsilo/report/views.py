@@ -117,7 +117,10 @@ def columns(
         raise ConfigError(f"a target is a validation accuracy as a share, such as 0.8 for 80 %; got {target:g}{meant}")
     base = Column("", target=target) if mode is None else _view(mode, runs, target)
     if metrics is None:
-        found = [replace(base, metric=name) for name in main_ones(_scored(runs, base))]
+        chosen = {run.main_metric for run in runs}
+        # What all runs were chosen by comes first: it is what the comparison opens with.
+        names = sorted(main_ones(_scored(runs, base)), key=lambda name: chosen != {name})
+        found = [replace(base, metric=name) for name in names]
         if not found and mode is not None:
             raise ConfigError(f"no run was scored so: mode '{mode}'. {_known(runs)}")
     else:

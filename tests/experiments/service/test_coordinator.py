@@ -218,7 +218,7 @@ def test_every_silo_trains_alone_at_its_site(sites: Any, kit: Path, tmp_path: Pa
     assert "references" not in json.loads((tmp_path / "off" / "result.json").read_text())
     assert max(rounds) == 3
     told = (kit / "run" / "coordinator.log").read_text()
-    assert told.count("every silo trains alone at its own site, for comparison: 3 rounds") == 1
+    assert told.count("every silo trains alone at its own site, for comparison (local, 3 rounds)") == 1
 
 
 @pytest.mark.slow

@@ -215,7 +215,9 @@ def test_apart_as_in_one_process(number: int, tmp_path: Path) -> None:
         return
     assert_same(one, other)
     assert numbers(one.get("references")) == numbers(other.get("references"))
-    assert models(tmp_path / "whole", "models/*client?-[bl]*") == models(tmp_path, "*/results/*/*/models/*")
+    assert models(tmp_path / "whole", "models/*client?-[bl]*") == models(
+        tmp_path, "*/results/*/*/models/*client?-[bl]*"
+    )
 
 
 # -- the same settings, other places to run ----------------------------------------------------------------------------
