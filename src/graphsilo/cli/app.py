@@ -150,8 +150,8 @@ def _run_settings(
         _what(
             metavar="ROW",
             help="Also run alone (every silo this method by itself), local (its backbone by itself), fedridge (one exact "
-            "round), global, global_cut (centralised without cross-client edges), majority (the commonest class), or all; "
-            "repeatable.",
+            "round), global, global_cut (centralised without cross-client edges), majority (the commonest class), or "
+            "all; repeatable.",
             autocompletion=complete.references,
         ),
     ] = None,
