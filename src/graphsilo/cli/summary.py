@@ -81,7 +81,7 @@ def scored(record: RunRecord) -> str:
     others = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} in result.json" if rest else ""
     part = scored_part(record)
     return (
-        f"Scored: {MODES.get(reported, reported)} ({reported}) at the round that validation chose{others}. "
+        f"Scored: {MODES.get(reported, reported).removesuffix(' (aggregate)')} ({reported}) at the round that validation chose{others}. "
         f"{f'{part}. ' if part else ''}Sent and received: for training, per seed; what evaluation takes is in "
         f"ledger.parquet."
     )
