@@ -232,6 +232,9 @@ def test_a_checkout_and_the_package_run_the_same() -> None:
                 for seed in row.seeds:
                     run = mine[row.id, line.label, seed]
                     settings = {**run.overrides, "run.seeds": [seed], "evaluation.models": False}
+                    settings["evaluation.model"] = "first"
+                    if settings.get("task") != "link":
+                        settings.setdefault("evaluation.select_by", "accuracy")
                     if settings["method.name"] == "local":
                         settings.setdefault("method.best_round", "common")
                     expected = {name: value for name, value in settings.items() if value is not None}

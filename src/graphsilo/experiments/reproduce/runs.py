@@ -252,6 +252,7 @@ def with_protocol(settings: Mapping[str, Any], seed: int, data_root: Path | str 
     found = {**settings, "run.seeds": [seed], "evaluation.models": False}
     if data_root is not None:
         found["data.root"] = str(data_root)
+    found.setdefault("evaluation.model", "first")  # the one that papers score, not the one that validation prefers
     if found.get("task") != "link":
         found.setdefault("evaluation.select_by", "accuracy")  # as the papers choose, whatever the classes' shares
     if found["method.name"] == "local":
