@@ -139,7 +139,10 @@ def test_a_truncated_archive(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (gzip.compress(b"id,a\n1,2\n"), r"compressed by gzip, and its name does not say so: call it n\.csv\.gz"),
+        (
+            gzip.compress(b"id,a\n1,2\n", mtime=0),
+            r"compressed by gzip, and its name does not say so: call it n\.csv\.gz",
+        ),
         ("id,a\n1,2\n".encode("utf-16"), r"is text in UTF-16\. Save it as UTF-8"),
         ("id,a\n1,2\n".encode("utf-16-le"), r"is text in UTF-16\. Save it as UTF-8"),
         (b"PK\x03\x04rest", r"a ZIP archive or a sheet of Excel: unpack it, or call it \.xlsx"),
