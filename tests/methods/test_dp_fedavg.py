@@ -168,8 +168,8 @@ def test_the_silos_owner_counts_what_one_node_may_turn_round():
     config = METHOD.config(epsilon=8.0, noise="silo", max_noise=1e9, rounds=4)
     assert config.account == 2 * config.mu
     with pytest.raises(DisclosureError, match=r"this run has ε = 19\.1"):
-        DisclosurePolicy.of({"max_epsilon": 8}).check_method("dp_fedavg", config, [9, 9])
-    DisclosurePolicy.of({"max_epsilon": 19.2}).check_method("dp_fedavg", config, [9, 9])
+        DisclosurePolicy.of({"max_epsilon": 8}).check_method(METHOD, config, [9, 9])
+    DisclosurePolicy.of({"max_epsilon": 19.2}).check_method(METHOD, config, [9, 9])
 
 
 def test_a_silos_log_says_what_its_owner_counts(kit):

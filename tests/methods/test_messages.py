@@ -165,6 +165,7 @@ exchange=outputs
         noisy_statistics mu: control
         noisy_statistics honest: control
         score counts: counts int64 [candidates, classes, classes]
+        score ranked: score float64
         score num_samples: counts
         adopt clients: counts
     """,

@@ -10,6 +10,8 @@ import torch
 
 import graphsilo
 from graphsilo.data import save_graph
+from graphsilo.data.scales import UNSCALED
+from graphsilo.data.silos.scaling import prepared
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
@@ -227,7 +229,10 @@ def test_silos_with_tables_of_their_own_are_one_graph(tmp_path):
     simulation = prepare(config, loaded)
     typed, models, silos = config.method_config(), simulation.models, simulation.silos
     federation = InProcess(
-        [0, 1, 2], lambda client: loaded.client(ClientContext(client, silos[client], typed, models[client], 0))
+        [0, 1, 2],
+        lambda client: loaded.client(
+            ClientContext(client, prepared(silos[client], UNSCALED, None), typed, models[client], 0)
+        ),
     )
     server = loaded.server(ServerContext(typed, simulation.schema, models, 0, federation.clients))
     federation.at("setup", 0)
