@@ -116,7 +116,7 @@ def test_masks_that_lack_one_are_refused(masked: Graph) -> None:
 
 
 def test_silos_with_and_without_masks(small: Any, masked: Graph, tmp_path: Path) -> None:
-    bare = replace(masked, splits={})
+    bare = replace(masked, splits={}, features=masked.features * 2)
     names = [str(save_graph(tmp_path / f"{name}.npz", graph)) for name, graph in (("a", masked), ("b", bare))]
     with pytest.raises(DataError, match=r"client 0 \(.*a.npz\) has masks .*, client 1 \(.*b.npz\) has none"):
         prepare(own(small, names, partition__rule="auto"))

@@ -207,18 +207,19 @@ def test_every_silo_trains_alone_at_its_site(sites: Any, kit: Path, tmp_path: Pa
     service.status.listeners.append(lambda text: rounds.append(len(service.status.tree()["rounds"])))
     assert [job.state for job in service.serve(until_idle=True)] == ["done", "done"]
     whole = tmp_path / "whole"
-    run(sites.config(method__rounds=3, run__references=["local"]), out=whole)
-    apart, own = (
-        json.loads((folder / "references" / "local" / "result.json").read_text())
-        for folder in (tmp_path / "out", whole)
-    )
-    assert_same(own, apart)
-    for mine, theirs in zip(own["seeds"], apart["seeds"], strict=True):
-        assert [row["test"] for row in mine["clients"]] == [row["test"] for row in theirs["clients"]]
+    run(sites.config(method__rounds=3, run__references=["local", "alone"]), out=whole)
+    for row in ("local", "alone"):
+        apart, own = (
+            json.loads((folder / "references" / row / "result.json").read_text())
+            for folder in (tmp_path / "out", whole)
+        )
+        assert_same(own, apart)
+        for mine, theirs in zip(own["seeds"], apart["seeds"], strict=True):
+            assert [each["test"] for each in mine["clients"]] == [each["test"] for each in theirs["clients"]]
     assert "references" not in json.loads((tmp_path / "off" / "result.json").read_text())
     assert max(rounds) == 3
     told = (kit / "run" / "coordinator.log").read_text()
-    assert told.count("every silo trains alone at its own site, for comparison (local, 3 rounds)") == 1
+    assert told.count("every silo trains alone at its own site, for comparison (local and alone, 3 rounds)") == 1
 
 
 @pytest.mark.slow
