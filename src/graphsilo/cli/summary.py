@@ -79,9 +79,9 @@ def scored(record: RunRecord) -> str:
     reported = modes.pop() if len(modes) == 1 else "validation"
     rest = [mode for mode in record.seeds[0].modes if mode != reported]
     others = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} in result.json" if rest else ""
-    part = scored_part(record)
+    part, whose = scored_part(record), MODES.get(reported, reported).removesuffix(" (aggregate)")
     return (
-        f"Scored: {MODES.get(reported, reported).removesuffix(' (aggregate)')} ({reported}) at the round that validation chose{others}. "
+        f"Scored: {whose} ({reported}) at the round that validation chose{others}. "
         f"{f'{part}. ' if part else ''}Sent and received: for training, per seed; what evaluation takes is in "
         f"ledger.parquet."
     )
