@@ -30,11 +30,15 @@ def small_run(**more: Any) -> RunConfig:
     }  # fmt: skip
     if "partition__file" in more:  # a stored partition decides itself
         del overrides["partition.rule"], overrides["partition.clients"]
-    method = registry.load(str(more.get("method__name", "fedavg"))).config
-    if issubclass(method, OneRoundConfig) and "local" not in more.get("run__references", ()):
-        del overrides["method.rounds"]  # they would have no effect
     for name, value in more.items():
         overrides[name.replace("__", ".")] = value
+    # What a test says of all methods alike is left out where it would have no effect.
+    method = registry.load(str(overrides.get("method.name", "fedavg")))
+    one_round = issubclass(method.config, OneRoundConfig)
+    if one_round and overrides["method.rounds"] != 1 and "local" not in more.get("run__references", ()):
+        del overrides["method.rounds"]
+    if method.pooled or (method.alone and one_round):
+        overrides.pop("method.participation", None)
     return load_config({"model": {"hidden": 8}}, overrides=overrides)
 
 
