@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from graphsilo.evaluate.metrics import Metric
-from graphsilo.experiments.evaluation import RoundScores, SetScores
+from graphsilo.experiments.evaluation import RoundScores, SetScores, view_of
 from graphsilo.experiments.storage.records import ModeScores, Scores
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId
@@ -55,7 +55,7 @@ class SeedProgress:
         stopped = {client for client, (best, _) in own.items() if number - best > patience}
         self.current = {}
         for place, mode in enumerate(modes):
-            view = mode.split("_")[0]
+            view = view_of(mode)
             found = scores.get(view, {})
             sets = {name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")}
             light = sets[first_set(mode)].light()
@@ -110,7 +110,7 @@ class SeedProgress:
         """
         alike = [mode for mode in modes if mode in self.views and first_set(mode) == first_set(modes[0])]
         named = {"own": "own", "common": "aggregate"}.get(choice)
-        found = [mode for mode in alike if mode.split("_")[0] == named] if named else alike
+        found = [mode for mode in alike if view_of(mode) == named] if named else alike
         if choice == "first" or len(found) < 2:
             mode = (found or alike)[0]
             return Reported(mode, self.views[mode])
