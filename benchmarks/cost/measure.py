@@ -28,7 +28,7 @@ from graphsilo.data.sources.generated import GENERATORS
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import cut, load_data
 overrides, graph_file, cut_file = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
-config = load_config(overrides=overrides)
+config = load_config(overrides)
 graph = load_data(config)
 if config.data.name in GENERATORS:
     save_graph(graph_file, graph)

@@ -125,7 +125,8 @@ def methods(turns: int = 7) -> dict[str, Any]:
     measured well.
     """
     configs = {
-        name: load_config(overrides={**SMALL, "method.name": name, **CUT_SHORT.get(name, {})})
+        # Said as in a file: what one method has no use for, such as rounds, is left out.
+        name: load_config({**SMALL, "method.name": name, **CUT_SHORT.get(name, {})})
         for name in registry.names()
     }
     unit = load_config(overrides={**SMALL, "method.name": "fedavg", "method.rounds": UNIT_ROUNDS})

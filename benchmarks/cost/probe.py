@@ -191,7 +191,7 @@ def probe(overrides: Mapping[str, Any], *, watched: bool = True) -> dict[str, An
     watch = Watch()
     if watched:
         watch.install()
-    config = load_config(overrides=overrides)
+    config = load_config(overrides)
     method = registry.load(config.method.name)
     base = memory()
     steps: Any = simulation

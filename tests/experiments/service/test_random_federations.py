@@ -245,14 +245,15 @@ def drawn() -> dict[str, dict[str, Any]]:
     return {f"draw{number}": settings(random.Random(number)) | PLAIN for number in FEWER}
 
 
-def run_here(folder: Path, each: dict[str, dict[str, Any]]) -> None:
-    for name, said in each.items():
-        outcome(lambda name=name, said=said: graphsilo.run(out=folder / name, report=False, **said))  # type: ignore[misc]
+def run_here(folder: Path, once: Callable[[Path, dict[str, Any]], Any]) -> None:
+    for name, said in drawn().items():
+        outcome(lambda name=name, said=said: once(folder / name, said))  # type: ignore[misc]
 
 
 def test_a_live_dask_cluster(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    run_here(tmp_path / "here", drawn())
+    # A batch says its settings as a file does: an idle one is remarked on, where a call's is refused.
+    run_here(tmp_path / "here", lambda out, said: run(load_config(said), out=out))
     tasks = [Task(name, said, tmp_path / "there" / name) for name, said in drawn().items()]
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None
@@ -266,7 +267,7 @@ def test_a_notebook(tmp_path: Path) -> None:
     """A kernel of its own, a cell for each run."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    run_here(tmp_path / "here", drawn())
+    run_here(tmp_path / "here", lambda out, said: graphsilo.run(out=out, report=False, **said))
     cells = [f"graphsilo.run(out={str(tmp_path / 'there' / name)!r}, report=False, **{said!r})"
              for name, said in drawn().items()]  # fmt: skip
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in ["import graphsilo", *cells]])
