@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,6 +136,21 @@ def test_a_client_is_named_by_number_or_by_name(finished, tmp_path):
     assert np.array_equal(named.probabilities, numbered.probabilities)
     with pytest.raises(ConfigError, match=r"predict \(--client\) names 'icus', which is no client; did you mean 'icu'"):
         predict(tmp_path / "run", client="icus")
+
+
+def test_a_client_is_named_as_the_page_names_it(tmp_path):
+    files = [write_tables(tmp_path, name) for name in ("north", "south", "west")]
+    for file in files:
+        text = Path(file).read_text()
+        Path(file).write_text(text.replace("name: ", "name: St. ", 1))
+    settings = {"model.hidden": 4, "data.scale": "unit_rows"}
+    run(load_config(overrides={"data.name": files, "method.rounds": 1, "run.without": ["St. west"], **settings}),
+        out=tmp_path / "run")  # fmt: skip
+    with pytest.raises(ConfigError, match="client 2 was left out"):
+        predict(tmp_path / "run", client="St. west")
+    shown, by_file, numbered = (predict(tmp_path / "run", client=who) for who in ("St. south", "south", 1))
+    assert np.array_equal(shown.probabilities, numbered.probabilities)
+    assert np.array_equal(by_file.probabilities, numbered.probabilities)
 
 
 def test_folders_without_a_run(tmp_path, small):

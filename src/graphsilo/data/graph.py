@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -403,6 +403,16 @@ class GraphCollection:
             name=self.name,
             graph_ids=self.global_ids[graphs],
         )
+
+
+Item = TypeVar("Item", Graph, GraphCollection)
+
+
+def noted(item: Item, notes: Iterable[str]) -> Item:
+    """The same with more of what a person should know of how it was read."""
+    graph = item.union
+    graph = replace(graph, notes=(*graph.notes, *notes))
+    return graph if isinstance(item, Graph) else replace(item, union=graph)
 
 
 def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:

@@ -278,16 +278,19 @@ def _named(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulat
 
 
 def called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
-    """What a person may call clients that have data sets or files of their own: as they were given, or the file."""
-    return {client: tuple(dict.fromkeys((name, Path(name).stem))) for client, name in enumerate(names)}
+    """What a person may call clients that have data sets or files of their own: as given, by file, or as shown."""
+    return {
+        client: tuple(dict.fromkeys((name, Path(name).stem, catalog.title(name)))) for client, name in enumerate(names)
+    }
 
 
 def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
     """The cut without the clients that are left out, and with them."""
+    if not config.run.without:
+        return partition, partition
     names = config.data.name
     own = called(names) if isinstance(names, list) and len(names) == partition.num_clients else None
-    without = left_out(config.run.without, partition.num_clients, own) if config.run.without else ()
-    return (partition.without(without) if without else partition), partition
+    return partition.without(left_out(config.run.without, partition.num_clients, own)), partition
 
 
 def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> tuple[str, ...]:

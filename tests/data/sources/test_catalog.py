@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from graphsilo.data import Graph, GraphCollection, LoadOptions, entry, load, names, save_graph
 from graphsilo.data.sources import catalog
@@ -204,6 +205,27 @@ def test_another_set_s_files_are_told(own_cache: Path, data_root: Path, tmp_path
     assert not (own_cache / "converted").exists()
 
 
+@pytest.mark.data
+def test_a_set_with_another_content_is_remarked(own_cache: Path, data_root: Path, tmp_path: Path) -> None:
+    # The counts of Photo hold however its nodes are mixed up.
+    copy_raw(data_root, tmp_path, "amazon/Photo/raw")
+    path = tmp_path / "amazon/Photo/raw/amazon_electronics_photo.npz"
+    held = dict(np.load(path))
+    held["labels"] = held["labels"][::-1]
+    np.savez(path, **held)
+    for _ in range(2):  # converted, then from the cache
+        assert load("Photo", root=tmp_path).union.notes == (catalog.OTHER_CONTENT,)
+
+
+def test_a_checksum_is_of_content_in_any_order() -> None:
+    edges = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    words = sp.csr_matrix(([2.0, 0.0, 1.0], [1, 2, 0], [0, 3, 3, 3]), shape=(3, 4), dtype=np.float32)
+    one = Graph(features=words, edges=edges, labels=np.array([0, 1, 0]), num_classes=2)
+    same = replace(one, features=words.toarray(), edges=edges[:, ::-1].astype(np.int32))
+    assert catalog.checksum(one) == catalog.checksum(same)
+    assert catalog.checksum(one) != catalog.checksum(replace(one, labels=np.array([0, 1, 1])))
+
+
 COMPACT = "2\n3 1\n0 1 1\n0 3 0 2 2\n0 2 1 2\n2 0\n0 0\n5 0\n"
 
 
@@ -290,6 +312,7 @@ def test_node_data(name: str, data_root: Path) -> None:
         assert found == (item.nodes, item.edges, item.features, item.classes)
         assert np.bincount(graph.labels).tolist() == NODE_CLASSES[name]
         assert graph.name == name
+        assert graph.notes == ()
     public = {"Planetoid": (item.nodes,), "Amazon": None, "Coauthor": None}
     shape = public.get(item.pyg_class or "", (item.nodes, 10))
     assert {key: mask.shape for key, mask in graph.splits.items()} == (

@@ -106,6 +106,27 @@ def test_networkx_graphs_are_a_collection():
     assert found.union.num_edges == 2 * 7
 
 
+@pytest.mark.parametrize(
+    ("given", "labels", "classes", "said"),
+    [
+        (["yes", "Unknown", "no", "?"], [1, -1, 0, -1], ("no", "yes"), "'Unknown' (1), '?' (1)"),
+        ([1, "NA", 0, None], [1, -1, 0, -1], None, "'NA' (1)"),
+        (["yes", "-1", "no", ""], [1, -1, 0, -1], ("no", "yes"), None),
+        (["1", "-1", "1", "-1"], [1, 0, 1, 0], ("-1", "1"), None),
+    ],
+)
+def test_words_for_no_class_are_no_class(given, labels, classes, said):
+    graph = networkx.path_graph(4)
+    networkx.set_node_attributes(graph, dict(enumerate(given)), "y")
+    made = graphsilo.graph_of(graph)
+    assert (made.labels.tolist(), made.class_names) == (labels, classes)
+    ending = "count as unlabelled; where such a word is a class, call it otherwise"
+    assert made.notes == (() if said is None else (f"'y': nodes with {said} {ending}",))
+    graphs = [networkx.Graph([(0, 1)], y=word) for word in ("a", "n/a", "b")]
+    (note,) = graphsilo.graph_of(graphs).union.notes
+    assert note.startswith("'y': graphs with 'n/a' (1) count")
+
+
 def test_networkx_runs_by_its_nodes_names(tmp_path):
     graph = networkx.relabel_nodes(club(), {node: f"member {node}" for node in range(34)})
     made = graphsilo.graph_of(graph, labels="club")

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
+from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits, content_hash, noted
 from graphsilo.data.scales import ScaleOptions, Scaling
 from graphsilo.data.sources import cache, files, generated, pyg, transforms
 from graphsilo.data.sources.missing import Missing, Rules
@@ -32,12 +33,17 @@ if TYPE_CHECKING:
     from graphsilo.data.sources.columns import Learned
     from graphsilo.data.sources.tables import Reading, TableSpec
 
-CACHE_FORMAT = 1
+CACHE_FORMAT = 2
 """Raise whenever a conversion changes its result: older copies in users' caches are then ignored."""
 DOWNLOAD_TIMEOUT_SECONDS = 60.0
 GRAPH_FILES = (".yaml", ".yml", ".npz", ".pt")
 TABLE_FILES = (".yaml", ".yml")
 """Those of them that describe tables."""
+
+OTHER_CONTENT = (
+    "the raw files hold as many nodes, links, features and classes as the published data set, but not the same ones, "
+    "so that scores cannot be compared with published ones; where the files were not meant to differ, fetch them anew"
+)
 
 SplitRatios = tuple[float, float, float]
 
@@ -52,6 +58,7 @@ class CatalogEntry:
         nodes, edges, features, classes: As published; ``edges`` counts the columns of PyG's ``edge_index`` (an
             undirected link twice), for graph tasks over all graphs, as do ``nodes``. For generated data the defaults.
         graphs: 1 for node tasks.
+        checksum: As :func:`checksum` of the published data; empty where it is not known.
         pyg_class: The class in ``torch_geometric.datasets`` (or ``ogb``) that reads it; None for generated data.
         generated: Made by :mod:`graphsilo.data.sources.generated`; needs no files.
         split_ratios: (train, val, test) per class, as the field's benchmark splits this data set; None where it names
@@ -67,6 +74,7 @@ class CatalogEntry:
     classes: int
     citation: str
     graphs: int = 1
+    checksum: str = ""
     pyg_class: str | None = None
     split_ratios: SplitRatios | None = None
     source: _DataSet = field(default_factory=lambda: _DataSet("", "", ()), repr=False, compare=False)
@@ -192,6 +200,19 @@ def is_file(name: str) -> bool:
     return Path(name).suffix.lower() in GRAPH_FILES
 
 
+def title(name: str) -> str:
+    """What a data set or file of this name calls itself, which pages show; the name itself where it cannot be read."""
+    path = Path(name).expanduser()
+    with contextlib.suppress(ConfigError, DataError):
+        if path.suffix.lower() in TABLE_FILES:
+            from graphsilo.data.sources import tables
+
+            return tables.read_spec(path).name
+        if path.suffix.lower() == ".npz":
+            return files.load_graph(path).name
+    return name
+
+
 def names() -> list[CatalogEntry]:
     """Every data set of the catalog, the default first."""
     return list(_CATALOG.values())
@@ -272,7 +293,8 @@ def load(
     graph, facts = _convert_once(found, _roots(root), chosen.use_node_attributes)
     if isinstance(graph, Graph):
         graph = replace(graph, splits=PublishedSplits(graph.splits))
-    return _apply(graph, chosen, undirected_already=bool(facts.get("undirected")))
+    graph = _apply(graph, chosen, undirected_already=bool(facts.get("undirected")))
+    return graph if facts["checksum"] in ("", found.checksum) else noted(graph, [OTHER_CONTENT])
 
 
 def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | None) -> Scaling:
@@ -431,7 +453,11 @@ def _convert_once(
             graph = _convert(found, where, folder / "work", use_node_attributes)
             _check_counts(found, graph, where[0].parent, use_node_attributes)
         target = _cache_file(found, where, place, use_node_attributes)
-        facts = {"undirected": transforms.is_undirected(graph.union.edges, graph.union.num_nodes)}
+        told = found.checksum and not use_node_attributes
+        facts = {
+            "undirected": transforms.is_undirected(graph.union.edges, graph.union.num_nodes),
+            "checksum": checksum(graph) if told else "",
+        }
         try:
             files.write_graph(target, graph, facts=facts)
         except OSError as error:
@@ -511,6 +537,17 @@ def _check_counts(found: CatalogEntry, graph: Graph | GraphCollection, folder: P
         f"{f', as {others[0]} has' if others else ''}. Put the files of {found.name} there, or remove these to have "
         f"them downloaded; a graph of your own is named by its file."
     )
+
+
+def checksum(graph: Graph | GraphCollection) -> str:
+    """Sixteen hex digits of nodes, links, features and labels, whatever order links and stored entries have."""
+    union = graph.union
+    features = sp.csr_matrix(union.features, copy=True)
+    features.eliminate_zeros()
+    features.sort_indices()
+    edges = union.edges[:, np.lexsort(union.edges)].astype(np.int64)
+    plain = replace(union, features=features, edges=edges)
+    return content_hash([plain if isinstance(graph, Graph) else replace(graph, union=plain)])[:16]
 
 
 def _open_pyg(found: CatalogEntry, root: Path, use_node_attributes: bool, *, download_only: bool = False) -> Any:
@@ -743,56 +780,62 @@ _ENTRIES = (
         "Generated: degree-corrected stochastic block model, ogbn-products-like", split_ratios=(0.1, 0.05, 0.85),
     ),
     CatalogEntry(
-        "Cora", "node", 2708, 10_556, 1433, 7, _PLANETOID,
+        "Cora", "node", 2708, 10_556, 1433, 7, _PLANETOID, checksum="918ae6152b18bfa3",
         pyg_class="Planetoid", split_ratios=_CITATION_GRAPHS, source=_planetoid("Cora"),
     ),
     CatalogEntry(
-        "CiteSeer", "node", 3327, 9104, 3703, 6, _PLANETOID,
+        "CiteSeer", "node", 3327, 9104, 3703, 6, _PLANETOID, checksum="e091490dfef6bd1f",
         pyg_class="Planetoid", split_ratios=_CITATION_GRAPHS, source=_planetoid("CiteSeer"),
     ),
     CatalogEntry(
-        "PubMed", "node", 19_717, 88_648, 500, 3, _PLANETOID,
+        "PubMed", "node", 19_717, 88_648, 500, 3, _PLANETOID, checksum="df612be3fd09d527",
         pyg_class="Planetoid", split_ratios=_CITATION_GRAPHS, source=_planetoid("PubMed"),
     ),
     CatalogEntry(
-        "Computers", "node", 13_752, 491_722, 767, 10, _SHCHUR, pyg_class="Amazon", split_ratios=_CITATION_GRAPHS,
+        "Computers", "node", 13_752, 491_722, 767, 10, _SHCHUR, checksum="73cb439832489088",
+        pyg_class="Amazon", split_ratios=_CITATION_GRAPHS,
         source=_DataSet("amazon", "Computers/raw", ("amazon_electronics_computers.npz",), "Computers"),
     ),
     CatalogEntry(
-        "Photo", "node", 7650, 238_162, 745, 8, _SHCHUR, pyg_class="Amazon", split_ratios=_CITATION_GRAPHS,
+        "Photo", "node", 7650, 238_162, 745, 8, _SHCHUR, checksum="4f96e14f561a9e11",
+        pyg_class="Amazon", split_ratios=_CITATION_GRAPHS,
         source=_DataSet("amazon", "Photo/raw", ("amazon_electronics_photo.npz",), "Photo"),
     ),
     CatalogEntry(
-        "CS", "node", 18_333, 163_788, 6805, 15, _SHCHUR, pyg_class="Coauthor", split_ratios=_CITATION_GRAPHS,
+        "CS", "node", 18_333, 163_788, 6805, 15, _SHCHUR, checksum="ee33a58c30680afa",
+        pyg_class="Coauthor", split_ratios=_CITATION_GRAPHS,
         source=_DataSet("coauthor", "CS/raw", ("ms_academic_cs.npz",), "CS"),
     ),
     CatalogEntry(
-        "Physics", "node", 34_493, 495_924, 8415, 5, _SHCHUR, pyg_class="Coauthor", split_ratios=_CITATION_GRAPHS,
+        "Physics", "node", 34_493, 495_924, 8415, 5, _SHCHUR, checksum="9771db24073e7182",
+        pyg_class="Coauthor", split_ratios=_CITATION_GRAPHS,
         source=_DataSet("coauthor", "Physics/raw", ("ms_academic_phy.npz",), "Physics"),
     ),
     CatalogEntry(
-        "Actor", "node", 7600, 30_019, 932, 5, _GEOM_GCN, pyg_class="Actor", split_ratios=_HETEROPHILOUS,
-        source=_geom_gcn("actor", "raw", "film"),
+        "Actor", "node", 7600, 30_019, 932, 5, _GEOM_GCN, checksum="4bab5b88d64d6c7f",
+        pyg_class="Actor", split_ratios=_HETEROPHILOUS, source=_geom_gcn("actor", "raw", "film"),
     ),
     CatalogEntry(
-        "chameleon", "node", 2277, 36_101, 2325, 5, _ROZEMBERCZKI, pyg_class="WikipediaNetwork",
-        split_ratios=_WIKIPEDIA, source=_geom_gcn("wikipedia", "chameleon/geom_gcn/raw", "chameleon", "chameleon"),
+        "chameleon", "node", 2277, 36_101, 2325, 5, _ROZEMBERCZKI, checksum="fcf8b56ed5208bea",
+        pyg_class="WikipediaNetwork", split_ratios=_WIKIPEDIA,
+        source=_geom_gcn("wikipedia", "chameleon/geom_gcn/raw", "chameleon", "chameleon"),
     ),
     CatalogEntry(
-        "squirrel", "node", 5201, 217_073, 2089, 5, _ROZEMBERCZKI, pyg_class="WikipediaNetwork",
-        split_ratios=_WIKIPEDIA, source=_geom_gcn("wikipedia", "squirrel/geom_gcn/raw", "squirrel", "squirrel"),
+        "squirrel", "node", 5201, 217_073, 2089, 5, _ROZEMBERCZKI, checksum="943b8ab32b2f0268",
+        pyg_class="WikipediaNetwork", split_ratios=_WIKIPEDIA,
+        source=_geom_gcn("wikipedia", "squirrel/geom_gcn/raw", "squirrel", "squirrel"),
     ),
     *(
         CatalogEntry(
-            name, "node", nodes, edges, features, classes, _PLATONOV, pyg_class="HeterophilousGraphDataset",
-            split_ratios=_HETEROPHILOUS, source=_heterophilous(name),
+            name, "node", nodes, edges, features, classes, _PLATONOV, checksum=checksum,
+            pyg_class="HeterophilousGraphDataset", split_ratios=_HETEROPHILOUS, source=_heterophilous(name),
         )
-        for name, nodes, edges, features, classes in (
-            ("Roman-empire", 22_662, 65_854, 300, 18),
-            ("Amazon-ratings", 24_492, 186_100, 300, 5),
-            ("Minesweeper", 10_000, 78_804, 7, 2),
-            ("Tolokers", 11_758, 1_038_000, 10, 2),
-            ("Questions", 48_921, 307_080, 301, 2),
+        for name, nodes, edges, features, classes, checksum in (
+            ("Roman-empire", 22_662, 65_854, 300, 18, ""),
+            ("Amazon-ratings", 24_492, 186_100, 300, 5, ""),
+            ("Minesweeper", 10_000, 78_804, 7, 2, "ffb15ae3a8acfde3"),
+            ("Tolokers", 11_758, 1_038_000, 10, 2, "28233cecced8cd4e"),
+            ("Questions", 48_921, 307_080, 301, 2, ""),
         )
     ),
     CatalogEntry(
@@ -825,15 +868,15 @@ _ENTRIES = (
     ),
     *(
         CatalogEntry(
-            name, "graph", nodes, edges, features, classes, _TU, graphs=graphs, pyg_class="TUDataset",
-            source=_tu(name, compact=features == 0),
+            name, "graph", nodes, edges, features, classes, _TU, graphs=graphs, checksum=checksum,
+            pyg_class="TUDataset", source=_tu(name, compact=features == 0),
         )
-        for name, graphs, nodes, edges, features, classes in (
-            ("MUTAG", 188, 3371, 7442, 7, 2),
-            ("PROTEINS", 1113, 43_471, 162_088, 3, 2),
-            ("NCI1", 4110, 122_747, 265_506, 37, 2),
-            ("IMDB-BINARY", 1000, 19_773, 193_062, 0, 2),
-            ("COLLAB", 5000, 372_474, 24_572_158, 0, 3),
+        for name, graphs, nodes, edges, features, classes, checksum in (
+            ("MUTAG", 188, 3371, 7442, 7, 2, "b31f553ae6e6695d"),
+            ("PROTEINS", 1113, 43_471, 162_088, 3, 2, "07af9f7198e2a907"),
+            ("NCI1", 4110, 122_747, 265_506, 37, 2, "c473a8807268fec6"),
+            ("IMDB-BINARY", 1000, 19_773, 193_062, 0, 2, "beb14b06ce7a1945"),
+            ("COLLAB", 5000, 372_474, 24_572_158, 0, 3, "e484eb3ba4a4c09e"),
         )
     ),
 )  # fmt: skip

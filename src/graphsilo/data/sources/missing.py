@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.errors import ConfigError, DataError, nearest, several
 from graphsilo.settings import wanted
 
 Word: TypeAlias = Literal["refuse", "mean", "median", "indicator"]
@@ -28,12 +28,18 @@ def _by_column(value: Any) -> Any:
 
 Rules: TypeAlias = Annotated[Word | dict[str, Word | float], BeforeValidator(_by_column)]
 """Type of a setting that says the rules: one for all columns, or one per column."""
-EMPTY_WORDS = ("NA", "N/A", "#N/A", "NaN", "null", "none")
+EMPTY_WORDS = ("na", "n/a", "#n/a", "nan", "null", "none")
 """What stands for an empty cell in columns of numbers, truth values and dates, in any case."""
 UNLABELLED = (*EMPTY_WORDS, "unknown", "?", "-")
 """What stands for no class in a column of labels, in any case, unless it is declared to be one."""
 INDICATOR = ":missing"
 """What the name of an indicator's column adds to the column's own."""
+
+
+def unlabelled_note(column: str, counts: Mapping[str, int], todo: str, what: str = "nodes") -> str:
+    """Says which words of a column of labels stand for none, and what to do where one is a class."""
+    listed = several((f"'{word}' ({count})" for word, count in counts.items()), 3)
+    return f"{column}: {what} with {listed} count as unlabelled; where such a word is a class, {todo}"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph import Graph, GraphCollection, noted
 from graphsilo.data.sources import plain, pyg
 from graphsilo.data.sources.faults import name_fault, unseen_fault
-from graphsilo.data.sources.plain import SPLITS, ClassNames, Plain
+from graphsilo.data.sources.missing import UNLABELLED, unlabelled_note
+from graphsilo.data.sources.plain import SPLITS, ClassNames, Plain, is_signed
 from graphsilo.errors import ConfigError, DataError, several, shown
 
 Names = str | Sequence[str] | None
@@ -146,8 +148,8 @@ def _of_networkx(graph: Any, said: Said) -> Graph:
     part = _networkx_part(graph, replace(said, name=name))
     if said.labels is None and all(value is None for value in values):
         return part.graph()
-    labels, words = _labels(values, name, key)
-    return replace(part, labels=labels, class_names=words).graph()
+    labels, words, notes = _labels(values, name, key)
+    return noted(replace(part, labels=labels, class_names=words).graph(), notes)
 
 
 def _networkx_part(graph: Any, said: Said) -> Plain:
@@ -238,8 +240,15 @@ def _attributes(
     return plain.array_of([[node[key] for key in keys] for node in nodes], what), tuple(keys)
 
 
-def _labels(values: Sequence[Any], name: str, key: str) -> tuple[NDArray[np.int64], ClassNames]:
-    """Class numbers, -1 where there is none, and the classes' names where these are words."""
+def _labels(
+    values: Sequence[Any], name: str, key: str, what: str = "nodes"
+) -> tuple[NDArray[np.int64], ClassNames, list[str]]:
+    """Class numbers, -1 where there is none, the classes' names where these are words, and what is to be said."""
+    words = Counter(value for value in values if isinstance(value, str) and value.strip())
+    spare = {word: count for word, count in words.items() if word.strip().casefold() in UNLABELLED}
+    notes = [unlabelled_note(f"'{key}'", spare, "call it otherwise", what)] if spare else []
+    empty = {*spare, *(() if is_signed(words.keys() - spare.keys()) else ("-1",))}
+    values = [None if isinstance(value, str) and value in empty else value for value in values]
     there = [value for value in values if not _is_missing(value)]
     if not there:
         raise DataError(
@@ -247,18 +256,19 @@ def _labels(values: Sequence[Any], name: str, key: str) -> tuple[NDArray[np.int6
             f"labels='club'."
         )
     if all(isinstance(value, str) for value in there):
-        words = tuple(sorted(set(there)))
-        for word in words:
+        classes = tuple(sorted(set(there)))
+        for word in classes:
             if wrong := name_fault(word):
                 raise DataError(f"{name}: '{key}' names the class {word!r}, which {wrong}. Rename it.")
-        numbers = {word: number for number, word in enumerate(words)}
-        return np.array([-1 if _is_missing(value) else numbers[value] for value in values], dtype=np.int64), words
+        numbers = {word: number for number, word in enumerate(classes)}
+        labels = np.array([-1 if _is_missing(value) else numbers[value] for value in values], dtype=np.int64)
+        return labels, classes, notes
     odd = next((value for value in there if isinstance(value, str) or np.ndim(value)), None)
     if odd is not None:
         raise DataError(f"{name}: '{key}' should be a class, a whole number from 0 or a word; got {shown(odd)}.")
     if len(there) < len(values):
         values = [np.nan if _is_missing(value) else value for value in values]
-    return plain.class_numbers(plain.array_of(values, f"{name}: '{key}'"), name, f"'{key}'")
+    return *plain.class_numbers(plain.array_of(values, f"{name}: '{key}'"), name, f"'{key}'"), notes
 
 
 def _is_missing(value: Any) -> bool:
@@ -273,11 +283,11 @@ def _networkx_collection(graphs: list[Any], said: Said) -> GraphCollection:
     lacking = next((number for number, graph in enumerate(graphs) if graph.graph.get(key) is None), None)
     if lacking is not None:
         raise DataError(f"{name}: graph {lacking} has no label; each graph has its class in graph.graph['{key}'].")
-    labels, words = _labels([graph.graph[key] for graph in graphs], name, key)
+    labels, words, notes = _labels([graph.graph[key] for graph in graphs], name, key, "graphs")
     parts = [
         _networkx_part(graph, replace(said, name=f"{name}, graph {number}")) for number, graph in enumerate(graphs)
     ]
-    return plain.collection(parts, labels, name, class_names=words)
+    return noted(plain.collection(parts, labels, name, class_names=words), notes)
 
 
 # -- DGL -----------------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ from graphsilo.data.sources.description import (
     WordMaps,
 )
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules
+from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules, unlabelled_note
 from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
@@ -615,12 +615,9 @@ def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
     found = pc.if_else(pc.fill_null(known, False), words, found)
     undeclared, _ = find_gaps(words, spec, ())
     usual = pc.and_(pc.is_null(found), pc.fill_null(pc.not_equal(undeclared, "-1"), False))
-    counts = pc.value_counts(undeclared.filter(usual)).to_pylist()
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(undeclared.filter(usual)).to_pylist()}
     if counts:
-        listed = several((f"'{item['values']}' ({item['counts']})" for item in counts), 3)
-        notes.append(
-            f"{where}: nodes with {listed} count as unlabelled; where such a word is a class, list it in classes"
-        )
+        notes.append(unlabelled_note(where, counts, "list it in classes"))
     return found
 
 
