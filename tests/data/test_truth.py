@@ -130,3 +130,14 @@ def test_a_copy_under_another_name_is_refused(silos: Callable, tmp_path: Path) -
     (tmp_path / "copy.yaml").write_text(described.replace("edges.csv", "copied.csv"))
     warnings = prepare(config([*files, str(tmp_path / "copy.yaml")])).warnings()
     assert any("copy.yaml) hold the same data under two names" in text for text in warnings)
+
+
+def test_a_shuffled_or_edited_copy_is_remarked(silos: Callable, tmp_path: Path) -> None:
+    files = silos(north=("nein", "ja"))
+    head, *rows = (tmp_path / "north.csv").read_text().splitlines()
+    described = (tmp_path / "north.yaml").read_text().replace("north.csv", "copy.csv")
+    (tmp_path / "copy.yaml").write_text(described)
+    rows[0] = rows[0].replace(",20,", ",95,")
+    (tmp_path / "copy.csv").write_text("\n".join([head, *reversed(rows)]) + "\n")
+    warnings = prepare(config([*files, str(tmp_path / "copy.yaml")])).warnings()
+    assert any("copy.yaml) hold much of the same: 92 % of the nodes of the smaller" in text for text in warnings)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from graphsilo.data.silos.pooling import pool_silos, pooled_silo
 from graphsilo.data.silos.scaling import far_apart, lost_values, other_units
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
-from graphsilo.data.silos.union import check_finite, dense, own_partition, truth_of, union
+from graphsilo.data.silos.union import check_finite, dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.columns import Learned, Vocabulary, share_words
 from graphsilo.data.sources.faults import Faults
@@ -211,7 +212,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     notes = tuple(_read_notes(list(present.values()), scaling))
     if isinstance(loaded, list):
         names = list(config.data.name)
-        notes += _copy_notes(present, names)
+        notes += tuple(_copy_notes(present, names))
         if all(isinstance(item, GraphCollection) for item in loaded):
             collections = [item for item in loaded if isinstance(item, GraphCollection)]
             _check_backbone(config, "graph")
@@ -293,26 +294,27 @@ def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Pa
     return partition.without(left_out(config.run.without, partition.num_clients, own)), partition
 
 
-def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> tuple[str, ...]:
-    """Says so where two files hold the same by other ids.
+def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> Iterator[str]:
+    """Says so where two files hold the same by other ids, or much of the same.
 
     Raises:
         DataError: They hold the same by the same ids: a copy, to which a name of its own was given.
     """
-    first: dict[str, int] = {}
-    notes = []
-    for client, item in loaded.items():
-        other = first.setdefault(content_hash([item]), client)
-        if other == client:
-            continue
-        text = (
-            f"clients {other} ({names[other]}) and {client} ({names[client]}) hold the same data under two names: "
-            f"what one of them is tested on, the other has trained on."
-        )
-        if np.array_equal(loaded[other].external_ids, item.external_ids):
-            raise DataError(f"{text} Leave one of them out.")
-        notes.append(text)
-    return tuple(notes)
+    hashes = {client: content_hash([item]) for client, item in loaded.items()}
+    shared = shared_nodes({client: item for client, item in loaded.items() if isinstance(item, Graph)})
+    for one, other in combinations(loaded, 2):
+        pair = f"clients {one} ({names[one]}) and {other} ({names[other]}) hold"
+        if hashes[one] == hashes[other]:
+            text = f"{pair} the same data under two names: what one of them is tested on, the other has trained on."
+            if np.array_equal(loaded[one].external_ids, loaded[other].external_ids):
+                raise DataError(f"{text} Leave one of them out.")
+            yield text
+        elif (one, other) in shared:
+            yield (
+                f"{pair} much of the same: {100 * shared[one, other]:.0f} % of the nodes of the smaller are at the "
+                f"other with the same features and label, so that one may have trained on what the other is tested on. "
+                f"Where one is a copy, leave it out."
+            )
 
 
 def _spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:

@@ -6,9 +6,9 @@ trains on the same numbers there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,11 @@ from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import DataError
+from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId
+
+_DISTINCT = 0.9
+"""Share of different rows from which a row tells one node from the others."""
 
 
 def union(
@@ -82,6 +86,42 @@ def union(
         outside=_joined_outside(graphs, shifts),
     )
     return joined, sizes
+
+
+def shared_nodes(graphs: Mapping[ClientId, Graph]) -> dict[tuple[ClientId, ClientId], float]:
+    """By pairs of silos, the share of the smaller one's nodes that the other holds, too, where it is above a half.
+
+    Nodes are the same where features and label are and, where many nodes of a graph agree in these, the id is, too.
+    """
+    keys = {client: _row_keys(graph) for client, graph in graphs.items() if graph.num_nodes}
+    telling = {client: len(np.unique(rows)) >= _DISTINCT * len(rows) for client, rows in keys.items()}
+    found = {}
+    for pair in combinations(keys, 2):
+        small, large = sorted(pair, key=lambda client: len(keys[client]))
+        rows, among = keys[small], keys[large]
+        chance = 0.0
+        if telling[small] and telling[large]:
+            share = float(np.isin(rows, among).mean())
+        else:
+            _, here, there = np.intersect1d(graphs[small].external_ids, graphs[large].external_ids, return_indices=True)
+            share = float((rows[here] == among[there]).sum() / len(rows))
+            _, place, times = np.unique(np.concatenate([rows, among]), return_inverse=True, return_counts=True)
+            mine = np.bincount(place[: len(rows)], minlength=len(times))
+            chance = float(mine @ (times - mine)) / (len(rows) * len(among))
+        if graphs[small].num_features == graphs[large].num_features and share > max(0.5, 2 * chance):
+            found[pair] = share
+    return found
+
+
+def _row_keys(graph: Graph) -> NDArray[np.uint64]:
+    """[n] a number per node for its features and label."""
+    rows = sp.csr_matrix(graph.features, dtype=np.float64, copy=True)
+    rows.eliminate_zeros()
+    factors = numpy_generator(0, "rows").integers(2**63, size=graph.num_features + 1, dtype=np.uint64) * 2 + 1
+    terms = rows.data.view(np.uint64).byteswap() * factors[rows.indices]  # the low bits of a float are often all 0
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
+    keys: NDArray[np.uint64] = np.diff(sums[rows.indptr]) + graph.labels.astype(np.uint64) * factors[-1]
+    return keys
 
 
 def truth_of(graphs: Sequence[Graph], names: Sequence[str]) -> list[BooleanWords]:
