@@ -132,6 +132,8 @@ def test_attack(tmp_path):
 def test_compare_and_predict(tmp_path):
     runs = [graphsilo.run(**QUICK, method=name, out=tmp_path / name) for name in ("fedavg", "local")]
     memory = graphsilo.run(**QUICK, method="fedprox")
+    with pytest.raises(ConfigError, match=r"run 1 and run 2 are the same run, and a run is not compared with itself"):
+        graphsilo.compare(memory, memory)
     table = graphsilo.compare(*runs, memory, report=tmp_path / "c.html", metrics=["accuracy"])
     assert [row.label for row in table.rows] == ["FedAvg", "Local only", "FedProx"]
     assert table.rows[2].scores["accuracy"].mean == pytest.approx(memory.accuracy())

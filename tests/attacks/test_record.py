@@ -23,7 +23,7 @@ def test_verdicts():
 
 def test_what_is_written_is_read(tmp_path):
     one = outcome(value=0.6, low=0.55, high=0.7, prior=0.5, targets=9)
-    record = AttackRecord(fingerprint="f", method="fedavg", title="FedAvg", data="Cora", secure_sums=False, targets=[0],
+    record = AttackRecord(fingerprint="f", method="fedavg", title="FedAvg", data="Cora", secure_sums=False,
                           shadows=0, notes=[], outcomes={3: [one, outcome()]})  # fmt: skip
     path = records.write(tmp_path, record)
     assert records.read(tmp_path) == record

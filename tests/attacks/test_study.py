@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 import kit
 from graphsilo.attacks import record as records
@@ -57,7 +58,11 @@ def test_a_second_attack_stands_beside_the_first(tmp_path):
     assert heard[-1] == f"{len(first.outcomes[0])} figures of earlier attacks on this run stand beside those found now."
     assert records.read(folder) == both
     other = attack(folder, attacks=["rows"], clients=[1], say=heard.append)
-    assert other.targets == [1]
+    assert other.targets == [0, 1, 2]
+    assert other.outcomes[0][: len(both.outcomes[0])] == both.outcomes[0]
+    assert {one.clients for one in other.outcomes[0][len(both.outcomes[0]) :]} == {(1,)}
+    records.write(folder, replace(other, fingerprint="another"))
+    assert attack(folder, attacks=["rows"], clients=[1], say=heard.append).targets == [1]
     assert heard[-1].endswith("is kept as attack-1.json.")
     assert (folder / "attack-1.json").exists()
 

@@ -26,7 +26,7 @@ def test_what_is_kept_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         outcome(attack="replay", prior=None),
     ]
     record = AttackRecord(fingerprint="f", method="scaffold", title="SCAFFOLD", data="Cora", secure_sums=False,
-                          targets=[0], shadows=0, notes=[], outcomes={0: outcomes})  # fmt: skip
+                          shadows=0, notes=[], outcomes={0: outcomes})  # fmt: skip
     kept = attacks.rows("scaffold", "secure sums", record)
     assert [each.attack for each in kept] == ["attribute", "replay"]
     assert kept[0].high == 0.7123

@@ -96,6 +96,23 @@ def test_a_setting_without_effect_is_refused_in_a_call_and_remarked_in_a_file(na
         )
 
 
+@pytest.mark.parametrize(
+    ("method", "settings", "is_idle"),
+    [
+        ("fedproto", {"model": "silo"}, True),
+        ("fedproto", {"model": "run"}, False),
+        ("fedavg", {"model": "silo"}, False),
+        ("fedavg", {"model": "silo", "modes": ["own_local"]}, True),
+        ("fedavg", {"model": "first", "modes": ["own_local", "aggregate_global"]}, True),
+    ],
+)
+def test_a_choice_between_models_needs_two(method, settings, is_idle):
+    overrides = {"method.name": method, **{f"evaluation.{key}": value for key, value in settings.items()}}
+    config = load_config(overrides=overrides)
+    remarks = settled(config.with_explicit(())).remarks
+    assert ["evaluation.model" in text and "nothing to choose from" in text for text in remarks] == [True] * is_idle
+
+
 def test_a_setting_has_its_effect_where_its_condition_holds():
     sgd = {**CITES, "method": {"optimizer": "sgd", "lr": 0.5}}
     told = [idle(sgd, **{"method.momentum": value, "method.rounds": 4}).tree for value in (0.0, 0.9)]

@@ -17,7 +17,14 @@ from kit.pages import Page
 
 
 def outcome(**more: Any) -> Outcome:
-    kept = {"attack": "rows", "attacker": "coordinator", "figure": "share of rows", "uses": "sums", "targets": 9}
+    kept = {
+        "attack": "rows",
+        "attacker": "coordinator",
+        "figure": "share of rows",
+        "uses": "sums",
+        "targets": 9,
+        "clients": (0, 1),
+    }
     return Outcome(**{**kept, **more})
 
 
@@ -29,7 +36,7 @@ def record() -> AttackRecord:
         outcome(attack="replay", uses="not needed", targets=0),
     ]
     return AttackRecord(
-        fingerprint="f" * 64, method="fedavg", title="FedAvg", data="<i>Cora", secure_sums=False, targets=[0, 1],
+        fingerprint="f" * 64, method="fedavg", title="FedAvg", data="<i>Cora", secure_sums=False,
         shadows=16, notes=["other <scores>"], outcomes={3: outcomes},
     )  # fmt: skip
 
@@ -47,6 +54,14 @@ def test_the_page_says_what_was_learned(record):
     assert "A reader of the saved model, no better than without the run: links." in page.words
     assert "other <scores>" in page.words
     assert page.open == []
+
+
+def test_attacks_on_other_clients_have_their_own_part(record):
+    more = outcome(value=0.3, low=0.2, high=0.4, prior=0.1, clients=(2,))
+    page = Page(attack_page.render(replace(record, outcomes={3: [*record.outcomes[3], more]})))
+    assert "3 silos of a run" in page.words
+    assert "What was learned, silos 0, 1" in page.words
+    assert "What was learned, silo 2" in page.words
 
 
 def test_the_figure_has_a_mark_for_each_that_was_tried(record):

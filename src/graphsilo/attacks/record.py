@@ -12,7 +12,7 @@ from graphsilo.attacks.measures import Interval
 from graphsilo.errors import RunError
 from graphsilo.experiments.storage import disk
 
-FORMAT = 1
+FORMAT = 2
 """Version of ``attack.json``."""
 NAME = "attack.json"
 
@@ -31,6 +31,7 @@ class Outcome(Record, frozen=True, kw_only=True):
         value, low, high: Success and its 95 % interval, from 0 to 1; None where there was nothing to use.
         prior: The same figure without the run; None where there is none.
         targets: How many things were guessed.
+        clients: Whose silos were attacked.
     """
 
     attack: str
@@ -42,6 +43,7 @@ class Outcome(Record, frozen=True, kw_only=True):
     high: float | None = None
     prior: float | None = None
     targets: int = 0
+    clients: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -56,6 +58,11 @@ class Outcome(Record, frozen=True, kw_only=True):
             attack=attack, attacker=attacker, figure=figure, uses=uses, value=value, low=low, high=high, prior=prior,
             targets=targets,
         )  # fmt: skip
+
+    @property
+    def what(self) -> tuple[tuple[int, ...], str, str, str]:
+        """What tells it from the others of its seed."""
+        return self.clients, self.attack, self.attacker, self.figure
 
     @property
     def succeeds(self) -> bool:
@@ -75,7 +82,6 @@ class AttackRecord(Record, frozen=True, kw_only=True):
 
     Attributes:
         fingerprint: Of the run.
-        targets: Clients that were attacked.
         shadows: Runs behind the membership attack, per seed.
         notes: What to know of the numbers.
         outcomes: By seed.
@@ -88,10 +94,23 @@ class AttackRecord(Record, frozen=True, kw_only=True):
     title: str
     data: str
     secure_sums: bool
-    targets: list[int]
     shadows: int
     notes: list[str]
     outcomes: dict[int, list[Outcome]]
+
+    @property
+    def targets(self) -> list[int]:
+        """Clients that were attacked."""
+        return sorted({client for _, clients, _ in self.parts for client in clients})
+
+    @property
+    def parts(self) -> list[tuple[int, tuple[int, ...], list[Outcome]]]:
+        """Seed, clients that were attacked together, and what came of it."""
+        found: dict[tuple[int, tuple[int, ...]], list[Outcome]] = {}
+        for seed, outcomes in self.outcomes.items():
+            for one in outcomes:
+                found.setdefault((seed, one.clients), []).append(one)
+        return [(*both, outcomes) for both, outcomes in found.items()]
 
     def __repr__(self) -> str:
         each = [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
@@ -102,8 +121,8 @@ class AttackRecord(Record, frozen=True, kw_only=True):
 def beside(folder: Path, new: AttackRecord) -> tuple[AttackRecord, str]:
     """What was found now and what stands in the folder already, in one; and a sentence on it, where there is any.
 
-    Outcomes of the same seed, attack, attacker and figure are those found now. A record of other clients, or another
-    run's, is no part of it and is kept under another name.
+    Outcomes of the same seed, clients, attack, attacker and figure are those found now. Another run's record is no part
+    of it and is kept under another name.
     """
     path = folder / NAME
     if not path.exists():
@@ -112,16 +131,16 @@ def beside(folder: Path, new: AttackRecord) -> tuple[AttackRecord, str]:
         old = read(folder)
     except RunError:
         old = None
-    if old is None or (old.fingerprint, old.targets) != (new.fingerprint, new.targets):
+    if old is None or old.fingerprint != new.fingerprint:
         aside = next(free for number in count(1) if not (free := path.with_stem(f"attack-{number}")).exists())
         path.rename(aside)
-        return new, f"What an earlier attack on other clients or of another version found is kept as {aside.name}."
+        return new, f"What an earlier attack on another run or of another version found is kept as {aside.name}."
     outcomes = {}
     kept = 0
     for seed in sorted({*old.outcomes, *new.outcomes}):
         now = new.outcomes.get(seed, [])
-        again = {(one.attack, one.attacker, one.figure) for one in now}
-        before = [one for one in old.outcomes.get(seed, []) if (one.attack, one.attacker, one.figure) not in again]
+        again = {one.what for one in now}
+        before = [one for one in old.outcomes.get(seed, []) if one.what not in again]
         outcomes[seed], kept = [*before, *now], kept + len(before)
     notes = list(dict.fromkeys((*old.notes, *new.notes)))
     both = msgspec.structs.replace(new, outcomes=outcomes, notes=notes, shadows=new.shadows or old.shadows)

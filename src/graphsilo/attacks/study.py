@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from graphsilo.attacks import record as records
 from graphsilo.attacks.attribute import attribute
 from graphsilo.attacks.classes import classes
@@ -64,28 +66,28 @@ def attack(
     result, config = opened(folder)
     notes: list[str] = []
     outcomes: dict[int, list[Outcome]] = {}
-    targets: tuple[ClientId, ...] = ()
     for seed in seeds or [result.seeds[0].seed]:
         say(f"Running seed {seed} of {result.method.title} again, to see what is sent.")
         repetition = repeat(result, config, seed, observer=observer)
         targets = _targets(repetition, clients)
         if repetition.differs:
             notes.append(repetition.differs)
-        outcomes[seed] = _attacked(repetition, chosen, roles, targets, shadows, say)
+        found = _attacked(repetition, chosen, roles, targets, shadows, say)
+        outcomes[seed] = [replace(one, clients=targets) for one in found]
     if not any(outcomes.values()) and "membership" in chosen and not shadows:
         raise ConfigError(
             f"{result.method.title} sends nothing that tells members without shadow runs, and shadows=0 (--shadows 0) "
             f"leaves these out: nothing was attacked. Give a number of shadow runs, such as {SHADOWS}."
         )
-    found = AttackRecord(
+    record = AttackRecord(
         fingerprint=result.fingerprint, method=result.method.name, title=result.method.title, data=result.data.name,
-        secure_sums=config.run.secure_sums, targets=list(targets), shadows=shadows, notes=notes, outcomes=outcomes,
+        secure_sums=config.run.secure_sums, shadows=shadows, notes=notes, outcomes=outcomes,
     )  # fmt: skip
-    found, text = records.beside(folder, found)
+    record, text = records.beside(folder, record)
     if text:
         say(text)
-    records.write(folder, found)
-    return found
+    records.write(folder, record)
+    return record
 
 
 def _attacked(

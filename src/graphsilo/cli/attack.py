@@ -11,6 +11,7 @@ import typer
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import paragraph, say, show, table
 from graphsilo.cli.values import Debug, whole_numbers
+from graphsilo.errors import several
 from graphsilo.loading import load
 
 if TYPE_CHECKING:
@@ -80,8 +81,9 @@ def _print(found: AttackRecord) -> None:
     for text in found.notes:
         say(f"Note: {text}")
         say()
-    for seed, outcomes in found.outcomes.items():
-        say(f"{found.title} on {found.data}, seed {seed}: {len(found.targets)} clients attacked.")
+    for seed, clients, outcomes in found.parts:
+        who = f"{'client' if len(clients) == 1 else 'clients'} {several(clients, 6)}"
+        say(f"{found.title} on {found.data}, seed {seed}: {who} attacked.")
         say()
         grid = table("attack", "as", "figure", "success", "95 %", "without the run", "verdict", numbers=(3, 4, 5))
         for one in outcomes:

@@ -249,6 +249,16 @@ def _select_by(case: Case, key: str, value: Any) -> str | None:
     return None if value in (None, *known) else f"{case.task} prediction selects by {known[0]}"
 
 
+def _reported(case: Case, key: str, value: Any) -> str | None:
+    """It chooses between models that are scored on the same graphs."""
+    method = registry.load(case.config.method.name)
+    modes = case.config.evaluation.modes or [f"{view}_local" for view in method.evaluates]
+    alike = [mode for mode in modes if mode.partition("_")[2] == modes[0].partition("_")[2]]
+    if value not in ("silo", "first") or len(alike) > 1:
+        return None
+    return f"there is one model of {method.title} that is scored ({alike[0]}), and nothing to choose from"
+
+
 def _embeddings(case: Case, key: str, value: Any) -> str | None:
     # Between machines every job has a folder, and every site its own.
     return "there is no folder to write to; name one as out" if value and not case.out and not case.remote else None
@@ -396,6 +406,7 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "method.reset_optimizer": (_moments,),
     "method.participation": (_participation,),
     "model.*": (_backbone, _pool),
+    "evaluation.model": (_reported,),
     "evaluation.select_by": (_select_by,),
     "evaluation.embeddings": (_embeddings,),
     "run.deadline": (_between,),

@@ -8,6 +8,7 @@ from pathlib import Path
 from graphsilo.attacks import findings
 from graphsilo.attacks import record as records
 from graphsilo.attacks.record import AttackRecord, Outcome
+from graphsilo.errors import several
 from graphsilo.experiments.storage import disk
 from graphsilo.report.formats import MISSING, listed, short_hash
 from graphsilo.report.html import page
@@ -47,30 +48,28 @@ def render(record: AttackRecord) -> str:
 
 def describe(record: AttackRecord) -> tuple[Context, list[Figure]]:
     """Everything the page shows, and its figures."""
-    figures = [
-        figure for seed, outcomes in record.outcomes.items() if (figure := drawn(outcomes, f"success-{seed}", seed))
-    ]
-    by_seed = {found.name: found for found in figures}
+    drawings = [drawn(outcomes, f"success-{place}", seed) for place, (seed, _, outcomes) in enumerate(record.parts)]
+    several_seeds, apart = len(record.outcomes) > 1, len({clients for _, clients, _ in record.parts}) > 1
     context: Context = {
         "title": f"Attacks on {record.title}, {record.data}",
         "sentence": sentence(record),
         "warnings": record.notes,
         "attackers": [(WHO[who][:1].upper() + WHO[who][1:], SEES[who]) for who in WHO if who in _attackers(record)],
-        "seeds": [
+        "parts": [
             {
-                "seed": seed,
+                "of": (f", seed {seed}" if several_seeds else "") + (f", {_silos(clients)}" if apart else ""),
                 "learned": learned(outcomes),
                 "held": held(outcomes),
                 "rows": [_row(one) for one in outcomes if one.value is not None],
-                "figure": by_seed.get(f"success-{seed}"),
+                "figure": figure,
             }
-            for seed, outcomes in record.outcomes.items()
+            for (seed, clients, outcomes), figure in zip(record.parts, drawings, strict=True)
         ],
         "guards": guards(record.method),
         "fingerprint": short_hash(record.fingerprint),
         "version": record.graphsilo,
     }
-    return context, figures
+    return context, [figure for figure in drawings if figure is not None]
 
 
 def sentence(record: AttackRecord) -> str:
@@ -201,6 +200,10 @@ def _row(one: Outcome) -> Context:
         "verdict": one.verdict,
         "succeeds": one.succeeds,
     }
+
+
+def _silos(clients: Sequence[int]) -> str:
+    return f"silo{'' if len(clients) == 1 else 's'} {several(clients, 6)}"
 
 
 def _who(attacker: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
 
@@ -202,10 +203,14 @@ def compare_runs(
 
 def _refuse_twice(runs: Sequence[Run]) -> None:
     """A run beside itself would count as one run more in every test."""
-    places = [run.path.resolve() for run in runs]
-    twice = next((run.path for run, place in zip(runs, places, strict=True) if places.count(place) > 1), None)
-    if twice is not None:
-        raise ConfigError(f"the folder {twice} is named twice, and a run is not compared with itself. Name it once.")
+    for one, other in combinations(runs, 2):
+        if one.path.resolve() == other.path.resolve():
+            twice = f"the folder {one.path} is named twice"
+        elif one.result is other.result:
+            twice = f"{one.path} and {other.path} are the same run"
+        else:
+            continue
+        raise ConfigError(f"{twice}, and a run is not compared with itself. Name it once.")
 
 
 def grid(
