@@ -86,3 +86,9 @@ def test_the_demo_trains_draws_and_says_where(call, tmp_path, monkeypatch):
     assert rows == ["Test, % (3 seeds)", "FedAvg", "Local only", "FedAvg alone", "FedRidge", "Centralised"]
     assert f"Report:  {tmp_path / 'out' / 'report.html'}" in out
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+
+
+def test_a_quiet_demo_says_its_folder_alone(call, tmp_path, monkeypatch):
+    (tmp_path / "demo.yaml").write_text("data: {name: citation-sbm, nodes: 60, classes: 3}\nmethod: {rounds: 1}\n")
+    monkeypatch.setattr(examples, "folder", lambda: tmp_path)
+    assert call("demo", "-q", "--out", tmp_path / "out") == (0, f"{tmp_path / 'out'}\n", "")

@@ -33,6 +33,7 @@ from graphsilo.cli.values import (
     Figure,
     Jobs,
     Once,
+    Quiet,
     Track,
     clients_of,
     data_and_cut,
@@ -228,7 +229,7 @@ def graphsilo(
 @takes_run_settings
 def run(
     chosen: dict[str, Any],
-    quiet: Annotated[bool, _how("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.")] = False,
+    quiet: Quiet = False,
     out: Annotated[
         Path | None, _where(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
     ] = None,
@@ -316,7 +317,7 @@ def tune(
     ] = None,
     resume: Annotated[bool, _where("--resume", help="Go on with the study in --out.")] = False,
     show: Annotated[bool, _where("--show", help="Run nothing: show the study in --out so far.")] = False,
-    quiet: Annotated[bool, _how("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Choose settings by validation, with as many trials for each method; then run the best with other seeds."""

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from graphsilo.cli import complete
-from graphsilo.cli.values import Debug
+from graphsilo.cli.values import Debug, Quiet
 from graphsilo.errors import ConfigError, nearest
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
@@ -21,6 +21,7 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
     ] = None,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Train five silos of a generated citation graph, print a table and draw a report: under a minute, offline."""
@@ -33,10 +34,12 @@ def demo(
         assignments=[],
         out=out,
         resume=False,
-        quiet=False,
+        quiet=quiet,
         draw_report=True,
         debug=debug,
     )
+    if quiet:
+        return
     say()
     say(
         "Next: open the report in a browser; `graphsilo list methods` and `graphsilo examples` show what else there is."

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 HOW = "How it is run"
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print nothing but errors and, at the end, the folder.", rich_help_panel=HOW),
+]
 Figure = Annotated[
     Path | None,
     typer.Option(metavar="F.pdf|svg|png", help="Draw a figure for a paper, one column wide, into this file."),

@@ -15,7 +15,7 @@ same scores and bytes; ``graphsilo.experiments.tracking.Tracker`` is for stores 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -278,3 +278,16 @@ class Several(Observer):
     def ended(self, event: RunEnded) -> None:
         for observer in self.observers:
             observer.ended(event)
+
+
+class Beside(Several):
+    """Of reference rows: what the run has been warned of is not said again for each of them."""
+
+    def __init__(self, observer: Observer, said: Iterable[str]):
+        super().__init__(observer)
+        self.said = set(said)
+
+    def warned(self, text: str) -> None:
+        if text not in self.said:
+            self.said.add(text)
+            super().warned(text)

@@ -26,7 +26,7 @@ from graphsilo.experiments.checks import (
 )
 from graphsilo.experiments.config import REFERENCES, RunConfig
 from graphsilo.experiments.effects import check_clients, settled
-from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
+from graphsilo.experiments.observer import Beside, Observer, RunEnded, RunStarted
 from graphsilo.experiments.outcome import failure_warnings
 from graphsilo.experiments.participants import Federations, Participants, selection_metric
 from graphsilo.experiments.references import gaps_closed, method_of, reference_config, reference_method
@@ -229,6 +229,7 @@ def _references(
         The rows; and why some are missing, or lack a client: silos at other machines may refuse one, and the run is
         worth keeping.
     """
+    observer = Beside(observer, record.warnings)
     rows: dict[str, Means] = {}
     missing: list[str] = []
     gaps = None
@@ -264,8 +265,6 @@ def _references(
             missing.append(f"the reference '{name}': {text}")
             observer.warned(missing[-1])
         summary, spent = result.record.summary, result.record.spent
-        if registry.load(reference_method(config, name)).pooled:
-            spent = replace(spent, upload_bytes=None, download_bytes=None)
         rows[name] = Means(summary.test.metrics, replace(summary.test.beside, scenarios=summary.scenarios, spent=spent))
     if "local" in rows and "global" in rows:
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"])

@@ -145,7 +145,7 @@ def _phase_order(name: str) -> tuple[int, str]:
 
 
 def cost_section(run: Run) -> Context:
-    seeds, summary = run.seeds, run.result.summary
+    seeds, spent = run.seeds, run.result.spent
     rounds = [row for seed in seeds for row in seed.rounds]
     whole = run.result.process
     setup = [mean(getattr(seed.setup, key) for seed in seeds) for key in _BYTES]
@@ -159,8 +159,8 @@ def cost_section(run: Run) -> Context:
         ("Peak memory of training, largest process", data_size(max(seed.peak_rss_bytes for seed in seeds))),
         ("Peak memory to this page, largest process", data_size(whole.peak_rss_bytes) if whole else NOT_RECORDED),
         ("Rounds", _range([len(seed.rounds) for seed in seeds])),
-        ("Sent for training, per seed", data_size(summary.upload_bytes)),
-        ("Received for training, per seed", data_size(summary.download_bytes)),
+        ("Sent for training, per seed", data_size(spent.upload_bytes)),
+        ("Received for training, per seed", data_size(spent.download_bytes)),
         ("Sent for training, per round", data_size(mean(row.upload_bytes for row in rounds))),
         ("Received for training, per round", data_size(mean(row.download_bytes for row in rounds))),
     ]

@@ -169,8 +169,8 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
         tiles.append((f"{who}, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
     return [
         *tiles,
-        ("Sent for training, per seed", data_size(run.result.summary.upload_bytes)),
-        ("Received for training, per seed", data_size(run.result.summary.download_bytes)),
+        ("Sent for training, per seed", data_size(run.result.spent.upload_bytes)),
+        ("Received for training, per seed", data_size(run.result.spent.download_bytes)),
         ("CPU time, per seed", duration(run.result.spent.cpu_seconds)),
     ]
 

@@ -88,7 +88,8 @@ class Spent(Record, kw_only=True):
     """What training took, per seed.
 
     Attributes:
-        upload_bytes, download_bytes: Of set-up and rounds; missing where all data lie in one place.
+        upload_bytes, download_bytes: Of set-up and rounds; missing where all data lie in one place, and where every
+            silo is by itself: orders to begin are no exchange.
         server_cpu_seconds: What of ``cpu_seconds`` was no client's step.
     """
 
@@ -516,9 +517,10 @@ class RunRecord(Record, kw_only=True):
             known = [number for seed in self.seeds if (number := getattr(seed, name)) is not None]
             return fmean(known) if known else None
 
+        exchanged = None if self.method.alone or self.method.pooled else self.summary
         return Spent(
-            upload_bytes=self.summary.upload_bytes,
-            download_bytes=self.summary.download_bytes,
+            upload_bytes=exchanged and exchanged.upload_bytes,
+            download_bytes=exchanged and exchanged.download_bytes,
             cpu_seconds=over_seeds("cpu_seconds"),
             server_cpu_seconds=over_seeds("server_cpu_seconds"),
             wall_seconds=over_seeds("wall_seconds"),
