@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphsilo.data.sources.remarks import LinkFacts, far_value
+from graphsilo.data.sources.missing import far_value
+from graphsilo.data.sources.remarks import LinkFacts
 from graphsilo.data.sources.tables import read_spec, read_tables
 
 WARDS, OUTCOMES = ("medicine", "surgery", "icu"), ("home", "rehab", "readmitted")
@@ -166,11 +167,11 @@ def test_what_does_no_harm_is_taken(check: Callable, changes: list) -> None:
         ),
         (
             [(P, "p04,44,1.0", "p04,44,1.2e22")],
-            r"! features 'crp': 1\.2e\+22 in one row, far from all others \(0 to 7\.25",
+            r"! tables 'crp': 1\.2e\+22 in one row, far from all others \(0 to 7\.25",
         ),
         (
             [(P, "p04,44", "p04,-99"), (P, "p05,45", "p05,-99")],
-            r"! features 'age': -99 in 2 rows, far from all others \(40 to 69\).*nodes\.empty",
+            r"! tables 'age': -99 in 2 rows, far from all others \(40 to 69\).*nodes\.empty",
         ),
     ],
 )  # fmt: skip
@@ -201,6 +202,11 @@ def test_all_faults_at_once(check: Callable) -> None:
         ([*range(0, 500, 7), -99], (-99, 0, 497)),  # nearer than the others lie apart, but the only one below 0
         ([*range(0, 500, 7), -3], None),
         ([*range(-20, 20), -99], None),
+        ([*range(-20, 20), -99, -99], (-99, -20, 19)),  # and the commonest
+        ([*range(100), 999, 999], (999, 0, 99)),
+        ([*range(99), 99, 99], None),  # no gap
+        ([*range(100), -1, -1], (-1, 0, 99)),
+        ([*range(100), -1], None),
         ([0, 1, 99], None),  # a code among codes
         ([0.1, 0.4, 1.5, 6, 30, 400, 9000], None),  # skewed: each a few times the one before
         ([*range(10), 10.0 * 9], None),  # 81 beyond a range of 9

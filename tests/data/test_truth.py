@@ -141,3 +141,15 @@ def test_a_shuffled_or_edited_copy_is_remarked(silos: Callable, tmp_path: Path) 
     (tmp_path / "copy.csv").write_text("\n".join([head, *reversed(rows)]) + "\n")
     warnings = prepare(config([*files, str(tmp_path / "copy.yaml")])).warnings()
     assert any("copy.yaml) hold much of the same: 92 % of the nodes of the smaller" in text for text in warnings)
+
+
+def test_a_run_remarks_a_code_for_an_empty_cell(silos: Callable, tmp_path: Path) -> None:
+    """As `graphsilo silo check` does: two ages of -99 beside 5 to 29."""
+    files = silos(north=("nein", "ja"))
+    table = tmp_path / "north.csv"
+    table.write_text(table.read_text().replace("p10,30,", "p10,-99,").replace("p11,31,", "p11,-99,"))
+    (note,) = [text for text in prepare(config(files)).warnings() if "-99" in text]
+    assert note == (
+        "north: 'age': -99 in 2 rows, far from all others (5 to 29): a slip, or a code for an empty cell? List such "
+        "codes in nodes.empty."
+    )

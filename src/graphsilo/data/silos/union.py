@@ -84,6 +84,7 @@ def union(
         edge_weights=_joined_weights(graphs, called),
         booleans=join_truth(truth_of(graphs, called)),
         outside=_joined_outside(graphs, shifts),
+        notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
     )
     return joined, sizes
 

@@ -15,12 +15,6 @@ from graphsilo.errors import several
 MOSTLY_EMPTY = 0.5
 """Share of empty cells from which a column deserves a word."""
 SHOWN = 3
-FAR = 10.0
-"""How many ranges of all other values a value must lie beyond them to be far from all."""
-_ENOUGH = 5
-"""Distinct values of a column from which some of them can be far from the others."""
-_AT_EACH_END = 3
-"""Most distinct values at one end of a column that are looked at as far from the others."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ class LinkFacts:
 
 def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """What a person should look at: where, and what."""
-    said = [*_features(found), *_far(found), *_words(found, spec)]
+    said = [*_features(found), *_words(found, spec)]
     if spec.classes is None:
         said += [("classes", note) for note in signed_note(found.graph.class_names)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
@@ -87,77 +81,6 @@ def _features(found: Reading) -> list[tuple[str, str]]:
             share = 100 * empty / graph.num_nodes
             said.append(("features", f"'{name}': {share:.0f} % of the cells are empty, and filled in"))
     return said
-
-
-def _far(found: Reading) -> list[tuple[str, str]]:
-    """Numbers that are slips of the keyboard, or stand for an empty cell."""
-    names = found.graph.feature_names or ()
-    said = []
-    for place, name in enumerate(names):
-        if name not in found.empty:
-            continue  # made of words or of dates
-        column = found.graph.features[:, [place]]
-        values = (column if isinstance(column, np.ndarray) else column.toarray()).ravel()
-        far = far_value(values)
-        if far is not None:
-            value, low, high = far
-            rows = int((values == value).sum())
-            where = "one row" if rows == 1 else f"{rows} rows"
-            said.append(
-                (
-                    "features",
-                    f"'{name}': {value:g} in {where}, far from all others ({low:g} to {high:g}): a slip, or does it "
-                    f"stand for an empty cell (nodes.empty)?",
-                )
-            )
-    return said
-
-
-def far_value(values: NDArray[np.floating]) -> tuple[float, float, float] | None:
-    """A value that is far from all others, if there is one: at either end, beside at most two others of that end.
-
-    Laboratory values are skewed, so that a large one is not yet far. It is where it lies ten ranges of the others
-    beyond them and, where it and they are above 0, further in logarithms, too, than they lie apart. A code for an empty
-    cell may be nearer: -9, -99, -999 and so on are far where nothing else is below 0.
-
-    Args:
-        values: [n] of one column.
-
-    Returns:
-        The value, and the least and the greatest of the others.
-
-    Example:
-        >>> far_value(np.array([20.0, 35.0, 41.0, 58.0, 77.0, 90.0, -99.0]))
-        (-99.0, 20.0, 90.0)
-        >>> far_value(np.array([1.0, 2.0, 5.0, 20.0, 120.0, 900.0])) is None
-        True
-    """
-    known = np.unique(values.astype(np.float64))
-    if len(known) <= _ENOUGH:
-        return None
-    if known[1] >= 0 > known[0] and set(f"{-known[0]:g}") == {"9"}:
-        return float(known[0]), float(known[1]), float(known[-1])
-    for ends in range(1, 2 * _AT_EACH_END + 1):
-        for above in range(min(ends, _AT_EACH_END), -1, -1):
-            below = ends - above
-            rest = known[below : len(known) - above]
-            if below > _AT_EACH_END or len(rest) < _ENOUGH:
-                continue
-            nearest = [*known[:below][-1:], *known[len(known) - above :][:1]]
-            if all(_is_far(value, rest) for value in nearest):
-                return float(known[-1] if above else known[0]), float(rest[0]), float(rest[-1])
-    return None
-
-
-def _is_far(value: float, rest: NDArray[np.float64]) -> bool:
-    """Whether a value lies far outside ascending others."""
-    gap = value - rest[-1] if value > rest[-1] else rest[0] - value
-    if gap <= FAR * (rest[-1] - rest[0]):
-        return False
-    positive = rest[rest > 0]
-    if value < rest[-1] or not len(positive):
-        return True
-    return bool(value / positive[-1] > positive[-1] / positive[0])
 
 
 def _words(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:

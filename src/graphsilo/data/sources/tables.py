@@ -71,7 +71,7 @@ from graphsilo.data.sources.description import (
     WordMaps,
 )
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules, unlabelled_note
+from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules, far_notes, unlabelled_note
 from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.sql import Query, read_queries
 from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
@@ -367,6 +367,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         # Parallel edges by weight, too: their sum must not depend on the order in which a database gives them.
         order = np.lexsort((rows[1], rows[0]) if weights is None else (weights, rows[1], rows[0]))
         rows, weights = np.ascontiguousarray(rows[:, order]), None if weights is None else weights[order]
+    numbers = [name if name in features.empty else "" for name in features.names]
     graph = Graph(
         features=compact_features(features.values),
         edges=rows,
@@ -381,7 +382,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         fills=features.fills or None,
         booleans=_booleans(spec),
         outside=links,
-        notes=(*features.notes, *notes),
+        notes=(*features.notes, *notes, *far_notes(features.values, numbers, features.fills)),
     )
     graph = merge_parallel(graph) if spec.directed else undirected(graph)
     return Reading(graph, features.empty, rows)

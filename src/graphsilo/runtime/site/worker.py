@@ -248,7 +248,7 @@ class SiteWorker:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
                 sent = 0 if method.alone else config.square_columns(schema)
-                texts = [visible_to_silo(method.title, sent, counts, least)]
+                texts = [visible_to_silo(method.title, sent, counts, least), *silo.graph.union.notes]
                 if scale is not None:
                     texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
