@@ -92,7 +92,7 @@ def test_what_declared_classes_say(tmp_path):
 
 def test_a_graph_s_own_minus_one_is_unknown():
     graph = graphsilo.Graph(np.ones((NODES, 1), np.float32), EDGES.numpy(), np.array([-1, 1] * 12), 2)
-    with pytest.raises(DataError, match=r"class 1, and .* A label -1 is unknown: where it is a class, number the"):
+    with pytest.raises(DataError, match=r"class 1, and .* A label -1 is unknown; where -1 and 1 .* this line "):
         graphsilo.run(data=graph, **SHORT)
 
 

@@ -158,3 +158,25 @@ def test_a_ranking_the_wrong_way_round_is_said_by_itself() -> None:
     assert "in the last round 61.0" in text
     assert "too few rounds" in text
     assert "too few rounds" not in told("fedridge", 0.22, 990, 10)[0]
+
+
+@pytest.mark.parametrize(
+    ("scores", "items", "said"),
+    [
+        ([{"auc": 0.9}, {"auc": 0.1}], 100, "client 1 (AUC 10.0)"),
+        ([{"accuracy": 0.9}, {"accuracy": 0.1}], 100, "client 1 (accuracy 10.0)"),
+        ([{"accuracy": 0.1, "auc": 0.6}, {"auc": 0.9}], 100, None),  # rare items weighed, and ranked well
+        ([{"auc": 0.9}, {"auc": 0.35}], 30, None),  # 0.5 - 3 / sqrt(90) = 0.18
+        ([{"auc": 0.9}, {"auc": 0.35}], 400, "client 1 (AUC 35.0)"),
+        ([{"auc": 0.1}, {"auc": 0.1}], 400, None),  # all of them: another warning's
+    ],
+)
+def test_labels_that_are_swapped_at_a_silo(scores: list[dict[str, float]], items: int, said: str | None) -> None:
+    clients = [{"client": place, "test_items": items, "test": test} for place, test in enumerate(scores)]
+    seed = record_of(seed_tree(scores={"auc": 0.6}, clients=clients), Seed)
+    config, method = load_config(overrides={"method.name": "fedavg"}), registry.load("fedavg")
+    found = outcome_warnings(config, [seed], method, bank(500, 500))
+    assert [f"not at the others: {said}, where guessing has 50" in text for text in found] == [True] * (
+        said is not None
+    )
+    assert outcome_warnings(config, [seed], method, bank(500, 300, 200)) == []

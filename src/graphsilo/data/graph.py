@@ -405,14 +405,15 @@ class GraphCollection:
         )
 
 
-Item = TypeVar("Item", Graph, GraphCollection)
+Item = TypeVar("Item", bound=Graph | GraphCollection)
 
 
 def noted(item: Item, notes: Iterable[str]) -> Item:
     """The same with more of what a person should know of how it was read."""
-    graph = item.union
-    graph = replace(graph, notes=(*graph.notes, *notes))
-    return graph if isinstance(item, Graph) else replace(item, union=graph)
+    if isinstance(item, GraphCollection):
+        return replace(item, union=noted(item.union, notes))
+    assert isinstance(item, Graph)
+    return replace(item, notes=(*item.notes, *notes))
 
 
 def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:

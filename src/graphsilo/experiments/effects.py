@@ -7,7 +7,7 @@ What a base configuration says for several runs is not held against one of them;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -252,7 +252,7 @@ def _select_by(case: Case, key: str, value: Any) -> str | None:
 def _reported(case: Case, key: str, value: Any) -> str | None:
     """It chooses between models that are scored on the same graphs."""
     method = registry.load(case.config.method.name)
-    modes = case.config.evaluation.modes or [f"{view}_local" for view in method.evaluates]
+    modes: Sequence[str] = case.config.evaluation.modes or [f"{view}_local" for view in method.evaluates]
     alike = [mode for mode in modes if mode.partition("_")[2] == modes[0].partition("_")[2]]
     if value not in ("silo", "first") or len(alike) > 1:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import sqrt
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.experiments.participants import Participants, class_word, selection_metric, untrained_words
 from graphsilo.experiments.simulation import model_entries
-from graphsilo.experiments.storage.records import Seed
+from graphsilo.experiments.storage.records import ClientScores, Seed
 from graphsilo.federation import registry
 from graphsilo.federation.client import common_model
 from graphsilo.federation.registry import Method
@@ -56,6 +57,7 @@ def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, p
         *failure_warnings(seeds, participants),
         *_one_class_warnings(config, seeds, method, participants),
         *_inverted_warnings(seeds, method, participants),
+        *_swapped_warnings(seeds, participants),
     ]
 
 
@@ -181,6 +183,34 @@ def _inverted_warnings(seeds: Sequence[Seed], method: Method, participants: Part
     return [
         f"test items are ranked worse than by chance at the reported round: AUC {100 * area:.1f}, where guessing has "
         f"50{then}. Likely causes: {'; '.join(causes)}."
+    ]
+
+
+def _swapped_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
+    """Says so where single silos are answered the wrong way round, as they are by others' models if 0 is 1 there.
+
+    An area under chance tells, or of two classes an accuracy: by more than few test items bring about by chance.
+    """
+    rows: dict[int, list[ClientScores]] = {}
+    for seed in seeds:
+        for row in seed.clients:
+            rows.setdefault(row.client, []).append(row)
+    measured = {name for each in rows.values() for row in each for name in row.test.numbers}
+    name, title = ("auc", "AUC") if "auc" in measured else ("accuracy", "accuracy")
+    means = {client: _mean([row.test.numbers.get(name) for row in each]) for client, each in rows.items()}
+    scores = {client: score for client, score in means.items() if score is not None}
+    items = {client: _mean([row.test_items for row in each]) or 1.0 for client, each in rows.items()}
+    found = [client for client, score in scores.items() if score < min(_FAR_BELOW, 0.5 - 2 / sqrt(3 * items[client]))]
+    others = _mean([score for client, score in scores.items() if client not in found])
+    if not found or others is None or others < _FAR_ABOVE:
+        return []
+    if participants.task == "link" or participants.schema.num_classes != 2:
+        return []
+    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    who = several((f"client {_called(client, names)} ({title} {100 * scores[client]:.1f})" for client in found), _MAX)
+    return [
+        f"answers are the wrong way round at some silos and not at the others: {who}, where guessing has 50. May their "
+        f"labels be swapped, so that 0 there is 1 elsewhere? Then nodes.words of their descriptions puts it right."
     ]
 
 

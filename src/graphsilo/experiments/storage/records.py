@@ -517,10 +517,10 @@ class RunRecord(Record, kw_only=True):
             known = [number for seed in self.seeds if (number := getattr(seed, name)) is not None]
             return fmean(known) if known else None
 
-        exchanged = None if self.method.alone or self.method.pooled else self.summary
+        nothing = self.method.alone or self.method.pooled
         return Spent(
-            upload_bytes=exchanged and exchanged.upload_bytes,
-            download_bytes=exchanged and exchanged.download_bytes,
+            upload_bytes=None if nothing else self.summary.upload_bytes,
+            download_bytes=None if nothing else self.summary.download_bytes,
             cpu_seconds=over_seeds("cpu_seconds"),
             server_cpu_seconds=over_seeds("server_cpu_seconds"),
             wall_seconds=over_seeds("wall_seconds"),
