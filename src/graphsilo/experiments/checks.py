@@ -277,7 +277,7 @@ def _check_classes(simulation: Participants) -> None:
     raise DataError(
         f"{name}: all labels are the same, {word}, and {simulation.task} classification tells two classes or more "
         f"apart: every model would be right always. Name the column or attribute that tells the {what} apart. A label "
-        f"-1 is unknown; where -1 and 1 are the two classes of a graphsilo.data.Graph, this line numbers them 0 and 1: "
+        f"-1 is unknown; where -1 and 1 are the two classes of a graphsilo.Graph, this line numbers them 0 and 1: "
         f"graph = dataclasses.replace(graph, labels=(graph.labels + 1) // 2)."
     )
 
