@@ -314,7 +314,7 @@ def _refusals(
         lambda: policy.check_secure_sums(settings, secure, report),
         *([policy.check_scaling] if scaling.is_agreed else []),
         *([lambda: policy.check_scaled_rows(visible_rows(held).shape[0])] if scaling.is_agreed else []),
-        lambda: settings.check_scaling(scaling),
+        lambda: settings.check_features(scaling, held.estimated),
     ]
     for check in checks:
         try:

@@ -214,8 +214,6 @@ class SiteWorker:
             )
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         counting = bool(header.get("counting"))
-        if not agreeing:
-            config.check_scaling(scaling)
         agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
         self.session = None
@@ -233,6 +231,8 @@ class SiteWorker:
                     f"sums were asked of it."
                 )
             silo = self._silo(member, header["task"], schema, header["sparse"])
+            if not agreeing:
+                config.check_features(scaling, silo.estimated)
             counts = silo.class_counts().tolist()
             try:
                 member.policy.check_method(method, config, counts)
