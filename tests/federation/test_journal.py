@@ -301,11 +301,11 @@ def test_reading_needs_no_torch():
 
 def test_what_releases_with_noise_tell_is_counted_from_the_log(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
-    assert journal.spent() == 0.0
+    assert journal.spent().mu == 0.0
     for way, mu in (("sent", 0.6), ("sent", 0.8), ("refused", 5.0)):
         message = Release(numbers=torch.zeros(3, dtype=torch.int64), clients=1, mu=mu, honest=1)
         journal.message(way, "run", "fedridge", 0, "noisy_statistics", message)
-    assert journal.spent() == pytest.approx(1.0)
+    assert journal.spent().mu == pytest.approx(1.0)
 
 
 def test_a_release_that_does_not_say_in_a_number_what_it_tells_stops_the_count():

@@ -26,6 +26,17 @@ def test_confidence_of_certain_and_of_undecided_rows():
     assert confidence_of(torch.full((2, 3), math.exp(-1)).double(), degrees) == pytest.approx(0.0, abs=1e-6)
 
 
+def test_confidence_is_bounded_by_degrees():
+    """A model is mixed in by its confidence: degrees that sum to 5 and four classes give 5 · 4/e of it at most."""
+    moments, largest = torch.zeros(4, 3), 5 * 4 / math.e
+    certain = confidence_of(torch.eye(4).double()[:2], torch.tensor([2.0, 3.0]).double())
+    TrainReply(weights={}, moments=moments, confidence=certain).check_degrees(5.0)
+    lie = TrainReply(weights={}, moments=moments, confidence=largest + 0.01)
+    with pytest.raises(MessageError, match=r"give a confidence of 7\.358 at most; 7\.368 came"):
+        lie.check_degrees(5.0)
+    lie.check_degrees(math.inf)  # links with weights
+
+
 def test_moments_by_hand():
     rows = torch.tensor([[0.0, 1.0], [0.5, 0.5]]).double()
     raw = [[0.25, 0.125, 0.0625], [0.75, 0.625, 0.5625]]

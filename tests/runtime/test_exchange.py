@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
 from graphsilo.runtime.local import offloading
+from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import small_config, unchecked
 
@@ -93,6 +95,30 @@ def test_largest_value_is_a_setting(lies: Any) -> None:
     assert not any("failures" in row for row in allowed["seeds"][0]["rounds"])
     with pytest.raises(FederationError, match=r"client 1 failed in 'train' .* holds 2; at most 1\.5 is taken"):
         run(small_config(method, {}, run={"largest_value": 1.5}))
+
+
+@pytest.mark.parametrize("liar", [0, 3])
+def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any, monkeypatch: Any) -> None:
+    """What any bound must let through would still decide the mean."""
+    lies(liar, lambda weights: {name: 1e5 * tensor for name, tensor in weights.items()})
+    made = InProcess.__init__
+
+    def apart(self: InProcess, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.limits = dict.fromkeys(self.clients, 150.0)
+
+    monkeypatch.setattr(InProcess, "__init__", apart)
+    method = registry.load("fedavg")
+    tree = run(small_config(method, {"min_clients": 3})).tree
+    rounds = tree["seeds"][0]["rounds"]
+    assert [len(row.get("failures", [])) for row in rounds] == [0, 1, 0]
+    assert re.match(
+        rf"client {liar} failed in 'train' \(MessageError: TrainReply\.weights holds .*, and at half of the other "
+        r"silos 0\.\d+ at most: more than 100 times as much, its size taken into account, is not taken",
+        rounds[1]["failures"][0],
+    )
+    wide = run(small_config(method, {"min_clients": 3}, run={"largest_ratio": 1e9})).tree
+    assert not any("failures" in row for row in wide["seeds"][0]["rounds"])
 
 
 def test_what_the_server_made_is_not_held_against_a_client() -> None:

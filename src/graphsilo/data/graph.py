@@ -105,6 +105,8 @@ class Graph:
             :attr:`external_ids`.
         fills: What an empty cell of each feature is filled with, by the feature's name, where the graph came from
             tables that may have such cells.
+        estimated: What other nodes decide about a node's row: columns of a table in which an empty cell becomes
+            their mean or median, ``degree``, ``largest_component``.
         booleans: Words of 0 and words of 1 of each feature that was made of truth values.
         outside: Links to nodes of other silos, where a silo's own tables name them; None where it is not known
             whether there are any.
@@ -123,6 +125,7 @@ class Graph:
     edge_weights: NDArray[np.float32] | None = None
     node_names: NDArray[np.str_] | None = None
     fills: Mapping[str, float] | None = None
+    estimated: tuple[str, ...] = ()
     booleans: Mapping[str, Words] = field(default_factory=dict)
     outside: OutsideLinks | None = None
     notes: tuple[str, ...] = ()

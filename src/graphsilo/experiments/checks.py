@@ -124,7 +124,8 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     check_secure_sums(config, method, method_config)
     check_parties(config, asked, simulation.clients)
     check_compression(config, method, method_config)
-    method_config.check_scaling(simulation.scaling)
+    here = getattr(simulation, "silos", ())  # others' are looked at where they are
+    method_config.check_features(simulation.scaling, {name for silo in here for name in silo.estimated})
     if config.run.precision != "float32" and not method.backbone:
         raise UnsupportedError(
             f"{method.title} has no backbone whose products could be made in {config.run.precision}. Leave "

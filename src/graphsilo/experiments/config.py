@@ -33,7 +33,7 @@ from graphsilo.experiments.doors import (
     spelled,
     tree_of,
 )
-from graphsilo.federation.kinds import LARGEST_WEIGHT
+from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import SYNONYMS, Settings, setting
 from graphsilo.types import Compressing, Precision, Task
@@ -210,6 +210,11 @@ class RunSection(Settings):
     largest_value: float = setting(
         LARGEST_WEIGHT, "largest size of a model's weight that is taken from a client; one that sends more has failed",
         gt=0,
+    )  # fmt: skip
+    largest_ratio: float = setting(
+        LARGEST_RATIO,
+        "between machines: how many times as large as at half of the other silos a number may be; a silo that sends "
+        "more has failed", gt=1,
     )  # fmt: skip
     secure_sums: bool = setting(
         False,

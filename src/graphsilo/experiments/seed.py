@@ -148,6 +148,7 @@ class SeedRun:
             self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
+        federation.largest_ratio = self.config.run.largest_ratio
         federation.compression = self.compression
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         server = self._server(federation)

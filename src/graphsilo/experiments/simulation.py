@@ -239,7 +239,8 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     partition, wide = _taking_part(config, cut(config, graph, sizes))
     if partition.absent:
         graph = detached(graph, wide, partition)
-    fills = [item.fills for item in loaded if isinstance(item, Graph)] if isinstance(loaded, list) else [graph.fills]
+    read = [item for item in loaded if isinstance(item, Graph)] if isinstance(loaded, list) else [graph]
+    found: list[dict[str, Any]] = [{"fills": item.fills, "estimated": item.estimated} for item in read]
     wanted = config.evaluation.modes or []
     options = dict(config.scenario.options)
     if any(mode.endswith("_global") for mode in wanted):
@@ -251,10 +252,10 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     if method is not None and method.pooled:
         cross = bool(getattr(config.method_config(), "cross_edges", True))
         pooled = pooled_silo(graph, partition, cross_edges=cross, spoil=spoil, **asked)
-        silos = [pooled if sizes else replace(pooled, fills=fills[0])]
+        silos = [pooled if sizes else replace(pooled, **found[0])]
     else:
         silos = build_silos(graph, partition, **asked)
-        silos = [replace(silo, fills=fills[silo.client if sizes else 0]) for silo in silos]
+        silos = [replace(silo, **found[silo.client if sizes else 0]) for silo in silos]
         if method is not None and method.cut_links and (task, config.scenario.name) == ("node", "seen"):
             if sizes:
                 silos = [replace(silo, cut=own_links(graph, partition.nodes[silo.client])) for silo in silos]

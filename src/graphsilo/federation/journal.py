@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from graphsilo.errors import DisclosureError, RunError
+from graphsilo.federation.account import Account, Spent
 from graphsilo.federation.kinds import SHORT
 from graphsilo.federation.noise import together
 
@@ -158,11 +159,18 @@ class Journal:
         largest: Bytes of a file before another is begun.
         sync: Wait until the line of a message that leaves is on the disk; without, it may be lost when the machine
             loses power.
+        account: Where what leaves in all is counted: releases with noise, and bytes if anybody bounds them. None: it
+            is counted from the lines alone.
+        counts_bytes: Whether somebody does.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, largest: int = LARGEST, sync: bool = True):
+    def __init__(
+        self, path: str | os.PathLike[str], *, largest: int = LARGEST, sync: bool = True,
+        account: Account | None = None, counts_bytes: bool = False,
+    ):  # fmt: skip
         self.path = Path(path)
         self.largest, self.sync = largest, sync
+        self.account, self.counts_bytes = account, counts_bytes
 
     def message(
         self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message,
@@ -195,6 +203,8 @@ class Journal:
         content: dict[str, Any] = {"message": name, "bytes": length if bytes is None else bytes, "fields": fields}
         if reason:
             content["reason"] = reason
+        if way == "sent":
+            self._count(fields)
         self._write(way, run, method, round, handler, content)
 
     def card(self, content: Mapping[str, Any]) -> None:
@@ -229,18 +239,60 @@ class Journal:
         """
         self._write(way, run, method, round, handler, {"reason": reason})
 
-    def sent_bytes(self, run: str | None = None) -> int:
-        """Bytes of tensors and text that have left in a run (None: in all), for a gate that begins after that."""
-        return sum(
-            note.bytes
-            for entry in (read(self.path) if _files(self.path) else ())
-            if entry.way == "sent" and entry.message != CARD and run in (None, entry.run)
-            for note in entry.fields
-        )
+    def sent_bytes(self, run: str) -> int:
+        """Bytes of tensors and text that have left in a run, for a gate that begins after that."""
+        return sent(entry for entry in (read(self.path) if _files(self.path) else ()) if entry.run == run)
 
-    def spent(self) -> float:
-        """What all releases with noise together tell (``told``)."""
-        return told(read(self.path) if _files(self.path) else ())
+    def _count(self, fields: Iterable[Mapping[str, Any]]) -> None:
+        """Count a message that is about to leave."""
+        if self.account is None:
+            return
+        mu = next((note["value"] for note in fields if note["name"] == "mu" and note.get("value") is not None), None)
+        size = sum(note["bytes"] for note in fields) if self.counts_bytes else 0
+        if mu is not None or size:
+            with self.account.locked():
+                self.account.add(mu, size, self.account.read() or self._told(None))
+
+    def spent(self) -> Spent:
+        """What has left in all: what the account says, or the lines where they say more; the account is brought up.
+
+        Raises:
+            DisclosureError: The account cannot be read; or there is none, and neither can some of the lines.
+        """
+        if self.account is None or not (self.account.path.exists() or _files(self.path)):
+            return self._told(None)
+        with self.account.locked():
+            counted = self.account.read()
+            found = self._told(counted)
+            if found != (counted or Spent()):
+                self.account.write(found)
+        return found
+
+    def _told(self, counted: Spent | None, *, repaired: bool = False) -> Spent:
+        """What the account or the lines say, whichever is more."""
+        entries = list(read(self.path) if _files(self.path) else ())
+        damaged = sum(entry.way == "damaged" for entry in entries)
+        if counted is None and damaged and not repaired:
+            raise DisclosureError(
+                f"{damaged} line{'s' if damaged > 1 else ''} of the silo's log {self.path} cannot be read, so that "
+                f"nobody knows what has left the silo in all, and nothing leaves that counts. Its owner may have the "
+                f"others counted alone: graphsilo silo log LOG --repair SILO.yaml"
+            )
+        before = counted or Spent()
+        squared, size = told(entries) ** 2, sent(entries)
+        return Spent(before.releases, max(before.squared_mu, squared), max(before.bytes, size))
+
+    def repair(self) -> Spent:
+        """Have the account say what the lines say that can be read: for the owner, who knows what the others were.
+
+        Raises:
+            DisclosureError: It cannot be written.
+        """
+        assert self.account is not None
+        with self.account.locked():
+            found = self._told(None, repaired=True)
+            self.account.write(found)
+        return found
 
     def _write(self, way: Way, run: str, method: str, round: int, handler: str, content: Mapping[str, Any]) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -343,6 +395,12 @@ def told(entries: Iterable[Entry]) -> float:
                 f"number from 0 on: what they come to cannot be counted. The log was changed; its owner must mend it."
             )
     return together(values)
+
+
+def sent(entries: Iterable[Entry]) -> int:
+    """Bytes of tensors and text that have left, but for the cards."""
+    left = (entry for entry in entries if entry.way == "sent" and entry.message != CARD)
+    return sum(note.bytes for entry in left for note in entry.fields)
 
 
 def summarise(entries: Iterable[Entry]) -> JournalSummary:

@@ -44,6 +44,10 @@ SHORT: dict[str, str] = {
 LARGEST_WEIGHT = 1e6
 """Largest size of a model's weight that is taken from a client, where nobody sets another (``run.largest_value``)."""
 
+LARGEST_RATIO = 100.0
+"""How many times as large as at half of the others a field of an answer may be (``federation.outliers``), where nobody
+says otherwise (``run.largest_ratio``). Honest silos on cuts of real graphs stay within 10, in every method."""
+
 WEIGHTS: frozenset[Kind] = frozenset({"model", "generator"})
 """Kinds for which that bound holds."""
 

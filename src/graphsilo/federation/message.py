@@ -67,6 +67,7 @@ class FieldSpec:
     largest: float | None
     like: str | None
     words: int
+    compared: bool
 
 
 def sends(
@@ -83,6 +84,7 @@ def sends(
     largest: float | None = None,
     like: str | None = None,
     words: int = 1,
+    compared: bool = True,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -111,6 +113,8 @@ def sends(
         words: Words of 64 bits that a float without a weight has in a secure sum: 1 keeps 2^-50 of the largest entry
             of the field at any client; 3, for entries of very different sizes that all matter, hold sums up to 2^82 to
             the 2^-80.
+        compared: Between machines, a client whose numbers are far larger than most others' has failed (``outliers``).
+            False where honest silos may differ as much.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -131,6 +135,7 @@ def sends(
         "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
+        "compared": compared,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -200,6 +205,19 @@ class Message:
 
         Raises:
             MessageError: No data gives such numbers.
+        """
+
+    def check_degrees(self, degrees: float) -> None:
+        """Refuse what cannot be a sum over nodes that weighs each by its degree.
+
+        Called for the answers of silos elsewhere.
+
+        Args:
+            degrees: Sum over the nodes that the silo said it holds, a loop at each included; infinite where its links
+                have weights.
+
+        Raises:
+            MessageError: It cannot.
         """
 
     def honest_silos(self) -> int:

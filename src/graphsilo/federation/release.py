@@ -8,7 +8,7 @@ in plain and masked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
@@ -17,7 +17,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from graphsilo.data.scales import Scaling
-from graphsilo.errors import ConfigError, DisclosureError, MessageError
+from graphsilo.errors import ConfigError, DisclosureError, MessageError, several
 from graphsilo.federation import noise as gaussian
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure.fixed import MAX_PARTIES
@@ -162,8 +162,17 @@ class PrivateConfig(MethodConfig):
             f"releases more; between machines silos send again what they sent."
         )
 
-    def check_scaling(self, scaling: Scaling) -> None:
-        if self.epsilon is not None and scaling.has_columns and self.protects == "nodes":
+    def check_features(self, scaling: Scaling, estimated: Collection[str]) -> None:
+        if self.epsilon is None or self.protects != "nodes":
+            return
+        if estimated:
+            raise ConfigError(
+                f"method.epsilon stands on how far one node can move what is sent, and what other nodes decide "
+                f"({several(sorted(estimated), 3)}) moves with every node. Fill empty cells with a number of your own, "
+                f"fixed before looking at the data (data.missing, in a silo.yaml `features: {{missing: {{COLUMN: "
+                f"60}}}}`), and leave data.degree_features and data.largest_component at false."
+            )
+        if scaling.has_columns:
             raise ConfigError(
                 "method.epsilon stands on how far one node can move what is sent, and features that are scaled by "
                 f"columns' means and deviations ({scaling.words()}) move with every node. Use data.scale=none, which "

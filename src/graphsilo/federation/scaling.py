@@ -42,7 +42,10 @@ class FeatureSums(Message):
     """
 
     num_samples: int = sends("counts")
-    sums: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False, words=3)
+    # Not compared: a bank of companies has other amounts than one of students, and scaling is what mends it.
+    sums: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("features",), per_class=False, words=3, compared=False
+    )
     others: Tensor = sends("statistic", dtype=torch.int64, shape=("features",), per_class=False)
     filled: Tensor = sends("statistic", dtype=torch.int64, shape=("filled",), per_class=False)
 
@@ -80,8 +83,9 @@ class FeatureSquares(Message):
 
     num_samples: int = sends("counts")
     squares: Tensor = sends(
-        "statistic", dtype=torch.float64, shape=("features",), per_class=False, largest=_LARGEST_SQUARES, words=3
-    )
+        "statistic", dtype=torch.float64, shape=("features",), per_class=False, largest=_LARGEST_SQUARES, words=3,
+        compared=False,
+    )  # fmt: skip
 
     def check(self) -> None:
         if self.squares.numel() and float(self.squares.min()) < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from graphsilo.settings import ABOVE_ONE, ABOVE_ZERO, Settings, setting
@@ -85,8 +86,12 @@ class MethodConfig(Settings):
             ConfigError: They do not.
         """
 
-    def check_scaling(self, scaling: Scaling) -> None:
-        """Refuse features that are scaled in a way with which these settings could not keep what they promise.
+    def check_features(self, scaling: Scaling, estimated: Collection[str]) -> None:
+        """Refuse features that are prepared in a way with which these settings could not keep what they promise.
+
+        Args:
+            scaling: How they are scaled.
+            estimated: As of a graph: what other nodes decide about a node's.
 
         Raises:
             ConfigError: They are.

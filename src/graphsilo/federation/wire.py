@@ -113,14 +113,16 @@ def all_below(flat: Tensor, largest: float) -> bool:
 def not_finite(where: str) -> str:
     return (
         f"{where} contains NaN or infinity, which this field does not allow. Either the training diverged (a smaller "
-        f"learning rate, features that are scaled), or its sender is not honest."
+        f"learning rate, features that are scaled), or a silo is not honest: its sender, or one that had a share in "
+        f"what its sender was sent."
     )
 
 
 def too_large(where: str, size: float, largest: float) -> str:
     return (
         f"{where} holds {size:.3g}; at most {largest:.3g} is taken. Either the training diverged (a smaller learning "
-        f"rate, features that are scaled), or its sender is not honest. The bound of weights is run.largest_value."
+        f"rate, features that are scaled), or a silo is not honest: its sender, or one that had a share in what its "
+        f"sender was sent. The bound of weights is run.largest_value."
     )
 
 

@@ -69,6 +69,15 @@ class TrainReply(Message):
         if self.confidence < 0:
             raise MessageError(f"a confidence is at least 0; {self.confidence:g} came.")
 
+    def check_degrees(self, degrees: float) -> None:
+        # Each term y log y + 1/e of a class is at most 1/e, but for what 1e-8 adds.
+        largest = degrees * len(self.moments) / math.e * (1 + 1e-6)
+        if self.confidence > largest:
+            raise MessageError(
+                f"degrees that sum to {degrees:g} and {len(self.moments)} classes give a confidence of "
+                f"{largest:.4g} at most; {self.confidence:.4g} came."
+            )
+
 
 class Client(TrainingClient[FedGTAConfig]):
     """Trains its mixture, and says what its predictions look like on its graph."""

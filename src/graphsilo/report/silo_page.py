@@ -22,6 +22,7 @@ from graphsilo.experiments.references import method_of, reference_config, with_a
 from graphsilo.experiments.service.run_over import check_remote
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
+from graphsilo.federation.account import Account
 from graphsilo.federation.compression import compressible
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.kinds import KINDS, SHORT, compressed
@@ -187,7 +188,8 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
     damaged = sum(entry.way == "damaged" for entry in entries)
     if entries and damaged == len(entries):
         raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
-    spent = journal.told(entries)
+    counted = Account.of(described.path, described.name).read()
+    spent = max(journal.told(entries), 0.0 if counted is None else counted.mu)
     idle = {
         name: f" (without effect here: {why})" for name, why in policy.without_effect(config.run.secure_sums).items()
     }
@@ -314,7 +316,7 @@ def _refusals(
         lambda: policy.check_secure_sums(settings, secure, report),
         *([policy.check_scaling] if scaling.is_agreed else []),
         *([lambda: policy.check_scaled_rows(visible_rows(held).shape[0])] if scaling.is_agreed else []),
-        lambda: settings.check_scaling(scaling),
+        lambda: settings.check_features(scaling, held.estimated),
     ]
     for check in checks:
         try:

@@ -18,9 +18,10 @@ from graphsilo.errors import FederationError, MessageError, UnsupportedError
 from graphsilo.federation.codec import decode_known, encode
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request, Total
-from graphsilo.federation.kinds import LARGEST_WEIGHT
+from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes, tensors_in
+from graphsilo.federation.outliers import outliers
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.secure import SecureSums
@@ -54,7 +55,8 @@ class Exchange(Federation):
         self.failures: list[Failure] = []
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
-        self.largest_value = LARGEST_WEIGHT
+        self.degrees: Mapping[ClientId, float] = {}
+        self.largest_value, self.largest_ratio = LARGEST_WEIGHT, LARGEST_RATIO
         self.compression: Compression = UNCOMPRESSED
         self.secure: SecureSums | None = None
         self.run = ""  # what silos at other machines know the run by
@@ -106,6 +108,7 @@ class Exchange(Federation):
                     f"client {client} claims to stand for {claimed:g} items ({type(message).__name__}.{spec.name}); "
                     f"its silo said before round 1 that it holds {limit:g} at most."
                 )
+        message.check_degrees(self.degrees.get(client, math.inf))
 
     def exchange(
         self,
@@ -114,6 +117,34 @@ class Exchange(Federation):
         to: Sequence[ClientId] | None = None,
         check: Check[Reply] | None = None,
     ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
+        """Answers of silos at other machines are held against each other before any is handed on; in one process,
+        where nobody lies, each is handed on as it comes."""
+        taken = self._taken(handler, request, to, check)
+        if not self.limits:
+            yield from taken
+            return
+        each = list(taken)
+        answers = {client: answer for client, answer, _ in each if not isinstance(answer, Failure)}
+        strange = outliers(answers, self.limits, self.largest_ratio)
+        for client, answer, found in each:
+            if client in strange:
+                reason = (
+                    f"{strange[client]}: more than {self.largest_ratio:g} times as much, its size taken into account, "
+                    f"is not taken (run.largest_ratio). Its features or labels may be on another scale than the "
+                    f"others', its training may have diverged, or it is not honest."
+                )
+                yield client, self.unusable(client, handler, MessageError(reason)), {}
+            else:
+                yield client, answer, found
+
+    def _taken(
+        self,
+        handler: Handler[Request, Reply],
+        request: Request | Mapping[ClientId, Request],
+        to: Sequence[ClientId] | None,
+        check: Check[Reply] | None,
+    ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
+        """Each answer, decoded and checked by itself."""
         request_type, reply_type = handler.types()
         carrier = self.compression.message(request_type, reply_type)
         outgoing, requests = self.prepared(handler, request, to)

@@ -37,6 +37,7 @@ from graphsilo.federation.codec import Packer, decode, decode_tree, encode, enco
 from graphsilo.federation.interface import Failure, Federation, Handler, handlers_of
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
+from graphsilo.federation.outliers import APART, LEAST_ANSWERS
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import OneRoundConfig
@@ -255,6 +256,8 @@ def traces(
 
 LIES: Sequence[str] = ("not a number", "infinity", "too large", "another type", "other names or shapes")
 """What a client of ``check_liars`` answers."""
+EXAGGERATED = "the same, 100,000 times as large"
+"""What one of ``check_exaggeration`` does: a number that a field may well hold, elsewhere."""
 
 
 def check_failing_client(method: Method, settings: Mapping[str, Any]) -> None:
@@ -355,12 +358,32 @@ def check_liars(method: Method, settings: Mapping[str, Any]) -> None:
         _require(all(map(_is_finite, reached)), method, f"{lie} of client {liar} reached the aggregate")
 
 
-class _Lying(InProcess):
-    """One client lies wherever it can; ``lies`` says in which handlers it did."""
+def check_exaggeration(method: Method, settings: Mapping[str, Any]) -> None:
+    """Between machines a client that makes one field far larger than the others' is named, and nobody else."""
+    if method.pooled:
+        return
+    for name in sorted({spec.name for kind in replies_of(method) for spec in kind.specs() if spec.compared}):
+        lies: list[str] = []
+        runtime = partial(_Lying, method, 3, EXAGGERATED, lies, only=name)
+        server, federation, _ = assemble(method, {**settings, "min_clients": 1}, runtime=runtime)
+        assert isinstance(federation, _Lying)
+        federation.limits = dict.fromkeys(federation.clients, 1e9)
+        play(server, federation)
+        for failure in federation.failed:
+            _require(failure.client == 3, method, f"when client 3 makes {name} larger, {failure}")
+        _require(
+            bool(federation.failed) or not lies, method, f"nobody noticed that client 3 makes {name} larger in {lies}"
+        )
 
-    def __init__(self, method: Method, liar: ClientId, lie: str, lies: list[str], *arguments: Any):
+
+class _Lying(InProcess):
+    """One client lies wherever it can, or where it is held against others; ``lies`` says in which handlers it did."""
+
+    def __init__(
+        self, method: Method, liar: ClientId, lie: str, lies: list[str], *arguments: Any, only: str | None = None
+    ):
         super().__init__(*arguments)
-        self.method, self.liar, self.lie, self.lies = method, liar, lie, lies
+        self.method, self.liar, self.lie, self.lies, self.only = method, liar, lie, lies, only
         self.failed: list[Failure] = []
 
     def deliver(
@@ -370,7 +393,8 @@ class _Lying(InProcess):
         for client, answer in super().deliver(handler, round, outgoing):
             lie = None
             if client == self.liar and isinstance(answer, Encoded):
-                lie = forged(decode(answer.data, reply_type), self.lie)
+                held_against = self.only is None or len(outgoing) >= LEAST_ANSWERS
+                lie = forged(decode(answer.data, reply_type), self.lie, self.only) if held_against else None
                 self.lies += [handler] if lie else []
             yield client, lie or answer
 
@@ -380,12 +404,12 @@ class _Lying(InProcess):
         return failure
 
 
-def forged(message: Message, lie: str) -> Encoded | None:
-    """The bytes of an answer, with one of ``LIES`` in every field that can hold it; None where none can."""
+def forged(message: Message, lie: str, only: str | None = None) -> Encoded | None:
+    """The bytes of an answer, with a lie in every field that can hold it, or ``only`` in one; None where none can."""
     changes: dict[str, Any] = {}
     for spec in message.specs():
         value = getattr(message, spec.name)
-        if value is None or not _can_lie(spec, value, lie):
+        if value is None or only not in (None, spec.name) or not _can_lie(spec, value, lie):
             continue
         if spec.form == "plain":
             changes[spec.name] = _false(torch.tensor(value), lie).item()
@@ -421,10 +445,14 @@ def unchecked(message: Message) -> Encoded:
 
 
 def _can_lie(spec: FieldSpec, value: Any, lie: str) -> bool:
+    if lie == EXAGGERATED and (spec.kind in APART or not spec.compared):
+        return False
     if spec.form == "plain":
-        return isinstance(value, float) and lie in LIES[:3]
+        return isinstance(value, float) and lie not in LIES[3:]
     tensors = list(tensors_in(value))
     floats = [one for one in tensors if one.is_floating_point() and (one.numel() or lie in LIES[3:])]
+    if lie == EXAGGERATED:
+        return any(bool(one.any()) for one in floats)
     return bool(tensors if lie in LIES[3:] else floats)
 
 
@@ -436,6 +464,8 @@ def _false(tensor: Tensor, lie: str) -> Tensor:
         return torch.cat([tensor, tensor[..., :1]], -1) if tensor.numel() and tensor.dim() else tensor.new_ones(7)
     if not tensor.is_floating_point():
         return tensor
+    if lie == EXAGGERATED:
+        return 1e5 * tensor
     value = {"not a number": math.nan, "infinity": -math.inf, "too large": torch.finfo(tensor.dtype).max}[lie]
     return torch.full_like(tensor, value)
 
@@ -472,6 +502,7 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_single_client,
     check_labels_stay,
     check_liars,
+    check_exaggeration,
     check_failing_client,
     check_late_client,
 )
@@ -555,6 +586,11 @@ class Spy(Federation):
     def _keep(self, messages: Sequence[Message]) -> None:
         self.sent += messages
         self.messages += messages
+
+
+def replies_of(method: Method) -> set[type[Message]]:
+    """Every message type that the method's clients send."""
+    return {step.types()[1] for step in handlers_of(method.client).values()}
 
 
 def messages_of(method: Method) -> list[type[Message]]:

@@ -547,8 +547,8 @@ def test_impossible_class_statistics_fail_who_sent_them(
 
 
 def test_numbers_of_the_server_that_are_endless_are_missing(sites: Any, tmp_path: Path) -> None:
-    change = telling("statistics", opfgl.Statistics, lambda m: replace(m, totals=m.totals.sign() * 9e35))
-    overrides = {"method__name": "opfgl", "method__rounds": None}
+    change = telling("statistics", opfgl.Statistics, lambda m: replace(m, totals=m.totals.sign() * 1e29))
+    overrides = {"method__name": "opfgl", "method__rounds": None, "run__largest_ratio": 1e30}
     tree = carry_out(sites, Meddling(sites.transport, after=change), tmp_path / "out", **overrides)
     log = tree["seeds"][0]["setup"]["log"]
     assert None in log.values()

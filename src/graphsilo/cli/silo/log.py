@@ -21,11 +21,21 @@ def log(
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the last lines.")] = None,
     received: Annotated[bool, typer.Option("--received", help="Also what came in.")] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Only the sums per kind of disclosure.")] = False,
+    repair: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SILO.yaml",
+            help="The silo's file: have its account of all that left made again from the lines that can be read.",
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Show what left a silo, message by message and in all."""
     from graphsilo.federation import journal
 
+    if repair is not None:
+        _repair(path, repair)
+        return
     entries = list(journal.read(path))
     runs = dict.fromkeys(entry.run for entry in entries if entry.run)
     if run is not None and run not in runs:
@@ -37,6 +47,20 @@ def log(
         _lines(shown[-last:] if last else shown)
         say()
     _sums(journal.summarise(entries))
+
+
+def _repair(path: Path, silo: Path) -> None:
+    from graphsilo.data.silos.own import read_silo_file
+    from graphsilo.federation.account import Account
+    from graphsilo.federation.journal import Journal, size
+
+    file = read_silo_file(silo)
+    account = Account.of(file.path, file.name)
+    found = Journal(path, account=account).repair()
+    say(
+        f"{account.path} says now what the readable lines of the log do: {size(found.bytes)} in all, releases with "
+        f"noise of μ = {found.mu:.3g} together. What other lines and other federations' logs held is counted no more."
+    )
 
 
 def _lines(entries: list[Entry]) -> None:

@@ -203,7 +203,7 @@ class SiloFile:
         silo = build_silo(
             whole, partition, client=client, scenario=scenario, task=chosen, link_ratios=self.split.ratios
         )
-        silo = replace(silo, fills=read.graph.fills)
+        silo = replace(silo, fills=read.graph.fills, estimated=read.graph.estimated)
         if (chosen, scenario) == ("node", "seen"):
             silo = replace(silo, cut=own_links(whole, partition.nodes[0]))
         return silo if schema is None else replace(silo, schema=replace(schema, task=chosen))

@@ -108,6 +108,7 @@ class Silo:
         facts: Counts for the report that never travel.
         fills: What an empty cell of each feature is filled with, by the feature's name; None where none may be empty.
             Private, and kept with the models, so that rows of a later table are filled alike.
+        estimated: As of the graph that it was made of.
         scale: By what all its features were scaled, or None where they are as they were read.
         cut: Links to nodes of other silos that lead to its own; None where it is not known whether there are any.
     """
@@ -122,6 +123,7 @@ class Silo:
     noisy_labels: NDArray[np.int64] | None = None
     facts: Mapping[str, float | int | list[int]] = field(default_factory=dict)
     fills: Mapping[str, float] | None = None
+    estimated: tuple[str, ...] = ()
     scale: FeatureScale | None = None
     cut: CutLinks | None = None
 

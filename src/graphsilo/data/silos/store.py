@@ -60,6 +60,7 @@ class SiloStore:
             "parts": silo.parts,
             "facts": dict(silo.facts),
             "fills": None if silo.fills is None else dict(silo.fills),
+            "estimated": list(silo.estimated),
         }
         self._put(f"silo-{silo.client}", head, arrays)
 
@@ -96,6 +97,7 @@ class SiloStore:
             noisy_labels=arrays.get("noisy_labels"),
             facts=head["facts"],
             fills=head["fills"],
+            estimated=tuple(head["estimated"]),
             cut=CutLinks(**cut) if cut else None,
         )
 

@@ -400,12 +400,14 @@ def _apply(
         graph = transforms.merge_parallel(graph)
     if options.largest_component:
         graph = transforms.largest_component(graph)
+        graph = replace(graph, estimated=(*graph.estimated, "largest_component"))
     features: Features = graph.features
     if options.scale == "unit_rows":
         features = transforms.row_normalize(features)
     if options.degree_features is True or (options.degree_features == "auto" and not graph.num_features):
         degrees = transforms.one_hot_degree(graph, max_degree=options.max_degree)
         features = transforms.append_features(features, degrees)
+        graph = replace(graph, estimated=(*graph.estimated, "degree"))
     if features is graph.features:
         return graph
     if graph.feature_names is not None:

@@ -14,7 +14,7 @@ from pydantic import model_validator
 from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.description import Day, Description
 from graphsilo.data.sources.faults import Faults, is_number, name_fault
-from graphsilo.data.sources.missing import EMPTY_WORDS, INDICATOR, Rule, fill_value
+from graphsilo.data.sources.missing import EMPTY_WORDS, ESTIMATES, INDICATOR, Rule, fill_value
 from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError, nearest, several
@@ -88,6 +88,7 @@ class FeatureTable:
         names: One per column.
         fills: What an empty cell of each feature becomes; features whose empty cells are refused are not in it.
         empty: How many cells of each column of the table are empty.
+        estimated: Columns in which other rows decide what an empty cell becomes.
         notes: What was not taken, for people.
     """
 
@@ -95,6 +96,7 @@ class FeatureTable:
     names: tuple[str, ...] = ()
     fills: Mapping[str, float] = field(default_factory=dict)
     empty: Mapping[str, int] = field(default_factory=dict)
+    estimated: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -167,7 +169,8 @@ def read_features(
         faults.found.append(DataError(f"{nodes.where}: two features are called '{twice}'; rename a column."))
     if not columns:
         return FeatureTable(np.zeros((nodes.rows, 0), dtype=np.float32), notes=notes)
-    return FeatureTable(np.concatenate(columns, axis=1), tuple(names), fills, empty, notes)
+    estimated = tuple(name for name in chosen if spec.missing.of(name) in ESTIMATES)
+    return FeatureTable(np.concatenate(columns, axis=1), tuple(names), fills, empty, estimated, notes)
 
 
 def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> tuple[list[str], tuple[str, ...]]:

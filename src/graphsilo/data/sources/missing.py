@@ -28,6 +28,8 @@ def _by_column(value: Any) -> Any:
 
 Rules: TypeAlias = Annotated[Word | dict[str, Word | float], BeforeValidator(_by_column)]
 """Type of a setting that says the rules: one for all columns, or one per column."""
+ESTIMATES: tuple[Rule, ...] = ("mean", "median", "indicator")
+"""Rules by which other rows decide what an empty cell becomes; beside an indicator it is their mean."""
 EMPTY_WORDS = ("na", "n/a", "#n/a", "nan", "null", "none")
 """What stands for an empty cell in columns of numbers, truth values and dates, in any case."""
 UNLABELLED = (*EMPTY_WORDS, "unknown", "?", "-")

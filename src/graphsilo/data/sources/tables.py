@@ -380,6 +380,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         class_names=class_names,
         node_names=np.array(ids.to_pylist(), dtype=np.str_),
         fills=features.fills or None,
+        estimated=features.estimated,
         booleans=_booleans(spec),
         outside=links,
         notes=(*features.notes, *notes, *far_notes(features.values, numbers, features.fills)),

@@ -68,8 +68,8 @@ class Statistics(Message):
 
     moments: Tensors = sends("statistic", per_class=False, only_with={"epsilon": None})
     products: Tensors = sends("statistic", per_class="min_count", only_with={"epsilon": None})
-    moments_rest: Tensors = sends("statistic", per_class=False, only_with={"epsilon": None})
-    products_rest: Tensors = sends("statistic", per_class="min_count", only_with={"epsilon": None})
+    moments_rest: Tensors = sends("statistic", per_class=False, only_with={"epsilon": None}, compared=False)
+    products_rest: Tensors = sends("statistic", per_class="min_count", only_with={"epsilon": None}, compared=False)
     num_samples: int = sends("counts")
 
     def check_answer(self, request: Message) -> None:

@@ -54,7 +54,7 @@ class Remote(Exchange):
         super().__init__(list(sites.site_of), ledger)
         self.sites, self.seed, self.run = sites, setup.seed, sites.run
         self._client = setup.method.client
-        self.limits = sites.limits
+        self.limits, self.degrees = sites.limits, sites.degrees
         self.minimum = setup.config.min_clients
         self._begin = {
             "do": "open",

@@ -115,6 +115,7 @@ class RemoteSites:
         self.status = {site: SiteStatus(members) for site, members in asked.items() if members}
         self.site_of = {client: site for site, members in asked.items() for client in members}
         self.limits: dict[ClientId, float] = {}
+        self.degrees: dict[ClientId, float] = {}
         self.facts: dict[str, Any] = {}
         self.keeps_models = True
         self._references: list[str] = []
@@ -181,6 +182,10 @@ class RemoteSites:
                     client: float(max(each["nodes"], 2 * each["links"], each["graphs"]))
                     for client, each in counts.items()
                 }
+                degrees = {
+                    client: math.inf if own[client]["weighted"] else float(each["nodes"] + 2 * each["links"])
+                    for client, each in counts.items()
+                }
             except MALFORMED as error:
                 raise FederationError(
                     f"the cards of site '{site}' are malformed ({type(error).__name__}: {one_line(error)})."
@@ -192,6 +197,7 @@ class RemoteSites:
                 )
             found.update(own)
             self.limits.update(limits)
+            self.degrees.update(degrees)
         return dict(sorted(found.items()))
 
     # -- during a run ---------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from graphsilo.errors import (
 )
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.federation import registry
+from graphsilo.federation.account import Account, Spent
 from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.client import (
     ClientContext,
@@ -214,8 +215,6 @@ class SiteWorker:
             )
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         counting = bool(header.get("counting"))
-        if not agreeing:
-            config.check_scaling(scaling)
         agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
         self.session = None
@@ -233,6 +232,8 @@ class SiteWorker:
                     f"sums were asked of it."
                 )
             silo = self._silo(member, header["task"], schema, header["sparse"])
+            if not agreeing:
+                config.check_features(scaling, silo.estimated)
             counts = silo.class_counts().tolist()
             try:
                 member.policy.check_method(method, config, counts)
@@ -256,12 +257,14 @@ class SiteWorker:
                     print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
             # The log is read only where there is a bound: one of years is long.
             policy, journal = member.policy, member.journal
+            bounded = policy.max_total_bytes is not None or policy.max_epsilon is not None
+            spent = journal.spent() if bounded else Spent()
             gates[client] = Gate(
                 policy,
                 counts,
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
-                total_bytes=0 if policy.max_total_bytes is None else journal.sent_bytes(),
-                mu=0.0 if policy.max_epsilon is None else journal.spent(),
+                total_bytes=spent.bytes,
+                mu=spent.mu,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
@@ -510,7 +513,10 @@ def members_of(
         if str(client) in may_send:
             granted = tuple(kind for kind in policy.kinds if kind in may_send[str(client)])
             policy = policy.model_copy(update={"kinds": granted})
-        members.append(Member(client, file, policy, Journal(folder / "sent" / f"{file.name}.jsonl")))
+        account = Account.of(file.path, file.name)
+        log = folder / "sent" / f"{file.name}.jsonl"
+        journal = Journal(log, account=account, counts_bytes=policy.max_total_bytes is not None)
+        members.append(Member(client, file, policy, journal))
     return members
 
 

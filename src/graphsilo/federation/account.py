@@ -1,0 +1,129 @@
+"""What has left a silo in all, kept with its data: a log that is damaged, moved or deleted does not lower it.
+
+The log (``federation.journal``) says what left, message by message; this file says what that comes to, for the bounds
+of the owner's policy over all runs. It lies beside ``silo.yaml``, so that a silo that joins a second federation goes on
+with it. A message is counted, on the disk, before it leaves. Where the file cannot be read, nothing leaves that would
+have to be counted: its owner says what happens, with ``graphsilo silo log LOG --repair SILO.yaml``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphsilo.errors import DisclosureError
+
+_NAMES = {"releases", "squared_mu", "bytes"}
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What left.
+
+    Attributes:
+        releases: Messages with noise.
+        squared_mu: Σ μ² over these: together they tell as much as one release with its root (``federation.noise``).
+        bytes: Of tensors and text.
+    """
+
+    releases: int = 0
+    squared_mu: float = 0.0
+    bytes: int = 0
+
+    @property
+    def mu(self) -> float:
+        """What all releases with noise tell together."""
+        return math.sqrt(self.squared_mu)
+
+
+class Account:
+    """One silo's.
+
+    Args:
+        path: Its file, made when something is first counted. Only its owner can read it.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @classmethod
+    def of(cls, silo_file: Path, name: str) -> Account:
+        """That of a silo, beside its ``silo.yaml``."""
+        return cls(silo_file.parent / "sums" / f"{name}.account")
+
+    def read(self) -> Spent | None:
+        """What is counted so far; None where nothing was ever counted.
+
+        Raises:
+            DisclosureError: The file cannot be read.
+        """
+        try:
+            tree = json.loads(self.path.read_bytes())
+            found = Spent(**{name: tree[name] for name in _NAMES})
+            if not (found.releases >= 0 and 0 <= found.squared_mu < math.inf and found.bytes >= 0):
+                raise ValueError
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DisclosureError(
+                f"the silo's account {self.path} cannot be read ({type(error).__name__}), so that nobody knows what "
+                f"has left the silo in all, and nothing leaves that counts. Its owner may have it made again from the "
+                f"log: graphsilo silo log LOG --repair SILO.yaml"
+            ) from None
+        return found
+
+    def add(self, mu: float | None, size: int, before: Spent) -> None:
+        """Count a message that is about to leave.
+
+        Args:
+            mu: What it tells, if it is a release with noise.
+            size: Its bytes.
+            before: What is counted so far.
+
+        Raises:
+            DisclosureError: It cannot be counted, and must not be sent.
+        """
+        more = 0.0 if mu is None else mu * mu
+        self.write(Spent(before.releases + (mu is not None), before.squared_mu + more, before.bytes + size))
+
+    def write(self, spent: Spent) -> None:
+        """Put this in place of what was counted.
+
+        Raises:
+            DisclosureError: It cannot be written.
+        """
+        text = json.dumps({name: getattr(spent, name) for name in sorted(_NAMES)})
+        new = self.path.with_name(f"{self.path.name}.new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(handle, text.encode())
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            new.replace(self.path)
+        except OSError as error:
+            raise DisclosureError(
+                f"the silo's account {self.path} cannot be written ({error.strerror}), and nothing is sent that is not "
+                f"counted. Its owner must make room for it, or mend its folder; then the run can go on."
+            ) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While nobody else counts: silos' processes of several federations may share the file."""
+        import fcntl
+
+        with suppress(FileExistsError):
+            self.path.parent.mkdir(parents=True, mode=0o700)
+        handle = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)

@@ -1,0 +1,75 @@
+"""Answers to one step held against each other: what is far larger than what most others sent is not taken.
+
+A bound that holds for any data must be so wide that a number just below it decides a mean. What the other silos sent
+of the same field in the same step says what size it has. Nobody needs to declare anything for that: it holds for every
+field of every method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+
+import torch
+
+from graphsilo.federation.kinds import Kind
+from graphsilo.federation.message import Message, tensors_in
+from graphsilo.types import ClientId
+
+LEAST_ANSWERS = 3
+"""With fewer answers the others are one silo, and nobody can say which of two is right."""
+
+APART: frozenset[Kind] = frozenset({"counts", "topology", "score", "control"})
+"""Kinds with bounds of their own: what a silo says it holds, or 0 to 1."""
+
+
+def sizes(message: Message) -> dict[str, float]:
+    """The largest size of a float in each field that has floats."""
+    found = {}
+    for spec in message.specs():
+        value = getattr(message, spec.name)
+        if spec.kind in APART or not spec.compared or value is None:
+            continue
+        if spec.form == "plain":
+            if isinstance(value, float):
+                found[spec.name] = abs(value)
+            continue
+        floats = [tensor for tensor in tensors_in(value) if tensor.is_floating_point() and tensor.numel()]
+        edges = [float(edge) for tensor in floats for edge in torch.aminmax(tensor)]
+        found[spec.name] = max(map(abs, edges), default=0.0)
+    return found
+
+
+def outliers(answers: Mapping[ClientId, Message], items: Mapping[ClientId, float], ratio: float) -> dict[ClientId, str]:
+    """Whose answer is far larger than the others', and in which field, in words.
+
+    Args:
+        answers: To one step.
+        items: How much each silo said it holds: sums over more items may be larger in proportion.
+        ratio: How many times as large as the median of the others is taken.
+
+    Returns:
+        Nobody where fewer than three answered, or where most others sent zeros.
+
+    Example:
+        >>> from graphsilo.federation.message import sends
+        >>> class Sum(Message):
+        ...     total: float = sends("statistic")
+        >>> outliers({0: Sum(total=1.0), 1: Sum(total=-2.0), 2: Sum(total=9e17)}, {}, 100.0)
+        {2: 'Sum.total holds 9e+17, and at half of the other silos 1.5 at most'}
+    """
+    if len(answers) < LEAST_ANSWERS:
+        return {}
+    each = {client: sizes(answer) for client, answer in answers.items()}
+    usual = median(items.get(client, 1.0) for client in answers)
+    found: dict[ClientId, str] = {}
+    for client, mine in each.items():
+        more = max(1.0, items.get(client, 1.0) / usual) if usual else 1.0
+        for name, size in mine.items():
+            others = [other[name] for asked, other in each.items() if asked != client and name in other]
+            middle = median(others) if len(others) + 1 >= LEAST_ANSWERS else 0.0
+            if middle and size > ratio * more * middle:
+                kind = type(answers[client]).__name__
+                found[client] = f"{kind}.{name} holds {size:.3g}, and at half of the other silos {middle:.3g} at most"
+                break
+    return found

@@ -1,0 +1,54 @@
+"""What is far larger than most others' is noticed, whoever comes first; what honest silos differ in is not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.outliers import outliers
+
+
+class Answer(Message):
+    """Of every form."""
+
+    sums: Tensor = sends("statistic", dtype=torch.float64, default=None)
+    weights: Tensors = sends("model", default=())
+    norm: float = sends("gradient", default=0.0)
+    rest: float = sends("statistic", compared=False, default=0.0)
+    count: float = sends("counts", default=0.0)
+
+
+def answer(size: float, field: str = "sums") -> Answer:
+    value = {"sums": torch.tensor([0.0, -size], dtype=torch.float64), "weights": {"a": torch.tensor([size])}}
+    return Answer(**{"sums": torch.zeros(0, dtype=torch.float64), "weights": {}, field: value.get(field, size)})
+
+
+@pytest.mark.parametrize("field", ["sums", "weights", "norm"])
+@pytest.mark.parametrize("liar", [0, 2])
+def test_one_far_above_the_others_is_named(field: str, liar: int) -> None:
+    sizes = {0: 1.0, 1: 2.0, 2: 3.0, liar: 1000.0}
+    found = outliers({client: answer(size, field) for client, size in sizes.items()}, {}, 100.0)
+    others = [size for client, size in sizes.items() if client != liar]
+    middle = sum(others) / 2  # of two
+    assert found == {liar: f"Answer.{field} holds 1e+03, and at half of the other silos {middle:.3g} at most"}
+
+
+@pytest.mark.parametrize("field", ["rest", "count"])
+def test_what_honest_silos_differ_in_is_not_compared(field: str) -> None:
+    assert outliers({0: answer(1.0, field), 1: answer(1.0, field), 2: answer(1e9, field)}, {}, 100.0) == {}
+
+
+@pytest.mark.parametrize(
+    "sizes", [[1.0, 1e9], [0.0, 0.0, 1e9], [1.0, 1.0, 100.0], [1.0, 1.0, 0.0], [1e-9, 1e9, 1e9, 1e9]]
+)
+def test_nobody_is_named(sizes: list[float]) -> None:
+    """Two answers; most of them zeros; just at the bound; one far below the others."""
+    assert outliers({client: answer(size) for client, size in enumerate(sizes)}, {}, 100.0) == {}
+
+
+def test_sums_over_more_items_may_be_larger() -> None:
+    answers = {client: answer(size) for client, size in enumerate([1.0, 1.0, 40_000.0])}
+    assert list(outliers(answers, {0: 10.0, 1: 10.0, 2: 1000.0}, 100.0)) == [2]
+    assert outliers(answers, {0: 10.0, 1: 10.0, 2: 4000.0}, 100.0) == {}
