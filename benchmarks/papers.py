@@ -60,11 +60,24 @@ AS_IT_STANDS = ("study", "setup")
 
 CHILD = """
 import json, resource, sys
+from graphsilo.experiments import progress
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
+each = {}  # by mode, every client at a best round of its own
+note = progress.SeedProgress.note
+def noted(self, number, scores, modes, metric, **options):
+    for mode in modes:
+        found = scores.get(progress.view_of(mode), {})
+        sets = {name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")}
+        each.setdefault(mode, progress.ViewProgress()).note_each(number, sets, mode, metric)
+    return note(self, number, scores, modes, metric, **options)
+progress.SeedProgress.note = noted
 tree = run(load_config(json.loads(sys.argv[1]))).tree
+progress.SeedProgress.note = note
 seed = tree["seeds"][0]
 seed["upload_bytes"], seed["download_bytes"] = tree["summary"]["upload_bytes"], tree["summary"]["download_bytes"]
+seed["each"] = {mode: {kind: kept.best[progress.first_set(mode)].light()[kind] for kind in ("validation", "test")}
+                for mode, kept in each.items()}
 seed["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({"evaluates": [mode for mode in seed["modes"]], "seed": seed, "data": tree["data"]["hash"],
                   "partition": tree["partition"]["hash"]}))
@@ -298,7 +311,7 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
         wanted: ``mode.metric`` or ``mode.kind.metric``, where ``chosen`` stands for the mode that was best on
             validation (the first of equals); ``@last`` takes the last round instead of the best on validation,
             ``@20-59`` the mean of these rounds, ``@macro_f1`` the best by another validation metric (the first of
-            equals). ``study.name`` is a number of the clients' studies as it
+            equals), ``@each`` every client's own best round. ``study.name`` is a number of the clients' studies as it
             stands, its mean over nodes: weighted by the clients' ``nodes``, or by ``nodes_lacking`` where the number
             is about these. ``setup.name`` is a number that the server noted in set-up, as it stands.
             ``first.mode.metric@80`` is the first round in which the score is 80 percent, ``sent.mode.metric@80`` the
@@ -312,7 +325,9 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     if mode in AS_IT_STANDS:
         source = seed["setup"].get("log", {}).get(rest[0]) if mode == "setup" else _studied(seed["study"], rest[0])
         return None if when else source
-    mode = chosen_mode(result) if mode == "chosen" else mode
+    if when == "each":
+        return _percent(_dig(_of_mode(seed.get("each", {}), mode), rest))
+    mode = chosen_mode(seed["modes"]) if mode == "chosen" else mode
     if not when:
         return _percent(_dig(seed["modes"].get(mode, {}), rest))
     rows = _rounds(result, mode)
@@ -350,13 +365,19 @@ def _reached(result: dict[str, Any], what: str, path: list[str], percent: str) -
     return None
 
 
-def chosen_mode(result: dict[str, Any]) -> str:
+def chosen_mode(modes: Mapping[str, Any]) -> str:
     """Own models or the common one, as validation accuracy says."""
-    return str(max(result["seed"]["modes"], key=lambda mode: _validation(result, mode)))
+    return max(modes, key=lambda mode: _validation(modes[mode]))
 
 
-def _validation(result: dict[str, Any], mode: str) -> float:
-    return _or_lowest(result["seed"]["modes"].get(mode, {}).get("validation", {}).get("accuracy"))
+def _of_mode(modes: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """What a mode scored, of which ``chosen`` is one; empty where nothing is known of it."""
+    name = chosen_mode(modes) if mode == "chosen" and modes else mode
+    return dict(modes.get(name, {}))
+
+
+def _validation(scores: Mapping[str, Any]) -> float:
+    return _or_lowest(scores.get("validation", {}).get("accuracy"))
 
 
 Trials = dict[int, list[dict[str, Any]]]
@@ -379,8 +400,11 @@ def results(runs: list[Run]) -> Trials:
 
 def best(trials: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
     """The trial whose validation accuracy is highest in the mode of the wanted score; the first of equals."""
-    mode = wanted.partition("@")[0].partition(".")[0]
-    return max(trials, key=lambda each: _validation(each, chosen_mode(each) if mode == "chosen" else mode))
+    path, _, when = wanted.partition("@")
+    mode = path.partition(".")[0]
+    views = [each["seed"].get("each", {}) if when == "each" else each["seed"]["modes"] for each in trials]
+    worth = [_validation(_of_mode(modes, mode)) for modes in views]
+    return trials[max(range(len(trials)), key=worth.__getitem__)]
 
 
 def _or_lowest(value: float | None) -> float:

@@ -29,12 +29,12 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     features: Literal["auto", "mean", "sgc", "separate"] = setting(
         "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
         "neighbours differ; auto: mean or separate, as validation says",
-        source="ours",
+        source="ours; sgc: Wu et al. 2019; side by side: H2GCN, Zhu et al. 2020",
     )  # fmt: skip
     label_features: Literal["auto", "always", "never"] = setting(
         "auto", "½ [N Y ‖ (N² − diag N²) Y] appended to φ, of the classes Y of the silo's own training nodes; auto: as "
         "validation says",
-        source="ours", when={"task": ("node",), "epsilon": (None,)},
+        source="ours; labels as features: UniMP, Shi et al. 2021", when={"task": ("node",), "epsilon": (None,)},
     )  # fmt: skip
     pilot: int = setting(
         128, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
@@ -42,8 +42,8 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     )  # fmt: skip
     hops: int | None = setting(None, "h; none: 3 for mean, 2 for sgc and separate", source="ours", ge=0)
     dim: int = setting(
-        2048, "most columns of φ: what is wider is projected at random; 0 for no bound", source="ours", ge=0,
-        when={"epsilon": (None,)},
+        2048, "most columns of φ: what is wider is projected at random; 0 for no bound",
+        source="ours; the projection: Kane and Nelson 2014", ge=0, when={"epsilon": (None,)},
     )  # fmt: skip
     random_features: int = setting(
         0, "random ReLU features of φ, appended", source="ours", ge=0, when={"epsilon": (None,)}
