@@ -14,7 +14,7 @@ import typer
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import is_terminal, say, show, table
-from graphsilo.cli.values import Debug, whole_numbers
+from graphsilo.cli.values import Debug, OwnCode, allow_own, whole_numbers
 from graphsilo.errors import ConfigError
 from graphsilo.loading import load
 
@@ -59,9 +59,11 @@ def predict(
         typer.Option(metavar="ID,ID", help="Only these nodes, by the ids of your table; else numbers. Repeatable."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="PREDS.csv", help="Write all rows to this file.")] = None,
+    own: OwnCode = None,
     debug: Debug = False,
 ) -> None:
     """Classify nodes (or graphs) with the model of a saved run's client."""
+    allow_own(own)
     load("graphsilo.experiments.predict")
     from graphsilo.experiments import predict as predictions
     from graphsilo.experiments.storage import disk
