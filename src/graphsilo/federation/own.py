@@ -1,8 +1,8 @@
 """What a person brings along: methods, models and partition rules in a file, a module or the running session.
 
 Such a thing has a name in every table and report, and a place where any process finds it again: ``/path/net.py:Net`` or
-``package.module:Net``. It is loaded here alone, and only if ``trust.check`` lets it: the person names it in this command,
-or has trusted it as it is.
+``package.module:Net``. It is loaded here alone, and only if ``trust.check`` lets it: the person named it in this
+command, or has trusted it as it is.
 """
 
 from __future__ import annotations
@@ -237,7 +237,9 @@ def class_at(module: str, name: str, file: str) -> Any:
     except ImportError as error:
         if not file:
             raise ConfigError(f"the module {module} cannot be imported ({error}).") from None
-        found = sys.modules[module] = _executed(module, Path(file), _source(Path(file)))
+        source = _source(Path(file))
+        named = trust.check(trust.key_of(source), file)
+        found = sys.modules[module] = _executed(module, Path(file), source, named)
     return _inside_or_refused(found, name, f"{module}:{name}")
 
 
@@ -353,10 +355,11 @@ def _opened(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]
             raise ConfigError(f"the module {where} cannot be imported: {type(error).__name__}: {error}.") from error
     source = _source(where)
     digest = trust.key_of(source)
+    named = trust.check(digest, str(where))
     # By contents: a file that was changed is another module, and every process calls it alike.
     name = f"{_OPENED}{re.sub(r'[^0-9A-Za-z_]', '_', where.stem)}_{digest[:12]}"
     if name not in sys.modules or getattr(sys.modules[name], "__file__", None) != str(where):
-        sys.modules[name] = _executed(name, where, source)
+        sys.modules[name] = _executed(name, where, source, named)
     return sys.modules[name], digest
 
 
@@ -400,8 +403,7 @@ class _Beside:
         return spec
 
 
-def _executed(name: str, path: Path, source: bytes) -> types.ModuleType:
-    named = trust.check(trust.key_of(source), str(path))
+def _executed(name: str, path: Path, source: bytes, named: bool) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path), source))
     assert spec is not None
     assert spec.loader is not None
