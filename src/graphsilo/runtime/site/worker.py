@@ -274,11 +274,11 @@ class SiteWorker:
             context = ClientContext(client, own, config, spec, seed, device, common, secret, compression, select_by)
             clients[client] = HostedClient(kind(context), parties)
         state = SiteState(self.folder / "state", run)
-        if hashes:
-            state.note_opened(hashes)
         session = Session(run, seed, method, config, clients, gates, state, parties)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
+        if hashes:
+            state.note_opened(hashes)
         self.session = session
         return {"clients": sorted(clients), "refused": sorted(refused.items()), "graphsilo": __version__}, []
 
