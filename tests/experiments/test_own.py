@@ -275,7 +275,11 @@ def test_a_queue_takes_no_code(gift, tmp_path):
 def test_a_configuration_names_code_and_its_reader_lets_it_run(gift, tmp_path, monkeypatch, capsys):
     """By naming it in the command, whichever way, or by having trusted it."""
     path = written(tmp_path, "evil.py", gift[1] + GIVEN["method"][0])
-    settings = {"data": SMALL, "partition": {"rule": "random", "clients": 2}, "method": {"name": "evil.py", "rounds": 1}}
+    settings = {
+        "data": SMALL,
+        "partition": {"rule": "random", "clients": 2},
+        "method": {"name": "evil.py", "rounds": 1},
+    }
     file = str(written(tmp_path, "run.yaml", yaml.safe_dump(settings)))
     monkeypatch.chdir(tmp_path)
     run = ["run", file, "--quiet", "--no-report", "--out"]

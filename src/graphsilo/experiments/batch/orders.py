@@ -148,9 +148,11 @@ class _Followed(Observer):
         if progress.label:
             return  # a reference row
         if progress.best is not None:
+            from graphsilo.experiments.storage import disk
+
             row = {"seed": progress.index, "round": progress.round, "rounds": progress.rounds}
-            with (self.folder / SCORES).open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**row, "validation": progress.best[0]}) + "\n")
+            with disk.extending(self.folder / SCORES) as file:
+                file.write(json.dumps({**row, "validation": progress.best[0]}).encode() + b"\n")
         self.after_round()
         if (self.folder / STOP).exists():
             raise Stopped
