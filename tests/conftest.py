@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -35,6 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     config.addinivalue_line("markers", "postgres: needs the programs of a PostgreSQL server")
     torch.set_num_threads(1)
+    settings = tempfile.TemporaryDirectory(prefix="graphsilo-config-")
+    config.add_cleanup(settings.cleanup)
+    os.environ["XDG_CONFIG_HOME"] = settings.name  # what whoever runs the tests trusts is nothing to them
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -62,8 +66,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def _nothing_brought_along_stays() -> Generator[None, None, None]:
-    """Models, methods and rules of a test's own are known to no other test."""
+    """Models, methods and rules of a test's own are known to no other test, and trusted in none."""
     yield
+    if "graphsilo.federation.trust" in sys.modules:
+        from graphsilo.federation import trust
+
+        trust._ALLOWED.clear()
+        trust.store().unlink(missing_ok=True)
     if "graphsilo.federation.own" in sys.modules:
         from graphsilo.data.partition import registry as rules
         from graphsilo.federation import own, registry

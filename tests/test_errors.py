@@ -47,6 +47,26 @@ def test_values_are_never_long() -> None:
     assert several(range(5), 3) == "0, 1, 2 and 2 more"
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("http://user:S3cret@127.0.0.1:9/api", "http://***@127.0.0.1:9/api"),
+        ("mlflow:https://S3cret@host", "mlflow:https://***@host"),
+        ("(postgresql+psycopg://u:p@S3cret@h/db) and", "(postgresql+psycopg://***@h/db) and"),
+        ("http://user:S3/cret@host/x", "http://***@host/x"),
+        ("at https://h:80/x?a=1&api_key=S3cret b", "at https://h:80/x?a=1&api_key=*** b"),
+        ("https://h/x?Access_Token=S3cret'", "https://h/x?Access_Token=***'"),
+        *((text, text) for text in ("me@example.org", "http://h:80/a@b", "http://h/x?page=2 a@b", "a: b@c", "//a@b")),
+    ],
+)
+def test_no_text_holds_the_secrets_of_an_address(text: str, told: str) -> None:
+    assert errors.without_secrets(text) == told
+    assert str(GraphsiloError(text)) == told
+    assert one_line(text) == told
+    assert shown(text) == repr(told)
+    assert "S3cret" not in one_line(f"{'x' * 20}{text}", 40)  # what is cut is cut afterwards
+
+
 def test_texts_of_others_steer_no_terminal() -> None:
     assert one_line("worker died\n\x1b[2Jbye") == "worker died  [2Jbye"
     assert one_line("x" * 2000) == f"{'x' * 1000} …"

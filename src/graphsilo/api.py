@@ -199,7 +199,7 @@ def _rule(rule: Any, options: dict[str, Any], folder: Path) -> tuple[str, dict[s
             wanted = "a rule, a client number per node, or a function (graph, clients, seed)"
             raise unusable("graphsilo.partition(rule=...)", wanted, rule)
         return str(said["rule"]), {**options, "path": said["path"]}
-    found = bring("partition", said)
+    found = bring("partition", said, named=True)
     return said if found is None else found[0], options
 
 
@@ -702,7 +702,7 @@ def _said(
     from graphsilo.experiments.config import door_of
     from graphsilo.experiments.given import said_of_data, said_of_partition
 
-    call = door_of("this call")
+    call = door_of("this call", is_call=True)
     for argument, name in _ARGUMENTS.items():
         value = arguments.get(argument)
         if value is None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import reprlib
 import shlex
 import sys
@@ -27,10 +28,31 @@ PRIVATE = "Private :: Do Not Upload"
 """Classifier of a package that is on no index."""
 
 
+_SECRET = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#]*@|[^\s/?#:]*:(?!\d+(?:[/?#\s]|$))\S*@)"
+    r"|(?P<name>[?&][^=&\s]*(?:token|secret|passw|pwd|api_?key)[^=&\s]*=)[^&\s'\"]+",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """A text for people, logs and files: of addresses in it without user and password, and without values that say
+    they are secret.
+
+    Example:
+        >>> without_secrets("no answer from http://me:hidden@host:80/api?token=abc&page=2")
+        'no answer from http://***@host:80/api?token=***&page=2'
+    """
+    return _SECRET.sub(lambda found: f"{found['scheme']}***@" if found["scheme"] else f"{found['name']}***", text)
+
+
 class GraphsiloError(Exception):
     """Base of every error that graphsilo raises on purpose."""
 
     exit_code = 1
+
+    def __init__(self, *parts: object):
+        super().__init__(*(without_secrets(part) if isinstance(part, str) else part for part in parts))
 
 
 class ConfigError(GraphsiloError):
@@ -90,7 +112,12 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f"known: {', '.join(known)}." if known else "there is nothing to choose from."
 
 
-_SHORT = reprlib.Repr()
+class _Short(reprlib.Repr):
+    def repr_str(self, value: str, level: int) -> str:
+        return super().repr_str(without_secrets(value), level)
+
+
+_SHORT = _Short()
 _SHORT.maxlevel = 3
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = _SHORT.maxfrozenset = 6
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
@@ -130,14 +157,14 @@ def several(words: Iterable[object], limit: int) -> str:
 
 
 def one_line(text: object, limit: int = 1000) -> str:
-    """A text of somebody else's for a log or a terminal: on one line, no longer than is read, and without characters
-    that steer a terminal.
+    """A text of somebody else's for a log or a terminal: on one line, no longer than is read, without secrets of
+    addresses and without characters that steer a terminal.
 
     Example:
         >>> one_line("worker died\\n\\x1b[2Jbye")
         'worker died  [2Jbye'
     """
-    whole = str(text)
+    whole = without_secrets(str(text))
     cut = whole if len(whole) <= limit else f"{whole[:limit]} …"
     return "".join(letter if letter.isprintable() else " " for letter in cut)
 

@@ -42,8 +42,11 @@ def load(*modules: str) -> None:
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """What Python is given to run a module's ``main()`` in a process of its own."""
-    return ["-m", "graphsilo.loading", module, *arguments]
+    """What Python is given to run a module's ``main()`` in a process of its own.
+
+    Nothing is imported from the folder that the process happens to be in, unless that is in its PYTHONPATH (``-P``).
+    """
+    return ["-P", "-m", "graphsilo.loading", module, *arguments]
 
 
 if __name__ == "__main__":

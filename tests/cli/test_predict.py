@@ -34,7 +34,7 @@ def test_predict(call, finished, tmp_path):
 
 
 def test_predict_speaks_of_the_users_ids(call, tmp_path):
-    ids = ["q1", "q,2", "007", "q4", "q5", "q6", "q7", "q8", "q9", "q0"]
+    ids = ["q1", "q,2", "007", "=1+1", "@q5", "-6", "q7", "q8", "q9", "q0"]
     (tmp_path / "n.csv").write_text("id,a,y\n" + "".join(f'"{node}",{row},{row % 2}\n' for row, node in enumerate(ids)))
     (tmp_path / "e.csv").write_text("s,t\n" + "".join(f'"{ids[row]}","{ids[row - 1]}"\n' for row in range(10)))
     (tmp_path / "g.yaml").write_text(
@@ -43,7 +43,8 @@ def test_predict_speaks_of_the_users_ids(call, tmp_path):
     run = tmp_path / "run"
     assert call("run", "--data", tmp_path / "g.yaml", "--clients", "1", "--rounds", "1", "--out", run)[0] == 0
     ask = ("predict", "--run", run, "--client", "0")
-    assert [row["node"] for row in csv.DictReader(call(*ask)[1].splitlines())] == ids
+    shown = [*ids[:3], "'=1+1", "'@q5", *ids[5:]]  # what a spreadsheet would compute
+    assert [row["node"] for row in csv.DictReader(call(*ask)[1].splitlines())] == shown
     code, out, _ = call(*ask, "--nodes", "q,2", "--nodes", "q9, 007")
     assert code == 0
     assert [row["node"] for row in csv.DictReader(out.splitlines())] == ["q,2", "q9", "007"]

@@ -156,6 +156,19 @@ def test_the_servers_work_is_shown_until_a_round_ends(monkeypatch):
     live.finish()
 
 
+def test_a_log_holds_no_secrets_and_is_no_other_file(tmp_path, capsys):
+    """A folder from elsewhere may have a link in the log's place."""
+    log = Log(tmp_path / "log.txt")
+    log("failed: no answer from http://me:S3cret@host/")
+    assert (tmp_path / "log.txt").read_text().endswith(" failed: no answer from http://***@host/\n")
+    profile = tmp_path / "profile"
+    profile.write_text("mine\n")
+    (tmp_path / "link.txt").symlink_to(profile)
+    Log(tmp_path / "link.txt")("$(evil)")
+    assert profile.read_text() == "mine\n"
+    assert "is not continued" in capsys.readouterr().err
+
+
 def test_a_log_that_cannot_be_written_is_given_up(tmp_path, capsys):
     log = Log(tmp_path / "gone" / "log.txt")
     log("one")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from graphsilo.cli import main
 from graphsilo.errors import ConfigError, GraphsiloError, PartitionError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import check_remote
+from graphsilo.federation import trust
 from kit.own import EXAMPLES, NET, QUICK, RULE, SMALL, numbers, written
 
 
@@ -130,13 +134,17 @@ def test_workers_know_what_was_imported_here(brought, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_is_asked_by_another_process(brought):
+def test_a_run_is_asked_by_another_process(brought, capsys):
     """What predicts, plans and goes on finds the file again, and the numbers are those of this process."""
     out = brought / "run"
     graphsilo.run(**QUICK, model=str(brought / "net.py"), method=str(brought / "per.py"), out=out)
     here = graphsilo.predict(out, 1).probabilities
     program = f"import graphsilo; print(graphsilo.predict({str(out)!r}, 1).probabilities.sum(axis=0).tolist())"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    for trusts in (False, True):
+        if trusts:
+            assert main(["trust", str(brought / "net.py"), str(brought / "per.py")]) == 0
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == trusts
     assert done.stdout.strip() == str(here.sum(axis=0).tolist())
     attacked = graphsilo.attack(out, attacks=["classes"], shadows=0, report=False)
     assert attacked.outcomes
@@ -204,6 +212,105 @@ def test_sites_run_no_code_that_a_coordinator_names(brought):
 
     with pytest.raises(ConfigError, match="unknown model"):
         models.entry(f"{brought / 'net.py'}:Net")  # what a message says is looked up, never loaded
+
+
+# -- what somebody else wrote ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gift(tmp_path_factory):
+    """The folder of a run that names code which its author put beside it."""
+    folder = tmp_path_factory.mktemp("given")
+    graphsilo.run(**QUICK, out=folder / "run")
+    text = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n"
+    return folder / "run", text
+
+
+GIVEN = {
+    "method": ((EXAMPLES / "own_method.py").read_text(), "METHOD", "fedper"),
+    "model": (NET, "Net", "evil.Net"),
+    "partition": (RULE, "bands", "evil.bands"),
+}
+
+
+REFUSED = [
+    "predict --run gift --client 0", "attack gift --shadows 0", "run --resume --out gift", "run gift/config.yaml",
+    "run --workers 2 --resume --out gift", "plan gift/config.yaml --seconds 1", "gntk --run gift",
+    "tune gift/config.yaml --trials 1 --out study",
+]  # fmt: skip
+READ = ["report gift", "compare gift"]
+
+
+@pytest.mark.parametrize(
+    ("section", "command"),
+    [*(("method", each) for each in (*REFUSED, *READ)), ("model", REFUSED[0]), ("partition", REFUSED[3])],
+)
+def test_a_folder_from_elsewhere_brings_no_code(section, command, gift, tmp_path, monkeypatch, capsys):
+    shutil.copytree(gift[0], tmp_path / "gift")
+    monkeypatch.chdir(tmp_path)
+    text, variable, name = GIVEN[section]
+    evil = written(tmp_path / "gift", "evil.py", gift[1] + text)
+    config = yaml.safe_load((tmp_path / "gift" / "config.yaml").read_text())
+    config["own"] = {section: {name: {"place": f"{evil}:{variable}", "sha256": sha256(evil.read_bytes()).hexdigest()}}}
+    config[section] = {"rule" if section == "partition" else "name": name}
+    written(tmp_path / "gift", "config.yaml", yaml.safe_dump(config))
+    assert (main(command.split()) == 2) == (command in REFUSED)
+    said = " ".join(capsys.readouterr().err.split())
+    assert not evil.with_suffix(".ran").exists()
+    assert (f"graphsilo trust {evil}" in said) == (command in REFUSED)
+
+
+def test_a_queue_takes_no_code(gift, tmp_path):
+    """Neither where a job is put into it, nor where a coordinator finds one in it."""
+    evil = written(tmp_path, "evil.py", gift[1] + GIVEN["method"][0])
+    file = written(tmp_path, "config.yaml", "method: ./evil.py\n")
+    jobs = Jobs(tmp_path / "kit")
+    assert f"graphsilo trust {evil}" in told(lambda: jobs.submit(file))
+    written(tmp_path, "config.yaml", "method: fedavg\n")
+    job = jobs.submit(file)
+    written(tmp_path / "kit" / "jobs" / job.id, "config.yaml", f"method: {evil}\n")
+    assert f"graphsilo trust {evil}" in told(lambda: load_config(jobs.config_path(job)))
+
+
+def test_a_configuration_names_code_and_its_reader_lets_it_run(gift, tmp_path, monkeypatch, capsys):
+    """By naming it in the command, whichever way, or by having trusted it."""
+    path = written(tmp_path, "evil.py", gift[1] + GIVEN["method"][0])
+    settings = {
+        "data": SMALL,
+        "partition": {"rule": "random", "clients": 2},
+        "method": {"name": "evil.py", "rounds": 1},
+    }
+    file = str(written(tmp_path, "run.yaml", yaml.safe_dump(settings)))
+    monkeypatch.chdir(tmp_path)
+    run = ["run", file, "--quiet", "--no-report", "--out"]
+    assert main([*run, "none"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"graphsilo trust {path}" in said
+    assert sha256(path.read_bytes()).hexdigest() in said
+    assert not path.with_suffix(".ran").exists()
+    for more in (["--own", "evil.py"], ["--own", "evil.py:METHOD"], ["--method", "evil.py"]):
+        trust._ALLOWED.clear()
+        assert main([*run, f"named{more[0]}{more[1]}", *more]) == 0
+    trust._ALLOWED.clear()
+    assert main(["trust", "evil.py"]) == 0
+    assert main([*run, "trusted"]) == 0
+    capsys.readouterr()
+    assert main(["trust", "--list"]) == 0
+    assert str(path) in capsys.readouterr().out
+    assert main(["trust", "--remove", "evil.py"]) == 0
+    trust._ALLOWED.clear()
+    assert main(["run", "--resume", "--out", "trusted"]) == 2
+    assert main(["run", "--resume", "--own", "evil.py", "--out", "trusted", "--quiet", "--no-report"]) == 0
+
+
+def test_settings_that_are_tried_name_no_code(gift, tmp_path, monkeypatch, capsys):
+    evil = written(tmp_path, "evil.py", gift[1] + NET)
+    monkeypatch.chdir(tmp_path)
+    for space in ({"model.name": ["evil.py", "gcn"]}, {"model": [{"name": str(evil)}]}):
+        settings = {"data": SMALL, "partition": "random", "tune": {"trials": 2, "space": space, **space}}
+        file = written(tmp_path, "tune.yaml", yaml.safe_dump(settings))
+        assert main(["tune", str(file), "--out", "study", "--quiet", "--trials", "2"]) != 0
+    assert not evil.with_suffix(".ran").exists()
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from graphsilo.errors import GraphsiloError, shown
+from graphsilo.errors import GraphsiloError, shown, without_secrets
 from graphsilo.loading import without_collector
 
 BEGUN = time.perf_counter()
@@ -185,9 +185,9 @@ def _complain(text: str, error: BaseException, debug: bool) -> None:
     from graphsilo.cli.terminal import paragraph
 
     if debug:
-        traceback.print_exception(error, file=sys.stderr)
+        print(without_secrets("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):
-        print(paragraph(f"graphsilo: {text}", sys.stderr), file=sys.stderr, flush=True)
+        print(paragraph(without_secrets(f"graphsilo: {text}"), sys.stderr), file=sys.stderr, flush=True)
 
 
 def _open_streams() -> None:

@@ -22,6 +22,7 @@ from graphsilo.cli.gntk import gntk
 from graphsilo.cli.predict import predict
 from graphsilo.cli.reproduce import reproduce
 from graphsilo.cli.silo.commands import silo
+from graphsilo.cli.trust import trust
 from graphsilo.cli.values import (
     HOW,
     Clients,
@@ -33,8 +34,10 @@ from graphsilo.cli.values import (
     Figure,
     Jobs,
     Once,
+    OwnCode,
     Quiet,
     Track,
+    allow_own,
     clients_of,
     data_and_cut,
     executor_named,
@@ -162,6 +165,7 @@ def _run_settings(
             metavar="3,er", help="Clients that are left out, by number or name, as if they had never been; repeatable."
         ),
     ] = None,
+    own: OwnCode = None,
     workers: Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")] = None,
     device: Annotated[str | None, _how(metavar="cpu|cuda", help="Device.", autocompletion=complete.devices)] = None,
     precision: Annotated[
@@ -174,6 +178,7 @@ def _run_settings(
     ] = None,
 ) -> dict[str, Any]:
     """What the flags of a run say: the configuration's file, settings by dotted name, and those of ``--set``."""
+    allow_own(own)
     given = {
         **data_and_cut(data, data_root, partition, clients, partition_seed, partition_file),
         "scenario": scenario,
@@ -498,6 +503,7 @@ app.command(cls=Once)(reproduce)
 app.command(cls=Once)(predict)
 app.command(cls=Once)(gntk)
 app.command(cls=Once)(attack)
+app.command(cls=Once)(trust)
 app.add_typer(silo, name="silo")
 app.add_typer(federation, name="federation")
 app.command()(serve)

@@ -10,7 +10,7 @@ import typer
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import paragraph, say, show, table
-from graphsilo.cli.values import Debug, whole_numbers
+from graphsilo.cli.values import Debug, OwnCode, allow_own, whole_numbers
 from graphsilo.errors import several
 from graphsilo.loading import load
 
@@ -48,12 +48,14 @@ def attack(
         ),
     ] = 16,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
+    own: OwnCode = None,
     debug: Debug = False,
 ) -> None:
     """Attack a finished run: it is run again, its messages are noted, and what they give away is measured.
 
     Attacks: rows, classes, attribute, links, membership, replay. Writes RUN/attack.json and RUN/attack.html.
     """
+    allow_own(own)
     load("graphsilo.attacks.study")
     from graphsilo.attacks import study
     from graphsilo.report import attack_page

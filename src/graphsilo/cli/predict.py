@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import is_terminal, say, show, table
-from graphsilo.cli.values import Debug, whole_numbers
+from graphsilo.cli.values import Debug, OwnCode, allow_own, whole_numbers
 from graphsilo.errors import ConfigError
 from graphsilo.loading import load
+from graphsilo.spreadsheets import csv_text
 
 if TYPE_CHECKING:
     from graphsilo.experiments.predict import Prediction
@@ -59,9 +58,11 @@ def predict(
         typer.Option(metavar="ID,ID", help="Only these nodes, by the ids of your table; else numbers. Repeatable."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="PREDS.csv", help="Write all rows to this file.")] = None,
+    own: OwnCode = None,
     debug: Debug = False,
 ) -> None:
     """Classify nodes (or graphs) with the model of a saved run's client."""
+    allow_own(own)
     load("graphsilo.experiments.predict")
     from graphsilo.experiments import predict as predictions
     from graphsilo.experiments.storage import disk
@@ -87,17 +88,15 @@ def predict(
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
     """A line per node: id, class, its name where it has one, its probability, and the probability of every class."""
     names = found.class_names
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     count = found.probabilities.shape[1]
     headings = [f"p_{names[index] if names else index}" for index in range(count)]
-    writer.writerow(["node", "class", *(["class_name"] if names else []), "probability", *headings])
+    lines: list[list[Any]] = [["node", "class", *(["class_name"] if names else []), "probability", *headings]]
     for row in rows:
         chosen = int(found.classes[row])
         values = [f"{float(value):.9g}" for value in found.probabilities[row]]
         name = [names[chosen]] if names else []
-        writer.writerow([str(found.node_ids[row]), chosen, *name, values[chosen], *values])
-    return file.getvalue()
+        lines.append([str(found.node_ids[row]), chosen, *name, values[chosen], *values])
+    return csv_text(lines)
 
 
 def _wanted(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int]:

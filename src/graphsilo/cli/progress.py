@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from graphsilo.errors import without_secrets
 from graphsilo.evaluate.metrics import leading
 from graphsilo.experiments.observer import Observer, Progress, RunStarted, Working
+from graphsilo.experiments.storage import disk
 from graphsilo.report.formats import REFERENCES, data_size, duration, in_sentence, percent
 
 if TYPE_CHECKING:
@@ -354,8 +356,8 @@ class Log:
         if self._given_up:
             return
         try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+            with disk.extending(self.path) as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {without_secrets(line)}\n".encode())
         except OSError as error:
             self._given_up = True
             print(f"graphsilo: {self.path} is not continued ({error.strerror}).", file=sys.stderr)

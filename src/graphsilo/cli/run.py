@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli import BEGUN, Interrupted, check_stopped, terminal
 from graphsilo.cli.values import trackers_of
-from graphsilo.errors import ConfigError, GraphsiloError
+from graphsilo.errors import ConfigError, GraphsiloError, without_secrets
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, RunStarted
 from graphsilo.loading import load
@@ -146,7 +146,7 @@ def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
         report.write(folder)
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            print(without_secrets(traceback.format_exc()), end="", file=sys.stderr)
         reason = str(error) if isinstance(error, GraphsiloError) else f"{type(error).__name__}: {error}"
         warn(
             f"the report page could not be drawn ({reason.rstrip('.')}). The results are complete; "

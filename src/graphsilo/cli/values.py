@@ -46,6 +46,16 @@ Executor = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+OwnCode = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--own",
+        metavar="FILE.py",
+        help="Code that may run because the configuration or the run names it, for this command alone; repeatable. "
+        "`graphsilo trust` lets it once for all.",
+        rich_help_panel=HOW,
+    ),
+]
 DataRoot = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
@@ -88,6 +98,18 @@ def commands(name: str, about: str) -> typer.Typer:
             typer.echo(context.get_help())
 
     return group
+
+
+def allow_own(said: Sequence[str] | None) -> None:
+    """Let code run that the person names with ``--own``.
+
+    Raises:
+        ConfigError: It is not there.
+    """
+    if said:
+        from graphsilo.federation import own, trust
+
+        trust.allow(dict(map(own.keyed, said)))
 
 
 def data_and_cut(

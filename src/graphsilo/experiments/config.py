@@ -525,7 +525,7 @@ def call_of(overrides: Mapping[str, Any] | None = None, assignments: Sequence[st
     Raises:
         ConfigError: What is said cannot be, or contradicts itself.
     """
-    call = door_of("this call")
+    call = door_of("this call", is_call=True)
     for name, value in (overrides or {}).items():
         if value is not None:
             flag = FLAGS.get(name if name not in NAMES else f"{name}.{NAMES[name]}")
@@ -597,9 +597,12 @@ def _renamed(section: str, call: Door) -> bool:
     return any(f"{section}.{key}" in call.values for key in CHOICES[section])
 
 
-def door_of(title: str, folder: Path | None = None) -> Door:
-    """A place where settings are said, under the name that remarks have for it; its paths are relative to a folder."""
-    return Door(title, _SAID, suggestion, folder)
+def door_of(title: str, folder: Path | None = None, *, is_call: bool = False) -> Door:
+    """A place where settings are said, under the name that remarks have for it; its paths are relative to a folder.
+
+    Only at the door of a call does a file that is named run without having been trusted.
+    """
+    return Door(title, _SAID, suggestion, folder, is_call=is_call)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -84,6 +84,7 @@ class Door:
         fresh: Sections that are said anew: nothing of what they are based on is kept.
         own: Methods, models and rules of the person's own that are named here, by section and name.
         folder: What the paths of those are relative to; None: where the process is.
+        is_call: Whether the person says it in this very command: a file named here may run.
     """
 
     def __init__(
@@ -92,7 +93,10 @@ class Door:
         sections: Collection[str],
         suggest: Callable[[str, Mapping[str, Any]], str],
         folder: Path | None = None,
+        *,
+        is_call: bool = False,
     ):
+        self.is_call = is_call
         self.title, self._sections, self._suggest, self.folder = title, sections, suggest, folder
         self.own: dict[str, dict[str, Own]] = {}
         self.values: dict[str, Any] = {}
@@ -171,7 +175,7 @@ class Door:
             return value
         from graphsilo.federation.own import bring
 
-        found = bring(section, value, self.folder)
+        found = bring(section, value, self.folder, named=self.is_call)
         if found is None:
             return value
         name, own = found

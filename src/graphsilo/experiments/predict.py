@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scaled, scaled_graph
@@ -266,7 +267,13 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
 
 def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _Asked:
     """The client of a silo's own results, from the silo's file."""
-    config = load_config(folder / "config.yaml", overrides={"run.device": "cpu"})
+    tree = documents.read(folder / "config.yaml", "the configuration")
+    if not isinstance(tree, Mapping):
+        raise RunError(f"{folder / 'config.yaml'} is not the configuration of a run. Put it back as it was.")
+    # Of what a coordinator wrote, names count: methods and models here are those that are installed.
+    config = load_config(
+        {name: value for name, value in tree.items() if name != "own"}, overrides={"run.device": "cpu"}
+    )
     schema = schema_of(result.schema)
     file = read_silo_file(result.silo_file)
     silo = file.load(own, task=schema.task, schema=schema, sparse=result.sparse, fills=kept.fills)

@@ -1,28 +1,29 @@
 """What a person brings along: methods, models and partition rules in a file, a module or the running session.
 
 Such a thing has a name in every table and report, and a place where any process finds it again: ``/path/net.py:Net`` or
-``package.module:Net``. Only what a person names in this process is loaded, and what its own workers and run folders
-hand on; nothing ever is because another machine says so.
+``package.module:Net``. It is loaded here alone, and only if ``trust.check`` lets it: the person named it in this
+command, or has trusted it as it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import re
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphsilo.data import partition
 from graphsilo.errors import ConfigError, nearest, several
-from graphsilo.federation import registry
+from graphsilo.federation import registry, trust
 from graphsilo.federation.registry import Method
 from graphsilo.models.registry import adopt as adopt_model
 from graphsilo.models.settings import ModelEntry
@@ -99,30 +100,38 @@ KINDS = {
 _KNOWN: dict[tuple[str, str], Own] = {}
 
 
-def bring(section: str, value: Any, folder: Path | None = None) -> tuple[str, Own | None] | None:
+def bring(
+    section: str, value: Any, folder: Path | None = None, *, named: bool = False
+) -> tuple[str, Own | None] | None:
     """Make known what a person says of a section where it is something of their own.
 
     Args:
         section: ``method``, ``model`` or ``partition``.
         value: ``net.py``, ``net.py:Net``, ``package.module:Net``, or the thing itself.
         folder: What paths are relative to; None: where the process is.
+        named: Whether the person says it in this very command; what a file says must be trusted.
 
     Returns:
         Its name and place; no place for what graphsilo has itself. None where the value is a plain name, or nothing
         that could be brought along.
 
     Raises:
-        ConfigError: There is no such file or name, it cannot be imported, or is not what is wanted.
+        ConfigError: There is no such file or name, it may not run or cannot be imported, or is not what is wanted.
     """
-    kind = KINDS[section]
+    kind, digest = KINDS[section], None
     if isinstance(value, str):
         if not (said := _PLACE.fullmatch(value)):
             return None
-        module, place = _opened(said["where"], folder)
+        if named:
+            trust.allow(dict([keyed(value, folder)]))
+        where = _located(said["where"], folder)
+        module, digest = _opened(value, where)
         name, thing = _chosen(kind, module, said["name"], value)
-        place = f"{place}:{name}"
+        place = f"{where}:{name}"
     elif isinstance(value, Method | ModelEntry | partition.Rule) or inspect.isclass(value) or inspect.isroutine(value):
         thing, place = value, place_of(value)
+        if findable(place):
+            trust.allow(dict([keyed(place)]))  # it is here already
     elif section == "model" and hasattr(value, "forward"):
         raise ConfigError(
             f"model: this {type(value).__name__} is made already, and every client trains one of its own. Give the "
@@ -139,7 +148,7 @@ def bring(section: str, value: Any, folder: Path | None = None) -> tuple[str, Ow
     known_as = kind.adopt(_title(place), thing)
     if section == "method" and known_as not in registry.registered():
         return known_as, None
-    own = _KNOWN[section, known_as] = Own(place, _digest(place, thing))
+    own = _KNOWN[section, known_as] = Own(place, _digest(place, thing) if digest is None else digest)
     return known_as, own
 
 
@@ -170,7 +179,9 @@ def admit(section: str, name: str, own: Own) -> None:
 def _of_session(section: str, name: str, place: str) -> tuple[str, Own | None] | None:
     known, module = _KNOWN.get((section, name)), sys.modules.get(SESSION)
     thing = None if "<" in place or module is None else _inside(module, place.partition(":")[2])
-    return bring(section, thing) if thing is not None else None if known is None else (name, known)
+    if thing is not None and place_of(thing) == place:  # defined there, not only imported
+        return bring(section, thing)
+    return None if known is None else (name, known)
 
 
 def theirs(error: BaseException) -> str:
@@ -209,21 +220,26 @@ def place_of(thing: Any) -> str:
 def address_of(kind: type) -> list[str]:
     """Module, name and file of a class, for a worker that must know it by the same module: messages carry its name."""
     where = _where(sys.modules[kind.__module__])
-    return [kind.__module__, kind.__qualname__, where if where.endswith(".py") else ""]
+    if not where.endswith(".py"):
+        return [kind.__module__, kind.__qualname__, ""]
+    trust.allow(dict([keyed(where)]))  # it runs here already
+    return [kind.__module__, kind.__qualname__, where]
 
 
 def class_at(module: str, name: str, file: str) -> Any:
     """The class that ``address_of`` describes.
 
     Raises:
-        ConfigError: It cannot be imported, or is not there.
+        ConfigError: It cannot be imported, may not run, or is not there.
     """
     try:
         found = importlib.import_module(module)
     except ImportError as error:
         if not file:
             raise ConfigError(f"the module {module} cannot be imported ({error}).") from None
-        found = sys.modules[module] = _executed(module, Path(file))
+        source = _source(Path(file))
+        named = trust.check(trust.key_of(source), file)
+        found = sys.modules[module] = _executed(module, Path(file), source, named)
     return _inside_or_refused(found, name, f"{module}:{name}")
 
 
@@ -278,51 +294,136 @@ def _title(place: str) -> str:
     return f"{stem}.{name.rpartition('.')[2].strip('<>')}"
 
 
-def _opened(where: str, folder: Path | None) -> tuple[types.ModuleType, str]:
-    """The module of a file or of a name, and the place of it.
+def keyed(said: str, folder: Path | None = None) -> tuple[str, str]:
+    """By what the code at a place is trusted, ``file.py``, ``file.py:NAME`` or ``module:NAME``, and where it is.
 
     Raises:
-        ConfigError: It is not there, or raises an error.
+        ConfigError: It is no place, or the file cannot be read.
     """
+    found = _PLACE.fullmatch(said)
+    if found is None:
+        raise ConfigError(f"'{said}' is no place of code; wanted is file.py, file.py:NAME or module:NAME.")
+    where = _located(found["where"], folder)
+    if isinstance(where, Path):
+        return trust.key_of(_source(where)), str(where)
+    file = _file_of(where)
+    return said if file is None else trust.key_of(_source(file)), said
+
+
+def _located(where: str, folder: Path | None) -> Path | str:
+    """A file, or the name of a module."""
     if not where.endswith(".py"):
-        try:
-            return importlib.import_module(where), where
-        except Exception as error:
-            raise ConfigError(f"the module {where} cannot be imported: {type(error).__name__}: {error}.") from error
+        return where
     path = Path(where).expanduser()
-    path = (path if folder is None else folder / path).resolve()
+    return (path if folder is None else folder / path).resolve()
+
+
+def _file_of(module: str) -> Path | None:
+    """The file of a module that is not installed, found without running anything; None for all others."""
+    spec, places, name = None, None, ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = importlib.machinery.PathFinder.find_spec(name, places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations
+    file = None if spec is None or not spec.has_location or spec.origin is None else Path(spec.origin)
+    return None if file is None or _is_installed(file) else file
+
+
+def _source(path: Path) -> bytes:
     try:
-        source = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise ConfigError(
             f"the file {path} cannot be read ({error.strerror}). Paths on the command line are relative to the folder "
             f"that you are in, those in a configuration file to its own."
         ) from None
+
+
+def _opened(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]:
+    """The module at a place, and the hash of the file that was run.
+
+    Raises:
+        ConfigError: It is not there, may not run, or raises an error.
+    """
+    if isinstance(where, str):
+        trust.check(*keyed(said))
+        try:
+            return importlib.import_module(where), None
+        except Exception as error:
+            raise ConfigError(f"the module {where} cannot be imported: {type(error).__name__}: {error}.") from error
+    source = _source(where)
+    digest = trust.key_of(source)
+    named = trust.check(digest, str(where))
     # By contents: a file that was changed is another module, and every process calls it alike.
-    name = f"{_OPENED}{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{hashlib.sha256(source).hexdigest()[:12]}"
-    if name not in sys.modules or getattr(sys.modules[name], "__file__", None) != str(path):
-        sys.modules[name] = _executed(name, path)
-    return sys.modules[name], str(path)
+    name = f"{_OPENED}{re.sub(r'[^0-9A-Za-z_]', '_', where.stem)}_{digest[:12]}"
+    if name not in sys.modules or getattr(sys.modules[name], "__file__", None) != str(where):
+        sys.modules[name] = _executed(name, where, source, named)
+    return sys.modules[name], digest
 
 
-def _executed(name: str, path: Path) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
+class _Source(importlib.machinery.SourceFileLoader):
+    """Runs the bytes that were looked at, whatever the file and Python's cache of it hold by now."""
+
+    def __init__(self, name: str, path: str, source: bytes):
+        super().__init__(name, path)
+        self._source = source
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        code: types.CodeType = self.source_to_code(self._source, self.path)
+        return code
+
+
+class _Beside:
+    """Finds what a file imports from its own folder, as where it is run as a script.
+
+    Args:
+        file: Which imports.
+        named: Whether the person named it, and with it what it imports.
+    """
+
+    def __init__(self, file: Path, named: bool):
+        self._file, self._named = file, named
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        folder = self._file.parent
+        places = [str(folder)] if path is None else [each for each in path if Path(each).is_relative_to(folder)]
+        spec = importlib.machinery.PathFinder.find_spec(name, places) if places else None
+        if spec is None or spec.loader is None or spec.origin is None:  # a folder without code of its own
+            return spec
+        source = _source(Path(spec.origin))
+        if self._named:
+            trust.allow({trust.key_of(source): spec.origin})
+        trust.check(trust.key_of(source), spec.origin, importer=str(self._file))
+        if isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _Source(name, spec.origin, source)
+        return spec
+
+
+def _executed(name: str, path: Path, source: bytes, named: bool) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path), source))
     assert spec is not None
     assert spec.loader is not None
     module, before = importlib.util.module_from_spec(spec), sys.modules.get(name)
     sys.modules[name] = module  # dataclasses and annotations look themselves up there
-    sys.path.insert(0, str(path.parent))  # what stands beside it can be imported, as where it is run as a script
+    beside = _Beside(path, named)
+    sys.meta_path.insert(sys.meta_path.index(importlib.machinery.PathFinder), beside)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name) if before is None else sys.modules.update({name: before})
+        if isinstance(error, ConfigError):
+            raise
         line = _line(error, path)
         raise ConfigError(
             f"{path}{'' if line is None else f', line {line}'}: the file cannot be imported: {type(error).__name__}: "
             f"{error.msg if isinstance(error, SyntaxError) else error}."
         ) from error
     finally:
-        sys.path.remove(str(path.parent))
+        sys.meta_path.remove(beside)
     return module
 
 
@@ -410,4 +511,4 @@ def _is_plain(values: Any) -> bool:
     return all(isinstance(value, bool | int | float | str | None) for value in values or ())
 
 
-__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "findable", "place_of"]
+__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "findable", "keyed", "place_of"]

@@ -34,6 +34,7 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.registry import Method
 from graphsilo.federation.secure.party import Party
 from graphsilo.federation.server import ServerBase
+from graphsilo.federation.trust import allow
 from graphsilo.federation.wire import Encoded
 from graphsilo.planning.meter import Emit, Meter, TooLong
 from graphsilo.planning.plan import Connection
@@ -80,6 +81,7 @@ def main() -> None:
 
 def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
     """The run's first seed, evaluated after every round, and the results and the report that follow."""
+    allow(order["allowed"])
     config = load_config(folder / "config.json").with_explicit(order["explicit"])
     workers, seconds = config.run.workers, order["seconds"]
     alone = config.run.model_copy(update={"workers": 1, "seeds": config.run.seeds[:1], "references": ()})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from msgspec import structs
 
@@ -27,6 +26,7 @@ from graphsilo.report.published import sources
 from graphsilo.report.record import Run, load
 from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
+from graphsilo.spreadsheets import csv_text
 
 REFERENCES = "References, which stand in no paper: {}."
 AHEAD = "References ahead of the best of the paper's methods: {}."
@@ -181,9 +181,7 @@ HEADINGS = [
 def to_csv(tables: Sequence[Drawn]) -> str:
     """A line for each number: shares in full precision, empty where there is none; ``runs`` is ``full`` or
     ``shortened``."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(HEADINGS)
+    lines: list[list[Any]] = [HEADINGS]
     for each in tables:
         for table in each.grid.tables:
             for name in table.metrics:
@@ -196,23 +194,23 @@ def to_csv(tables: Sequence[Drawn]) -> str:
                     theirs = [None, None] if cell is None else [cell.mean, cell.std]
                     place = [each.paper, each.number, table.title, name, row.label, kind]
                     length = "shortened" if each.quick else "full"
-                    writer.writerow([*place, " ".join(map(str, row.seeds)), *ours, *theirs, length, None])
-    return file.getvalue()
+                    lines.append([*place, " ".join(map(str, row.seeds)), *ours, *theirs, length, None])
+    return csv_text(lines)
 
 
 def _failed_csv(planned: Plan, failed: Mapping[str, str]) -> str:
     """A line for each run that failed and each table that it is missing in; ``failed`` says why."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, HEADINGS, lineterminator="\n")
+    lines = []
     errors = {job.out: failed[job.name] for job in planned.jobs if job.name in failed}
     for table, row, line, seed, place in runs_of(planned.tables, planned.out, quick=planned.quick):
         if place in errors:
-            writer.writerow({
+            found = {
                 "paper": table.paper, "table": table.number, "column": row.title, "method": line.label,
                 "row": "reference" if line.paper is None else "method", "seeds": seed,
                 "runs": "shortened" if planned.quick else "full", "failed": errors[place],
-            })  # fmt: skip
-    return file.getvalue()
+            }  # fmt: skip
+            lines.append([found.get(name) for name in HEADINGS])
+    return csv_text(lines)
 
 
 def _column(path: str) -> Column:

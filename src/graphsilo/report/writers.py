@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +9,7 @@ from graphsilo.report.formats import COSTS
 from graphsilo.report.grid import Grid, Table
 from graphsilo.report.layout import Cell, Layout, layout
 from graphsilo.report.tables import Comparison, Row
+from graphsilo.spreadsheets import csv_text
 
 _MARKS = {"†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$"}
 
@@ -70,8 +69,6 @@ def to_csv(table: Table) -> str:
 
     A line per run and reference; of several questions ``column`` says which one.
     """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     tables = table.tables if isinstance(table, Grid) else (table,)
     has_published = {name for each in tables for name in each.published}
     scores = []
@@ -81,7 +78,7 @@ def to_csv(table: Table) -> str:
     costs = [*(name for _, name, _ in COSTS), "wall_seconds"]
     title = ["column"] if isinstance(table, Grid) else []
     ranks = [f"{name}_mean_rank" for name in table.rankings] if isinstance(table, Grid) else []
-    writer.writerow([*title, "label", "row", "run", "seeds", *scores, *ranks, *costs, "remarks"])
+    lines: list[list[Any]] = [[*title, "label", "row", "run", "seeds", *scores, *ranks, *costs, "remarks"]]
     for each in tables:
         said = " ".join([*each.notes, *(f"Warning: {text}" for text in each.warnings)])
         for place, row in [*((None, row) for row in each.references), *enumerate(each.rows)]:
@@ -95,8 +92,8 @@ def to_csv(table: Table) -> str:
             # A comment line would be a row of one cell to most readers: what holds of all stands in each run's row.
             told = said if place is not None else ""
             seeds = " ".join(map(str, row.seeds))
-            writer.writerow([*([each.title] if title else []), row.label, kind, where, seeds, *cells, *spent, told])
-    return file.getvalue()
+            lines.append([*([each.title] if title else []), row.label, kind, where, seeds, *cells, *spent, told])
+    return csv_text(lines)
 
 
 def _csv_cells(table: Comparison, row: Row, place: int | None, name: str, published: bool) -> list[Any]:

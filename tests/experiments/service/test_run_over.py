@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from graphsilo import compare
-from graphsilo.errors import DataError, RunError
+from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
@@ -113,6 +114,21 @@ def test_a_silos_own_results_know_its_data(sites: Any, tmp_path: Path) -> None:
     finally:
         nodes.write_text(text)
     assert predict(folder).probabilities.tolist() == before.probabilities.tolist()
+    # What a coordinator once wrote there about code is not read, and a method that is not installed is unknown.
+    evil = tmp_path / "evil.py"
+    evil.write_text("import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    kept = (folder / "config.yaml").read_text()
+    own = {"method": {"fedavg": {"place": f"{evil}:METHOD", "sha256": ""}}}
+    try:
+        (folder / "config.yaml").write_text(yaml.safe_dump({**config, "own": own}))
+        assert predict(folder).probabilities.tolist() == before.probabilities.tolist()
+        (folder / "config.yaml").write_text(yaml.safe_dump({**config, "method": {"name": f"{evil}:METHOD"}}))
+        with pytest.raises(ConfigError, match="graphsilo trust"):
+            predict(folder)
+    finally:
+        (folder / "config.yaml").write_text(kept)
+    assert not evil.with_suffix(".ran").exists()
 
 
 @pytest.mark.parametrize("overrides", [{}, {"run__precision": "bfloat16"}])

@@ -112,7 +112,7 @@ class Failing(Tracker):
     def keep(self, label, seed, number, row, clients):
         if number in self.away:
             self.away.discard(number)
-            raise ConnectionError("the store is away")
+            raise ConnectionError("the store at http://me:S3cret@host is away")
         self.rounds.append(number)
 
 
@@ -121,7 +121,7 @@ def test_a_store_that_fails_is_said_once_and_the_run_goes_on(small, monkeypatch)
     run(small(method__rounds=5), observer=tracker_)
     assert tracker_.rounds == [0, 1, 2, 3]  # tried again at the end, where it fails again
     assert len(tracker_.told) == 2
-    assert "ConnectionError: the store is away" in tracker_.told[0]
+    assert "ConnectionError: the store at http://***@host is away" in tracker_.told[0]
     assert "events of the run could not be kept" in tracker_.told[1]
     monkeypatch.setattr(base, "RETRY_SECONDS", 0.0)
     back = Failing({2, 4})

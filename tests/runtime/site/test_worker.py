@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,14 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from graphsilo.errors import FederationError
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
+from graphsilo.federation.model_files import tensor_file
 from graphsilo.federation.scaling import FeatureSquares, FeatureSums
 from graphsilo.methods import fedavg
 from graphsilo.methods.fairfgl import messages as fairfgl
@@ -268,8 +270,10 @@ def test_nobody_waits_for_sites_that_were_let_go(sites: Any) -> None:
 # -- a coordinator against a site --------------------------------------------------------------------------------------
 
 
-def ask(site: SiteSupervisor, header: dict[str, Any], identity: str | None = None) -> Mapping[str, Any]:
-    return unpack(site.answer(pack({**header, "id": identity or uuid.uuid4().hex}))).header
+def ask(
+    site: SiteSupervisor, header: dict[str, Any], identity: str | None = None, payloads: Sequence[Any] = ()
+) -> Mapping[str, Any]:
+    return unpack(site.answer(pack({**header, "id": identity or uuid.uuid4().hex}, payloads))).header
 
 
 def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
@@ -350,7 +354,7 @@ def test_checkpoints_are_few_whatever_they_are_called(sites: Any) -> None:
         assert "named after the seed and a round" in answer["text"]
     for number in range(5):
         assert ask(site, {"do": "save", "run": "marks", "seed": 0, "mark": f"seed0-round{number}"})["ok"]
-    kept = sorted(path.name for path in (site.folder / "state" / "marks").iterdir())
+    kept = sorted(path.name for path in (site.folder / "state" / "marks").glob("*.ckpt"))
     assert kept == ["seed0-round3.ckpt", "seed0-round4.ckpt"]
 
 
@@ -366,6 +370,38 @@ def test_complete_run_is_not_opened_or_written_again(sites: Any) -> None:
     assert "is complete at this site" in ask(site, opening(site, "complete"))["text"]
     assert ask(site, {**result, "results": [[0, {"score": 2}]]})["ok"]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
+
+
+def test_only_runs_that_took_place_here_leave_something_here(sites: Any) -> None:
+    """A coordinator writes no other folder, no model, and nothing twice; what was opened outlasts the worker."""
+    site = sites.supervisors["north"]
+    weights = tensor_file({"weight": torch.ones(2)})
+    result = {"do": "result", "run": "never", "results": [[0, {"score": 1}]], "config": {}}
+    model = {**result, "results": [], "model": [0, 0]}
+    for asked, payloads in ((result, []), (model, [weights])):
+        answer = ask(site, asked, payloads=payloads)
+        assert (answer["kind"], answer["ok"]) == ("RunError", False)
+        assert "was not opened for client 0 at this site" in answer["text"]
+    assert not (site.folder / "results" / "never").exists()
+    assert ask(site, opening(site, "never"))["ok"]
+    os.kill(site.worker_pid, signal.SIGKILL)
+    assert ask(site, model, payloads=[weights])["ok"]
+    assert ask(site, result)["ok"]
+    folder = site.folder / "results" / "never" / "north"
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert json.loads((folder / "result.json").read_text())["silo_data"]
+    assert ask(site, model, payloads=[tensor_file({"weight": torch.zeros(2)})])["ok"]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
+
+
+def test_code_that_a_coordinator_names_is_not_kept(sites: Any) -> None:
+    site = sites.supervisors["north"]
+    assert ask(site, opening(site, "named"))["ok"]
+    own = {"method": {"fedavg": {"place": "/tmp/evil.py:METHOD", "sha256": ""}}}
+    config = {"method": {"name": "fedavg"}, "own": own}
+    assert ask(site, {"do": "result", "run": "named", "results": [[0, {"score": 1}]], "config": config})["ok"]
+    text = (site.folder / "results" / "named" / "north" / "config.yaml").read_text()
+    assert yaml.safe_load(text) == {"method": {"name": "fedavg"}}
 
 
 def test_request_that_nobody_waits_for_is_not_carried_out(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:

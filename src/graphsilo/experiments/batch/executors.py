@@ -154,7 +154,7 @@ class _Child:
         self.process = subprocess.Popen(
             [sys.executable, *loading.command("graphsilo.experiments.batch.child")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
         threading.Thread(target=self._listen, args=(lines,), daemon=True).start()
 

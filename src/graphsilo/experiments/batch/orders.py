@@ -24,12 +24,14 @@ from graphsilo.errors import GraphsiloError, one_line
 from graphsilo.experiments.config import door_of, load_config
 from graphsilo.experiments.doors import NAMES, own_tree
 from graphsilo.experiments.observer import Observer
+from graphsilo.federation.trust import allow, allowed
 
 if TYPE_CHECKING:
     from graphsilo.experiments.observer import Progress, RunStarted
 
 Order: TypeAlias = dict[str, Any]
-"""``name``, ``config`` by dotted name, ``out``, ``followed``, and the version of graphsilo that it comes from."""
+"""``name``, ``config`` by dotted name, ``out``, ``followed``, the version of graphsilo that it comes from, and which
+code may run (``trust.allowed``)."""
 Reply: TypeAlias = dict[str, Any]
 """``name``, ``error`` as a text or None, and whether it was ``stopped``."""
 
@@ -60,7 +62,8 @@ def order_of(name: str, config: Mapping[str, Any], out: Path, *, followed: bool)
             key = f"{section}.{NAMES[section]}"
             settings[key] = own[settings[key]].place if settings.get(key) in own else settings.get(key)
     out = Path(out).expanduser().absolute()
-    return {"name": name, "config": settings, "out": str(out), "followed": followed, "graphsilo": __version__}
+    order = {"name": name, "config": settings, "out": str(out), "followed": followed, "graphsilo": __version__}
+    return {**order, "allowed": allowed()}
 
 
 def _absolute(name: str, value: Any) -> Any:
@@ -117,6 +120,7 @@ def _run(order: Order, folder: Path, after_round: Callable[[], None]) -> None:
     from graphsilo.experiments.runner import run
     from graphsilo.experiments.storage import disk
 
+    allow(order["allowed"])
     config = load_config(order["config"])
     observer = _Followed(folder, after_round) if order["followed"] else None
     while True:
@@ -144,9 +148,11 @@ class _Followed(Observer):
         if progress.label:
             return  # a reference row
         if progress.best is not None:
+            from graphsilo.experiments.storage import disk
+
             row = {"seed": progress.index, "round": progress.round, "rounds": progress.rounds}
-            with (self.folder / SCORES).open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**row, "validation": progress.best[0]}) + "\n")
+            with disk.extending(self.folder / SCORES) as file:
+                file.write(json.dumps({**row, "validation": progress.best[0]}).encode() + b"\n")
         self.after_round()
         if (self.folder / STOP).exists():
             raise Stopped

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from graphsilo.errors import GraphsiloError, RunError
+from graphsilo.errors import GraphsiloError, RunError, without_secrets
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, Progress, Several, Working
 from graphsilo.experiments.service.jobs import Job, Jobs
@@ -150,7 +150,7 @@ class Coordinator:
             job = replace(job, state="failed", finished=time.time(), error=text)
             self.status.say(f"job {job.id} failed: {text}; see {self.jobs.trace_path(job)}")
             with contextlib.suppress(RunError):
-                disk.write_text(self.jobs.trace_path(job), traceback.format_exc())
+                disk.write_text(self.jobs.trace_path(job), without_secrets(traceback.format_exc()))
         self._unwritten = ""
         try:
             self.jobs.write(job)

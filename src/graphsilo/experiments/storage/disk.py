@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -50,6 +50,15 @@ def _explained(path: Path) -> Iterator[None]:
         raise RunError(
             f"{path} could not be written ({error.strerror}). What was there before is unharmed: {MAKE_ROOM}"
         ) from error
+
+
+def extending(path: Path) -> BinaryIO:
+    """A file of a run's folder, to write at its end: the one that is there, and no other that a link leads to."""
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+    return open(path, "ab", opener=opened)  # a Path takes no opener
 
 
 def write_text(path: Path, text: str) -> None:
@@ -219,7 +228,7 @@ def owned(folder: Path, busy: str = "") -> Iterator[None]:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RunError(f"the folder {folder} cannot be written ({error.strerror}); choose another --out.") from None
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from graphsilo.errors import RunError
-from graphsilo.experiments.storage.disk import MAKE_ROOM
+from graphsilo.experiments.storage import disk
 
 _LENGTH = 8
 _decoder = msgspec.msgpack.Decoder(dict[str, list[Any]])
@@ -51,7 +51,7 @@ class History:
         part = len(data).to_bytes(_LENGTH, "little") + data
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as file:
+            with disk.extending(self.path) as file:
                 if file.tell() < self._size:
                     raise RunError(f"{self.path}, which holds the rounds so far, was shortened or removed by others.")
                 file.truncate(self._size)  # a process that was killed may have written more
@@ -60,7 +60,8 @@ class History:
                 os.fsync(file.fileno())
         except OSError as error:
             raise RunError(
-                f"{self.path} could not be written ({error.strerror}). The last checkpoint is unharmed: {MAKE_ROOM}"
+                f"{self.path} could not be written ({error.strerror}). The last checkpoint is unharmed: "
+                f"{disk.MAKE_ROOM}"
             ) from error
         self._size += len(part)
         self._hash.update(part)

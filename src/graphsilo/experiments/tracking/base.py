@@ -140,7 +140,7 @@ class Tracker(Observer):
             ConfigError: There is neither.
         """
         if given is not None:
-            return Path(given).expanduser()
+            return Path(given).expanduser().resolve()
         if self.home is None:
             raise ConfigError(f"{self.kind} writes into the folder of the run, and this run has none: give it a place.")
         return self.home / name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.records import tree_of
 from graphsilo.experiments.storage.views import flatten
 from graphsilo.experiments.tracking.base import Tracker
+from graphsilo.spreadsheets import csv_text
 
 
 class JSONLines(Tracker):
@@ -66,8 +66,8 @@ class JSONLines(Tracker):
 
     def _write(self, label: str, event: str, **more: Any) -> None:
         line = {"event": event, "run": self.ids.get(label, ""), "label": label, **more}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, default=str) + "\n")
+        with disk.extending(self.path) as file:
+            file.write(json.dumps(line, default=str).encode() + b"\n")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         if self.path.exists():
@@ -109,8 +109,8 @@ class CSV(Tracker):
             lines = self._read()[1]
             self._columns = [*self._columns, *new]
             disk.write_text(self.path, _csv(self._columns, lines, header=True))
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(_csv(self._columns, [line]))
+        with disk.extending(self.path) as file:
+            file.write(_csv(self._columns, [line]).encode())
 
     def _read(self) -> tuple[list[str], list[dict[str, str]]]:
         if not self.path.exists():
@@ -121,12 +121,7 @@ class CSV(Tracker):
 
 
 def _csv(columns: Sequence[str], lines: Sequence[Mapping[str, Any]], *, header: bool = False) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    if header:
-        writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+    return csv_text([*([columns] if header else []), *([line.get(name) for name in columns] for line in lines)])
 
 
 def _end_line(path: Path) -> None:

@@ -25,6 +25,7 @@ from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.model_files import scale_of
 from graphsilo.federation.own import Own, admit, class_at
+from graphsilo.federation.trust import allow
 from graphsilo.runtime.alone import client_of
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.local.frames import Channel, Ring
@@ -86,6 +87,7 @@ def main() -> None:
 def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
     repeatable(header["device"])
     store = Path(header["store"])
+    allow(header["allowed"])
     for name, *own in header["own"]:
         admit("model", name, Own(*own))
     # By address, not through the registry: the very classes that the coordinator uses.

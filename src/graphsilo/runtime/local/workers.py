@@ -27,6 +27,7 @@ from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.model_files import scale_tensors
 from graphsilo.federation.own import Own, address_of
+from graphsilo.federation.trust import allowed
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.dispatch import Inbox
@@ -148,6 +149,7 @@ class WorkerPool:
                 "graph_bytes": self._graph_bytes[1 + index],
                 "processes": processes,
                 "offloaded": str(offloaded / str(1 + index)),
+                "allowed": allowed(),
                 "scaling": setup.scaling.tree(),
                 "compression": setup.compression.wire(),
                 "select_by": setup.select_by,

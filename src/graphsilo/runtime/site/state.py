@@ -1,4 +1,4 @@
-"""A site's own checkpoints: what its clients know after a round, kept where the silo is and never sent.
+"""What a site keeps of a run: who took part in it, and what its clients know after a round. None of it is ever sent.
 
 The coordinator only says when to keep one and which to go back to, by a mark such as ``seed0-round12``.
 """
@@ -6,6 +6,7 @@ The coordinator only says when to keep one and which to go back to, by a mark su
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -20,11 +21,12 @@ from graphsilo.federation.codec import decode_tree, encode_tree
 
 KEPT = 2
 """Checkpoints of a seed that are kept: the coordinator may have stopped before it wrote the newest one down."""
+_OPENED = "opened.json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 class SiteState:
-    """The checkpoints of one run at one site.
+    """What is kept of one run at one site.
 
     Args:
         folder: Of all runs; each gets a folder of its own.
@@ -84,6 +86,27 @@ class SiteState:
             return dict(decode_tree(raw[32:].tobytes()))
         except MessageError as error:
             raise RunError(f"the site's checkpoint {path} cannot be read: {error}") from None
+
+    def note_opened(self, data: Mapping[int, str]) -> None:
+        """Keep which clients a run was opened for, and the hash of the data that each has.
+
+        Raises:
+            RunError: The disk is full or cannot be written.
+        """
+        noted = {**self.opened(), **data}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with atomic_file(self.folder / _OPENED) as file:
+                file.write(json.dumps(sorted(noted.items())).encode())
+        except OSError as error:
+            raise RunError(f"{self.folder / _OPENED} could not be written at the site ({error.strerror}).") from error
+
+    def opened(self) -> dict[int, str]:
+        """Clients that this run was opened for, each with the hash of its data; none where it never was, or is over."""
+        try:
+            return {int(client): str(data) for client, data in json.loads((self.folder / _OPENED).read_bytes())}
+        except (OSError, ValueError, TypeError):
+            return {}
 
     def forget(self) -> None:
         """Remove what was kept: the run is finished."""

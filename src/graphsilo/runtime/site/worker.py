@@ -143,7 +143,6 @@ class SiteWorker:
         self._silos: dict[tuple[Any, ...], Silo] = {}
         self._cards: dict[ClientId, dict[str, Any]] = {}
         self._warned: set[tuple[str, ClientId]] = set()
-        self._data: dict[tuple[str, ClientId], str] = {}  # hashes of what each run was trained on
 
     def answer(self, packet: Packet) -> Parts:
         """The answer to one packet; what goes wrong is an answer, too."""
@@ -187,8 +186,7 @@ class SiteWorker:
         """Make the clients of a run; a run that was open is closed."""
         header = packet.header
         run, seed = safe_name(header["run"]), int(header["seed"])
-        complete = any((self._results(run, client) / "result.json").exists() for client in self.members)
-        if complete:
+        if any(self._is_complete(run, client) for client in self.members):
             raise RunError(
                 f"run '{run}' is complete at this site, and its models stay as they are. Begin it anew with another "
                 f"--out."
@@ -219,6 +217,7 @@ class SiteWorker:
         scale = None if agreed is None else scale_from(agreed)
         self.session = None
         clients: dict[ClientId, HostedClient] = {}
+        hashes: dict[ClientId, str] = {}
         gates: dict[ClientId, Gate] = {}
         refused: dict[ClientId, str] = {}
         parties = Parties(self._party, run)
@@ -270,7 +269,7 @@ class SiteWorker:
                 raise UnsupportedError(no_dense_products(spec))
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
-            self._data[run, client] = content_hash([silo.graph])
+            hashes[client] = content_hash([silo.graph])
             own = silo if agreeing else prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
@@ -281,6 +280,8 @@ class SiteWorker:
         session = Session(run, seed, method, config, clients, gates, state, parties)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
+        if hashes:
+            state.note_opened(hashes)
         self.session = session
         return {"clients": sorted(clients), "refused": sorted(refused.items()), "graphsilo": __version__}, []
 
@@ -357,26 +358,39 @@ class SiteWorker:
         return {}, []
 
     def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
-        """Write each silo's own part of the result, once; the coordinator sends no other silo's."""
+        """Write each silo's own part of the result, once; the coordinator sends no other silo's.
+
+        Only of a run that took place here, and never where code is found: nobody but the silo's owner names that.
+        """
         header = packet.header
         run = safe_name(header["run"])
+        state = SiteState(self.folder / "state", run)
+        opened = state.opened()
+        sent = [header["model"][0]] if "model" in header else [client for client, _ in header["results"]]
+        for client in sent:
+            if self._member(client).client not in opened and not self._is_complete(run, client):
+                raise RunError(
+                    f"run '{run}' was not opened for client {client} at this site, so that nothing is kept of it here."
+                )
+        # Complete is what the coordinator sent before it was killed, and had not noted yet.
         if "model" in header:
             client, seed = header["model"]
-            path = aggregate_path(self._results(run, self._member(client).client), int(seed), None, "best")
-            _write(path, tensor_file(tensors_in_file(bytes(packet.payloads[0]))))
+            if not self._is_complete(run, client):
+                path = aggregate_path(self._results(run, client), int(seed), None, "best")
+                _write(path, tensor_file(tensors_in_file(bytes(packet.payloads[0]))))
             return {}, []
+        config = {name: value for name, value in header["config"].items() if name != "own"}
         for client, tree in header["results"]:
-            member = self._member(client)
-            folder = self._results(run, client)
-            if (folder / "result.json").exists():
-                continue  # the coordinator was killed before it noted that it had sent it
+            if self._is_complete(run, client):
+                continue
+            member, folder = self._member(client), self._results(run, client)
             own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
-            own["silo_data"] = self._data.get((run, client))  # for predictions to compare, later on
-            _write(folder / "config.yaml", documents.write(header["config"]).encode())
+            own["silo_data"] = opened[client]  # for predictions to compare, later on
+            _write(folder / "config.yaml", documents.write(config).encode())
             _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
         if self.session is not None and self.session.run == run:
             self.session = None
-        SiteState(self.folder / "state", run).forget()
+        state.forget()
         return {}, []
 
     def do_memory(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -419,6 +433,9 @@ class SiteWorker:
             if str(client) not in tree:
                 raise RunError(f"the checkpoint '{mark}' of this site knows no client {client}.")
             held.load_state(tree[str(client)])
+
+    def _is_complete(self, run: str, client: ClientId) -> bool:
+        return (self._results(run, client) / "result.json").exists()
 
     def _results(self, run: str, client: ClientId) -> Path:
         return self.folder / "results" / run / self.members[client].file.name
