@@ -22,9 +22,10 @@ import yaml
 
 from graphsilo.errors import FederationError
 from graphsilo.experiments.service.run_over import run_over
-from graphsilo.federation import journal
+from graphsilo.federation import journal, registry
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.codec import decode, encode
+from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.model_files import tensor_file
 from graphsilo.federation.scaling import FeatureSquares, FeatureSums
 from graphsilo.methods import fedavg
@@ -552,6 +553,36 @@ def test_impossible_sums_for_scaling_fail_who_sent_them(lie: str, sites: Any, tm
     assert failure.startswith(f"client 1 failed in '{handler}'")
     (warning,) = [text for text in tree["warnings"] if "failed in" in text]
     assert warning.startswith(f"client 'south' failed in set-up, which went on without it; first in '{handler}'")
+
+
+@pytest.mark.parametrize(
+    ("method", "step", "field", "size"),
+    [
+        ("scaffold", "train", "control", 9e17), ("feddc", "train", "control", 1e5), ("fedavg", "train", "weights", 1e5),
+        ("fpl", "describe", "sums", 1e5), ("fedproto", "train", "sums", 1e5), ("fedpg", "train", "prototypes", 9e17),
+        ("fedgta", "train", "confidence", 9e17), ("gcfl_plus", "train", "norm", 9e17),
+    ],
+)  # fmt: skip
+def test_numbers_far_above_the_others_fail_who_sent_them(
+    method: str, step: str, field: str, size: float, sites: Any, tmp_path: Path
+) -> None:
+    """Each is within the bound that holds for any data; each ended a run or cost accuracy, and nobody was named."""
+    kind = handlers_of(registry.load(method).client)[step].types()[1]
+
+    def exaggerate(message: Any) -> Any:
+        value = getattr(message, field)
+        if isinstance(value, torch.Tensor):
+            return replace(message, **{field: torch.full_like(value, size)})
+        named = isinstance(value, Mapping)
+        return replace(
+            message, **{field: {name: torch.full_like(each, size) for name, each in value.items()} if named else size}
+        )
+
+    meddling = Meddling(sites.transport, after=telling(step, kind, exaggerate, rounds=(1, 2)))
+    tree = carry_out(sites, meddling, tmp_path / "out", method__name=method, method__min_clients=2)
+    failures = [text for row in tree["seeds"][0]["rounds"] for text in row.get("failures", ())]
+    assert failures
+    assert all(text.startswith(f"client 1 failed in '{step}'") for text in failures)
 
 
 def test_nobody_fails_for_the_largest_sums_of_another(sites: Any, tmp_path: Path) -> None:
