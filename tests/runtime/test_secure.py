@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
+from graphsilo.federation.secure.fixed import Scale
 from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE, Opening
+from graphsilo.federation.secure.party import Party
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
 from graphsilo.methods import fedavg
@@ -164,6 +167,26 @@ def test_who_opens_with_wrong_shares_is_named_and_the_sum_opened_without_them():
     (failure,) = federation.failures
     assert (failure.client, failure.handler) == (2, "train")
     assert "client 2 has sent a wrong share" in failure.reason
+
+
+def test_who_claims_numbers_that_leave_nothing_of_the_others_is_left_out(monkeypatch):
+    """2^56 is what a count may be at most: the sum of the others is as if it had never been there."""
+    begin = Party.begin
+
+    def boast(self: Party, *given: Any) -> Any:
+        begin(self, *given)
+        if self.client == 2:
+            self._kept = replace(self._waiting, scale=Scale(self._waiting.scale.bits, (56,)))
+        return self.again()
+
+    without, _ = total_of({TRAIN: {2}})
+    monkeypatch.setattr(Party, "begin", boast)
+    total, federation = total_of({})
+    assert total.clients == (0, 1, 3, 4, 5, 6)
+    assert torch.equal(total.message.weights["layers.0.weight"], without.message.weights["layers.0.weight"])
+    (failure,) = federation.failures
+    assert (failure.client, failure.handler) == (2, "train")
+    assert "client 2 says that TrainReply.num_samples holds numbers up to 2^56" in failure.reason
 
 
 # -- whole runs --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.codec import encode
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure import coordinator
+from graphsilo.federation.secure.coordinator import SecureSum
+from graphsilo.federation.secure.fixed import Scale
 from graphsilo.federation.secure.masks import KEY_BYTES
 from graphsilo.federation.secure.messages import Came, Confirmed, Post, Roster, raw, row, rows
 from graphsilo.federation.secure.opened import OpenedSums
@@ -76,7 +80,7 @@ def test_keys_that_are_not_signed():
     refused_roster(
         "the offer of client 3 is not signed", table, bits=[*table.roster.bits[:3], 40, table.roster.bits[4]]
     )
-    sizes = [*table.roster.sizes[:3], [64], table.roster.sizes[4]]
+    sizes = [*table.roster.sizes[:3], [56], table.roster.sizes[4]]
     refused_roster("the offer of client 3 is not signed", table, sizes=sizes)
     with pytest.raises(MessageError, match="of the size of its numbers cannot be"):
         table.sum_of(0).share(changed(table.roster, sizes=[*table.roster.sizes[:3], [65], table.roster.sizes[4]]))
@@ -126,6 +130,49 @@ def test_one_silo_under_two_numbers(monkeypatch):
     roster = Scene(answers, parties=parties).begin().roster()
     with pytest.raises(DisclosureError, match="two clients of the roster have the same key"):
         parties[0].current.share(roster)
+
+
+def claiming(answers: Mapping[int, Message], scale: Scale, liar: int = 2) -> Scene:
+    """Everybody has made its offer; one says that its numbers are of this size, and signs it."""
+    scene = Scene(answers)
+    scene.begin()
+    party = scene.parties[liar]
+    assert party._kept is not None
+    party._kept = replace(party._kept, scale=scale)
+    return scene
+
+
+def test_a_size_that_would_leave_nothing_of_the_others():
+    """2^56 is what a count may be at most; the others' are below 2^8: they name who says so, all of them."""
+    scene = claiming(updates(5), Scale(5, (56,)))
+    offers = {client: party.again() for client, party in scene.parties.items()}
+    made = SecureSum(Update, PURPOSE, offers, DIRECTORY)
+    assert "client 2 says that Update.num_samples holds numbers up to 2^56" in made.unlike[2]
+    assert made.clients == [0, 1, 3, 4]
+    everybody = [offers[client] for client in range(5)]  # what a coordinator may send that lets it pass
+    roster = Roster(
+        clients=list(range(5)), bits=[offer.bits for offer in everybody],
+        sizes=[list(offer.sizes) for offer in everybody], keys=rows([raw(offer.keys) for offer in everybody], 96),
+        signatures=rows([raw(offer.signature) for offer in everybody], 64),
+        identities=[offer.identity for offer in everybody],
+    )  # fmt: skip
+    for client in (0, 1, 3, 4):
+        with pytest.raises(DisclosureError, match=r"client 2 says that Update.num_samples holds .* up to 2\^56"):
+            scene.parties[client].current.share(roster)
+    # The others' sum has all its digits.
+    assert scene.run(made=made).num_samples == 1 + 11 + 31 + 41
+
+
+def test_nothing_is_left_of_a_roster_that_was_refused():
+    """The second one is looked at as if it were the first, and what it lacks is missing."""
+    table = Table()
+    refused_roster("the offer of client 4 is not signed", table, bits=[*table.roster.bits[:4], 11])
+    four = {
+        spec.name: getattr(table.roster, spec.name)[:4] for spec in Roster.specs()
+    }  # fmt: skip
+    mine = table.sum_of(0)
+    mine.share(Roster(**four))
+    assert sorted(mine._public) == sorted(mine._keys_of) == [0, 1, 2, 3]
 
 
 class Kit:
@@ -430,8 +477,6 @@ def test_an_answer_that_waits_is_offered_again_with_fresh_keys():
     scene = Scene(updates(5))
     first = scene.begin()
     left = {client: scene.parties[client].again() for client in (0, 1, 2)}
-    from graphsilo.federation.secure.coordinator import SecureSum
-
     second = SecureSum(Update, PURPOSE, left, DIRECTORY)
     assert not set(first._keys.values()) & set(second._keys.values())
     total = scene.run(made=second)

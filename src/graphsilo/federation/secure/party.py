@@ -12,7 +12,7 @@ There is no input and no output here, but for the record of what was opened.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -134,14 +134,22 @@ def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, clie
         raise DisclosureError(f"{what} of client {client} is not signed by it, or is of another sum.") from None
 
 
-def check_bits(scale: Scale, parties: int, what: str) -> None:
-    """Refuse weights of which nothing would be left beside what they weigh.
-
-    Raises:
-        DisclosureError: They are that large.
-    """
-    if scale.bits + headroom(parties) > MAX_BITS:
-        raise DisclosureError(f"{what} of {scale.bits} bits are too large for a secure sum of {parties} clients.")
+def unlike_scales(scales: Mapping[ClientId, Scale], layout: Layout) -> dict[ClientId, str]:
+    """Clients of whose numbers nothing would be left, or that would leave nothing of the others', and why."""
+    found = {}
+    for client, scale in scales.items():
+        if scale.bits + headroom(len(scales)) > MAX_BITS:
+            found[client] = (
+                f"client {client}'s weights of {scale.bits} bits are too large for a secure sum of {len(scales)} "
+                f"clients."
+            )
+        elif trouble := scale.above([other for one, other in scales.items() if one != client], layout):
+            found[client] = (
+                f"client {client} {trouble}. Numbers of a secure sum are scaled by the largest, and too little would "
+                f"be left of the others'. Leave that client out, scale the features, or add up in plain "
+                f"(run.secure_sums=false)."
+            )
+    return found
 
 
 class Sum:
@@ -212,6 +220,7 @@ class Sum:
             raise MessageError("a roster must say the same of every client.")
         proofs: dict[ClientId, bytes] = {}
         scales: dict[ClientId, Scale] = {}
+        self._public, self._keys_of = {}, {}  # nothing of a roster that was refused is left
         for place, client in enumerate(self._clients):
             keys, proof, signature = (
                 raw(roster.keys[place]),
@@ -233,8 +242,9 @@ class Sum:
         signing = {client: key.public_bytes_raw() for client, key in self._public.items()}
         if len(set(points)) < len(points) or len(set(signing.values())) < count:
             raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
+        for text in unlike_scales(scales, kept.layout).values():
+            raise DisclosureError(text)
         self._scale, self._count = Scale.together(scales.values()), count
-        check_bits(self._scale, count, "weights")
         self._silos = {client: hashlib.sha256(public).digest() for client, public in signing.items()}
         self._roster = roster_of(
             kept.purpose,
