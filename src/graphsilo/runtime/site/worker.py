@@ -143,6 +143,7 @@ class SiteWorker:
         self._cards: dict[ClientId, dict[str, Any]] = {}
         self._warned: set[tuple[str, ClientId]] = set()
         self._data: dict[tuple[str, ClientId], str] = {}  # hashes of what each run was trained on
+        self._singles: dict[str, frozenset[str] | None] = {}  # of each run, what was agreed when it was first opened
 
     def answer(self, packet: Packet) -> Parts:
         """The answer to one packet; what goes wrong is an answer, too."""
@@ -218,6 +219,13 @@ class SiteWorker:
             config.check_scaling(scaling)
         agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
+        secure, report = bool(header.get("secure_sums")), str(header.get("report"))
+        singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
+        if self._singles.setdefault(run, singles) != singles:
+            raise DisclosureError(
+                f"run '{run}' was opened here with other words on what is seen of single silos (run.secure_sums, "
+                f"evaluation.report), and they hold until its end. Begin another run with another --out."
+            )
         self.session = None
         clients: dict[ClientId, HostedClient] = {}
         gates: dict[ClientId, Gate] = {}
@@ -236,7 +244,7 @@ class SiteWorker:
             counts = silo.class_counts().tolist()
             try:
                 member.policy.check_method(method, config, counts)
-                member.policy.check_secure_sums(config, bool(header.get("secure_sums")), str(header.get("report")))
+                member.policy.check_secure_sums(config, secure, report)
                 if agreeing:
                     member.policy.check_scaling()
             except DisclosureError as error:
@@ -262,6 +270,7 @@ class SiteWorker:
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
                 total_bytes=0 if policy.max_total_bytes is None else journal.sent_bytes(),
                 mu=0.0 if policy.max_epsilon is None else journal.spent(),
+                singles=singles,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
