@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import _Stop, _Stopped, small_config
+from kit.secure import lying
 
 SECURE = {"secure_sums": True}
 TRAIN = CALL + "train"
@@ -187,6 +189,59 @@ def test_who_claims_numbers_that_leave_nothing_of_the_others_is_left_out(monkeyp
     (failure,) = federation.failures
     assert (failure.client, failure.handler) == (2, "train")
     assert "client 2 says that TrainReply.num_samples holds numbers up to 2^56" in failure.reason
+
+
+# -- totals that cannot be ---------------------------------------------------------------------------------------------
+
+
+TOTALS: dict[str, tuple[Callable[[str, int], int], str]] = {
+    "fewer-than-none": (lambda kind, behind: -(1000 << behind) if kind == "counts" else 0, "it stands for -"),
+    "too-large": (lambda kind, behind: 2**62, "larger numbers than 5 clients can add up to|it stands for"),
+    "larger-than-a-weight": (
+        lambda kind, behind: (1 << 61) if kind in ("model", "statistic", "prototype") else 0,
+        "comes to .* with weights of|are sums of no rows|larger than their squares|no longer than",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", list(TOTALS))
+@pytest.mark.parametrize("name", ["fedavg", "fedridge", "fedlog", "opfgl", "fednh"])
+def test_a_total_that_cannot_be_ends_the_run_and_names_nobody(name, lie, monkeypatch):
+    """One of five moves what it masks: nobody has seen its answer, and no honest client is blamed."""
+    method, (moves, words) = registry.load(name), TOTALS[lie]
+    if (name, lie) == ("fedlog", "larger-than-a-weight"):
+        words += "|silos have no answer"
+    lying(monkeypatch, moves)
+    with pytest.raises(FederationError, match=words) as caught:
+        run(small_config(method, method.quick, clients=5, run=SECURE))
+    assert "nobody is named" in str(caught.value)
+    assert not re.search(r"client \d", str(caught.value))
+
+
+def test_scores_of_the_federation_that_cannot_be(monkeypatch):
+    """An accuracy of -4440 %, say."""
+    lying(monkeypatch, lambda kind, behind: -(44 << behind) if kind == "counts" and behind > 20 else 0)
+    config = small_config(registry.load("majority"), {}, clients=5, run=SECURE)
+    evaluation = config.evaluation.model_copy(update={"report": "federation"})
+    with pytest.raises(FederationError, match=r"EvaluateSums of '.*' are of no scores from 0 to 1"):
+        run(config.model_copy(update={"evaluation": evaluation}))
+
+
+class Sick(Losing):
+    """What clients were sent makes the answers of most of them infinite."""
+
+    def deliver(self, handler: str, round: int, outgoing: Mapping[int, Encoded]) -> Iterator[tuple[int, Any]]:
+        for client, answer in super().deliver(handler, round, outgoing):
+            reason = "TrainReply.weights contains NaN or infinity, of which there is no sum."
+            yield client, Failure(client, handler, "MessageError", reason) if client != 2 else answer
+
+
+def test_where_most_have_no_answer_nobody_is_named():
+    with pytest.raises(
+        FederationError, match=r"6 of 7 silos have no answer \(TrainReply\.weights contains NaN"
+    ) as caught:
+        total_of({}, kind=Sick)
+    assert not re.search(r"client \d", str(caught.value))
 
 
 # -- whole runs --------------------------------------------------------------------------------------------------------

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from graphsilo.errors import DisclosureError
+from graphsilo.errors import DisclosureError, FederationError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.client import EvaluateReply, EvaluateRequest
 from graphsilo.federation.codec import decode
 from graphsilo.methods.fedridge.messages import CountRequest, Statistics, StatisticsRequest
+from kit.here import Here, Straight
 from kit.questions import Questions
+from kit.secure import lying
+from kit.site_tables import write_tables
 
 
 def statistics_request(asked: Any, weight: float = 1.0) -> StatisticsRequest:
@@ -58,3 +63,37 @@ def test_a_run_is_not_opened_again_with_other_words(asked: Questions, other: dic
         assert not answer["ok"]
         assert "was opened here with other words on what is seen of single silos" in answer["text"]
     asked.open()
+
+
+# -- totals ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            5000,
+            r"it stands for 5\d\d\d items .EvaluateSums.counts.; 4 silos said before round 1 that they hold \d+ at",
+        ),
+        (-5000, r"it stands for -\d+ items .EvaluateSums.counts."),
+    ],
+)
+def test_totals_are_held_against_the_cards(
+    more: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of four moves its whole numbers: class counts come first, from which all silos learn what is rare."""
+    lying(monkeypatch, lambda kind, behind: more if kind == "counts" and not behind else 0)
+    sites = {}
+    for client in range(4):
+        file = write_tables(tmp_path / f"data{client}", f"silo{client}", client)
+        sites[f"silo{client}"] = Here(f"silo{client}", [(client, file)], tmp_path / f"site{client}")
+        sites[f"silo{client}"].start()
+    config = load_config(overrides={
+        "method.name": "fedavg", "run.secure_sums": True, "evaluation.report": "federation", "run.references": [],
+    })  # fmt: skip
+    with pytest.raises(FederationError, match=words) as caught:
+        run_over(
+            Straight(sites), config, name="drawn", clients={f"silo{client}": [client] for client in range(4)},
+            out=tmp_path / "out", wait=30,
+        )  # fmt: skip
+    assert "nobody is named" in str(caught.value)

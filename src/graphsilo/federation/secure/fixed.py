@@ -46,8 +46,8 @@ MAX_WORDS = 1 << 31
 """Most words of one client's answer that a coordinator makes room for."""
 
 _ONE_WORD = 50
-_RANGE_BITS = 12
-"""|x| of a weighted float is at most 2^12."""
+LARGEST_WEIGHTED = 2.0**12
+"""Most that |x| of a weighted float is."""
 _WHOLE = 62
 """Binary digits of a whole number; one more is its sign's, and one is left over."""
 _BASE = 50
@@ -149,7 +149,7 @@ class Layout:
         if part.whole:
             return 2.0 ** (_WHOLE - headroom(parties))
         if part.weighted:
-            return 2.0**_RANGE_BITS
+            return LARGEST_WEIGHTED
         return 2.0 ** (_BASE * (part.words - 1) + _WHOLE - headroom(parties) - self.fraction(part, scale, parties))
 
     @property
@@ -455,7 +455,13 @@ def decode(layout: Layout, words: Words, *, scale: Scale, parties: int) -> dict[
         layout: Of each answer.
         words: Their sum modulo 2^64, [layout.words].
         scale, parties: As when they were encoded.
+
+    Raises:
+        MessageError: Somebody has added what the fixed point of nobody holds.
     """
+    signed = words.view(np.int64)
+    if signed.size and max(int(signed.max()), -int(signed.min())) > 1 << _WHOLE:
+        raise MessageError(f"{layout.kind.__name__} holds larger numbers than {parties} clients can add up to.")
     found: dict[str, Any] = {spec.name: _empty(spec) for spec in layout.kind.specs()}
     start = 0
     for part in layout.parts:

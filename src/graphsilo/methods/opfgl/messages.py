@@ -8,6 +8,9 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, sends
 
+_ROUNDING = 1e-3
+"""Share by which sums may be off."""
+
 
 class StatisticsRequest(Message):
     """Ask for class statistics."""
@@ -24,11 +27,21 @@ class Statistics(Message):
     squares: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
 
     def check(self) -> None:
-        if bool((self.contributors > 1).any()):
-            raise MessageError("Statistics.contributors is more than one client.")
+        self._check_sums(1)
+
+    def check_total(self, request: Message, clients: int) -> None:
+        self._check_sums(clients)
+
+    def _check_sums(self, clients: int) -> None:
+        """Refuse what no rows of so many clients add up to."""
+        if bool((self.contributors > clients).any()):
+            raise MessageError("Statistics.contributors is more than the clients there are.")
         for name, sums in (("within", self.within), ("squares", self.squares)):
             if bool((sums < 0).any()):
                 raise MessageError(f"Statistics.{name} holds {float(sums.min()):.3g}: sums of squares are at least 0.")
+        most = self.squares * (1 + _ROUNDING) + 1e-9 * self.squares.max()  # of several clients, by Cauchy
+        if bool((self.totals.square() > self.counts[:, None] * most).any()):
+            raise MessageError("Statistics.totals are larger than their squares: no rows have such sums.")
         nobody = self.counts == 0
         if any(bool(sums[nobody].any()) for sums in (self.totals, self.within, self.squares)):
             raise MessageError("Statistics says something of a class that it counts no node of.")
