@@ -74,8 +74,11 @@ class Questions:
         packet = unpack(pack({**header, "id": "x"}, payloads))
         return unpack(b"".join(bytes(view) for view in views_of(self.workers[client].answer(packet))))
 
-    def open(self, run: str = "run-1", *, secure: bool = True, report: str = "federation", **more: Any) -> Any:
-        """Have the sites open a run; what each says."""
+    def open(
+        self, run: str = "run-1", *, secure: bool = True, report: str = "federation", also: Mapping[str, Any] = {},
+        **more: Any,
+    ) -> Any:  # fmt: skip
+        """Have the sites open a run, the last one with other words as well; what each says."""
         model = ["gcn", {"hidden": [8]}, "float32"]
         return [
             self.ask(client, {
@@ -83,7 +86,7 @@ class Questions:
                 "sparse": False, "config": self.config.model_dump(mode="json"), "schema": schema_tree(self.schema),
                 "task": "node", "common": model, "models": [[client, model]], "compression": ["none", 0.01],
                 "agreeing": False, "scaling": {"scale": "none", "scale_by": "silo"}, "secure_sums": secure,
-                "report": report, "select_by": "accuracy", **more,
+                "report": report, "select_by": "accuracy", **more, **(also if client == 4 else {}),
             }).header for client in range(self.silos)
         ]  # fmt: skip
 
@@ -101,15 +104,17 @@ class Questions:
         return bytes(found.payloads[0])
 
     def sum(
-        self, step: str, message: Message, kind: type[Answer], of: Sequence[int], run: str = "run-1", round: int = 0
-    ) -> Answer:
+        self, step: str, message: Message | Mapping[int, Message], kind: type[Answer], of: Sequence[int],
+        run: str = "run-1", round: int = 0,
+    ) -> Answer:  # fmt: skip
         """The sum over some silos, as an honest coordinator would make it."""
+        asked = dict.fromkeys(of, message) if isinstance(message, Message) else message
 
         def each(name: str, messages: Mapping[int, Message]) -> list[tuple[int, Any]]:
             answers = ((client, self.call(client, name, one, run, round)) for client, one in messages.items())
             return [(client, decode(data, ANSWERS.get(name, Offer))) for client, data in answers]
 
-        offers = dict(each(CALL + step, dict.fromkeys(of, message)))
+        offers = dict(each(CALL + step, asked))
         made = SecureSum(kind, Purpose(run, 0, round, step), offers, Unproved())
         made.require()
         for name, messages, take in (

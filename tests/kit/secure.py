@@ -75,7 +75,7 @@ class Scene:
     def begin(self, purpose: Purpose = PURPOSE) -> SecureSum[Any]:
         """Offers, and the coordinator's part."""
         offers = {
-            client: self.parties[client].begin(purpose, 0, answer, encode(answer).data)
+            client: self.parties[client].begin(purpose, answer, encode(answer).data)
             for client, answer in self.answers.items()
         }
         for client, party in self.parties.items():

@@ -373,6 +373,12 @@ def test_scored_are_a_share_of_all_clients_not_of_those_of_a_round():
     assert run(config.model_copy(update={"evaluation": evaluation})).record.seeds[0].last_round >= 1
 
 
+def test_what_would_be_refused_between_machines_is_warned_of():
+    for settings, warned in (({"participation": 0.8}, True), ({}, False)):
+        found = run(small_config(fedavg.METHOD, settings, clients=5, run=SECURE)).record.warnings
+        assert any("There it would be refused to sum over some silos at a time" in text for text in found) is warned
+
+
 def test_three_clients_are_warned_of():
     found = run(small_config(fedavg.METHOD, {}, clients=3, run=SECURE)).record.warnings
     assert any("a secure sum of 3 silos cannot be opened where one of them drops out" in text for text in found)

@@ -120,6 +120,8 @@ def settings(draw: random.Random) -> dict[str, Any]:
     said |= {"method.name": method.name, "method.rounds": draw.randint(1, 3), "model.hidden": [8]}
     if draw.random() < 0.15:
         said["run.secure_sums"] = True
+        for name in ("method.participation", "evaluation.share"):  # tried in one process, refused between machines
+            said.pop(name, None)
     known = {f"method.{name}" for name in (*method.config.model_fields, "name")}
     return {
         name: value for name, value in said.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_keys_of_an_older_sum():
     old = Table()
     later = Purpose("run", 0, 2, "train")
     for client in (0, 3):
-        offer = table.scene.parties[client].begin(later, 0, updates(5)[client], encode(updates(5)[client]).data)
+        offer = table.scene.parties[client].begin(later, updates(5)[client], encode(updates(5)[client]).data)
         keys = set_row(table.roster.keys, client, raw(offer.keys))
         signatures = set_row(table.roster.signatures, client, raw(offer.signature))
         asked = 1
@@ -108,6 +109,7 @@ def test_a_client_that_is_left_out_or_named_twice():
     table = Table()
     four = {
         "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:], "sizes": table.roster.sizes[1:],
+        "asked": table.roster.asked[1:],
         "keys": table.roster.keys[1:],
         "signatures": table.roster.signatures[1:], "identities": table.roster.identities[1:],
     }  # fmt: skip
@@ -152,7 +154,8 @@ def test_a_size_that_would_leave_nothing_of_the_others():
     everybody = [offers[client] for client in range(5)]  # what a coordinator may send that lets it pass
     roster = Roster(
         clients=list(range(5)), bits=[offer.bits for offer in everybody],
-        sizes=[list(offer.sizes) for offer in everybody], keys=rows([raw(offer.keys) for offer in everybody], 96),
+        sizes=[list(offer.sizes) for offer in everybody], asked=rows([raw(offer.asked) for offer in everybody], 32),
+        keys=rows([raw(offer.keys) for offer in everybody], 96),
         signatures=rows([raw(offer.signature) for offer in everybody], 64),
         identities=[offer.identity for offer in everybody],
     )  # fmt: skip
@@ -161,6 +164,22 @@ def test_a_size_that_would_leave_nothing_of_the_others():
             scene.parties[client].current.share(roster)
     # The others' sum has all its digits.
     assert scene.run(made=made).num_samples == 1 + 11 + 31 + 41
+
+
+def test_one_that_was_asked_something_else():
+    """With class weights of 0, say: the sum is that of the others."""
+    scene = Scene(updates(5))
+    offers = {
+        client: scene.parties[client].begin(PURPOSE, answer, encode(answer).data, bytes(31) + bytes([client == 3]))
+        for client, answer in scene.answers.items()
+    }
+    roster = SecureSum(Update, PURPOSE, offers, DIRECTORY).roster()
+    for client in (0, 1, 2, 4):
+        with pytest.raises(DisclosureError, match="client 3 was asked something else than this one in the run"):
+            scene.parties[client].current.share(roster)
+    asked = set_row(roster.asked, 3, bytes(32))  # nor can the coordinator say otherwise
+    with pytest.raises(DisclosureError, match="the offer of client 3 is not signed by it"):
+        scene.parties[0].current.share(changed(roster, asked=asked))
 
 
 def test_nothing_is_left_of_a_roster_that_was_refused():
@@ -204,7 +223,7 @@ def test_sums_of_too_few(clients):
     table = Table(clients=3)
     few = {
         "clients": table.roster.clients[:clients], "bits": table.roster.bits[:clients],
-        "sizes": table.roster.sizes[:clients],
+        "sizes": table.roster.sizes[:clients], "asked": table.roster.asked[:clients],
         "keys": table.roster.keys[:clients], "signatures": table.roster.signatures[:clients],
         "identities": table.roster.identities[:clients],
     }  # fmt: skip
@@ -232,7 +251,7 @@ def test_points_of_small_order():
         from graphsilo.federation.secure.party import offered
 
         layout = cheat._kept.layout.digest
-        signed = offered(PURPOSE, layout, 4, cheat._kept.scale, bytes(keys))
+        signed = offered(PURPOSE, layout, 4, cheat._kept.scale, cheat._kept.asked, bytes(keys))
         signature = table.scene.parties[4].identity.key.sign(signed)
         roster = changed(
             table.roster, keys=set_row(table.roster.keys, 4, bytes(keys)),
@@ -442,23 +461,55 @@ def test_the_same_answer_is_not_opened_with_other_silos(tmp_path):
     assert scene(range(5)).run().num_samples == 1 + 11 + 21 + 31 + 41  # the same sum may be asked for again
 
 
-def test_an_answer_a_little_off_to_the_same_call_is_refused(tmp_path):
+def test_an_answer_a_little_off_is_not_opened_with_other_silos(tmp_path):
+    """Another answer to whatever other question: the difference would be what client 3 sent, but for what was moved."""
     answers = dict(updates(4))
     identities = {client: Identity.made_up() for client in answers}
-    kept = records(tmp_path, 4)
-    parties = {client: Party(client, identities[client], DIRECTORY, kept[client]) for client in answers}
-    Scene(answers, parties=parties).run()
+
+    def scene(answers: Mapping[int, Message], data: str = "as it was") -> Scene:
+        kept = records(tmp_path, 4)
+        parties = {
+            client: Party(client, identities[client], DIRECTORY, kept[client], data=data) for client in answers
+        }  # fmt: skip
+        return Scene(answers, parties=parties)
+
+    scene(answers).run()
     moved = {
         client: Update(weights={"w": answer.weights["w"] + 1e-6}, num_samples=answer.num_samples)
         for client, answer in answers.items()
-        if client != 3
     }
-    with pytest.raises(DisclosureError, match="this call was opened before"):
-        Scene(moved, parties={client: parties[client] for client in moved}).run()
+    for purpose in (PURPOSE, Purpose("run", 0, 9, "train"), Purpose("later", 3, 1, "statistics")):
+        without = scene({client: answer for client, answer in moved.items() if client != 3})
+        with pytest.raises(DisclosureError, match="these data were opened before in a sum with other silos"):
+            without.run(made=without.begin(purpose))
+        assert not [one for one in without.sent if one[0] == "mask"]
+    assert scene(moved).run().num_samples == 1 + 11 + 21 + 31  # of all of them, as often as one likes
+
+
+def test_three_sums_of_which_each_two_differ_by_many():
+    """{0, 1, 2, 3} and {4, 5, 6} less {0, 1, 2, 4, 5, 6} would be client 3 alone, and no silo is in all of them."""
+    answers = updates(7)
+    parties = {client: Party(client, Identity.made_up(), DIRECTORY, OpenedSums(), data="d") for client in answers}
+
+    def scene(*clients: int) -> Scene:
+        return Scene({client: answers[client] for client in clients}, parties={one: parties[one] for one in clients})
+
+    scene(0, 1, 2, 3).run()
+    scene(4, 5, 6).run()
+    for number, client in enumerate(answers):  # asked anew, with other answers
+        answers[client] = Update(weights={"w": torch.full((7,), float(number))}, num_samples=1.0)
+    combined = scene(0, 1, 2, 4, 5, 6)
+    with pytest.raises(DisclosureError, match=r"these data were opened .* \(3 are new, 1 are not there any more\)"):
+        combined.run()
+    assert not [one for one in combined.sent if one[0] == "mask"]
 
 
 class Count(Message):
     clients: int = sends("counts")
+
+
+class Share(Message):
+    nodes: float = sends("counts")
 
 
 def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
@@ -470,6 +521,17 @@ def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
         scene = Scene(chosen, parties={client: parties[client] for client in clients})
         assert scene.run().clients == 7 * len(clients)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_depends_on_a_question_is_no_such_count(tmp_path):
+    """As how many nodes a generator of the coordinator's would add."""
+    kept = records(tmp_path, 4)
+    parties = {client: Party(client, Identity.made_up(), DIRECTORY, kept[client], data="d") for client in range(4)}
+    for clients, refused in (((0, 1, 2, 3), False), ((0, 1, 2), True)):
+        scene = Scene({client: Share(nodes=7.0 + len(clients)) for client in clients},
+                      parties={client: parties[client] for client in clients})  # fmt: skip
+        with pytest.raises(DisclosureError, match="these data were opened") if refused else nullcontext():
+            scene.run()
 
 
 def test_an_answer_that_waits_is_offered_again_with_fresh_keys():

@@ -18,6 +18,7 @@ from graphsilo.federation.secure import masks, shamir
 from graphsilo.federation.secure.fixed import BLOCK, Layout, Scale, Words, decode
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks
 from graphsilo.federation.secure.messages import (
+    ASKED,
     LETTER,
     MARK,
     Came,
@@ -82,7 +83,7 @@ class SecureSum(Generic[Reply]):
                 scale = scales[client] = Scale(offer.bits, tuple(offer.sizes))
                 scale.check(layout)
                 key = directory.key_of(client, raw(offer.identity))
-                signed = offered(purpose, layout.digest, client, scale, raw(offer.keys))
+                signed = offered(purpose, layout.digest, client, scale, raw(offer.asked), raw(offer.keys))
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
                 for key_bytes in (public := _public(offer))[:2]:
                     masks.check_point(key_bytes)
@@ -153,6 +154,7 @@ class SecureSum(Generic[Reply]):
             clients=self.clients,
             bits=[offer.bits for offer in offers],
             sizes=[list(offer.sizes) for offer in offers],
+            asked=rows([raw(offer.asked) for offer in offers], ASKED),
             keys=rows([raw(offer.keys) for offer in offers], 3 * KEY_BYTES),
             signatures=rows([raw(offer.signature) for offer in offers], 64),
             identities=[offer.identity for offer in offers],
