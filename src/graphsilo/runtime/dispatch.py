@@ -77,7 +77,7 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
             return encode(held.outgoing(name, request, reply))
         if held.parties is None:
             raise MessageError("no secure sums are made here.")
-        return held.parties.begin(client, name, request, reply, held.asked)
+        return held.parties.begin(client, name, request, reply, held.settled + held.asked)
     except Exception as error:
         kind, reason = type(error).__name__, str(error) or repr(error)
         trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()

@@ -102,14 +102,16 @@ class Exchange(Federation):
                 f"most."
             )
 
-    def _check_total(self, handler: Handler[Any, Any], request: Message, total: Total[Any]) -> None:
+    def _check_total(
+        self, handler: Handler[Any, Any], request: Message, message: Message, clients: Sequence[ClientId]
+    ) -> None:
         """Refuse a secure sum that cannot be one: nobody saw the answers, and nobody knows whose fault it is.
 
         Raises:
             FederationError: It cannot be.
         """
-        message, count = total.message, len(total.clients)
-        limit = sum(self.limits.get(client, math.inf) for client in total.clients)
+        count = len(clients)
+        limit = sum(self.limits.get(client, math.inf) for client in clients)
         try:
             if found := _strange_count(message, message.specs(), limit):
                 held = (
@@ -196,7 +198,7 @@ class Exchange(Federation):
         total = self.secure.sum(self, handler, request, to)
         if total.message is not None:
             one = request if isinstance(request, Message) else next(iter(request.values()))
-            self._check_total(handler, one, total)
+            self._check_total(handler, one, total.message, total.clients)
         if self.witness is not None:
             self.witness.opened(handler, request, total)
         return total

@@ -30,14 +30,15 @@ class HostedClient:
         best: Its models when validation had never been better; None before.
         parties: Keeps its answers for secure sums; None where none are made.
         left_out: What compression has left out of its answers so far, by step and field.
-        asked: Hash of all that it was asked with, one after the other; empty: nobody wants to know.
+        settled: Hash of what others said of how it is made, and ``asked`` of all that it was asked with since, one
+            after the other; empty: nobody wants to know.
     """
 
     def __init__(self, client: ClientBase[Any], parties: Parties | None = None):
         self.client, self.parties = client, parties
         self.best: dict[str, Any] | None = None
         self.left_out: dict[str, Tensor] = {}
-        self.asked = b""
+        self.settled = self.asked = b""
         self._calls: dict[str, int] = {}
 
     def begin(self, handler: str, round_number: int, data: NDArray[np.uint8] | None = None) -> None:
@@ -48,9 +49,9 @@ class HostedClient:
             round_number: Of the call.
             data: The bytes of what it is asked with.
         """
-        if self.asked and data is not None:
-            before = self.asked + json.dumps([handler, round_number]).encode()
-            self.asked = hashlib.sha256(before + hashlib.sha256(data.data).digest()).digest()
+        if self.settled and data is not None:
+            call = json.dumps([handler, round_number]).encode()
+            self.asked = hashlib.sha256(self.asked + hashlib.sha256(data.data).digest() + call).digest()
         if round_number != self.client.round:
             self.client.round = round_number
             self._calls.clear()
@@ -80,8 +81,8 @@ class HostedClient:
 
     def state(self) -> dict[str, Any]:
         """The method's state, the remembered models and, with compression, what was left out."""
-        state = {"state": self.client.state(), "best": self.best}
-        if self.asked:
+        state: dict[str, Any] = {"state": self.client.state(), "best": self.best}
+        if self.settled:
             state["asked"] = self.asked
         return {**state, "left_out": dict(self.left_out)} if self.left_out else state
 

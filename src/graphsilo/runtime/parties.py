@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +15,6 @@ from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes
 from graphsilo.federation.secure.messages import (
     AGAIN,
-    ASKED,
     CONFIRM,
     MASK,
     OPEN,
@@ -57,7 +57,7 @@ class Parties:
             client: Whose.
             handler: The step that was asked for.
             request, reply: What it was asked with, and the answer.
-            asked: Hash of that and of all before; none in one process, where nobody is deceived.
+            asked: What tells of that, and of all before; empty in one process, where nobody is deceived.
 
         What a coordinator looks at where it sees single answers, the client looks at itself.
 
@@ -70,7 +70,7 @@ class Parties:
         party = self._parties.get(client.id)
         if party is None:
             party = self._parties[client.id] = self.make(client.id)
-        return encode(party.begin(purpose, reply, encode(reply).data, asked or bytes(ASKED)))
+        return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
 
     def in_sum(self, client: ClientId) -> tuple[Message, int]:
         """A client's own answer, and with how many it is in a sum."""

@@ -196,6 +196,22 @@ def test_all_silos_of_a_sum_run_the_same_settings(asked: Questions, also: dict[s
         asked.sum("evaluate_sums", EvaluateRequest(views=["own"]), EvaluateSums, range(5))
 
 
+def test_a_checkpoint_brings_no_other_settings_with_it(asked: Questions) -> None:
+    """Kept with the settings of all, gone on from with others by one."""
+    asked.method, asked.config = "fedavg", registry.load("fedavg").config()
+    asked.open()
+    for client in range(5):
+        kept = asked.ask(client, {"do": "save", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
+        assert kept.header["ok"]
+    request = EvaluateRequest(views=["own"])
+    asked.open(mark="seed0-round1")
+    asked.sum("evaluate_sums", request, EvaluateSums, range(5))
+    other = asked.config.model_copy(update={"lr": 1e-9}).model_dump(mode="json")
+    assert all(answer["ok"] for answer in asked.open(mark="seed0-round1", also={"config": other}))
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("evaluate_sums", request, EvaluateSums, range(5))
+
+
 def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> None:
     asked.open(report="silos")
     asked.call(4, "evaluate", EvaluateRequest(views=["own"]))

@@ -283,7 +283,7 @@ class SiteWorker:
             context = ClientContext(client, own, config, spec, seed, device, common, secret, compression, select_by)
             held = clients[client] = HostedClient(kind(context), parties)
             if secure:
-                held.asked = _settled(header, packet.payloads, spec)
+                held.settled = _settled(header, packet.payloads, spec)
         state = SiteState(self.folder / "state", run)
         session = Session(run, seed, method, config, clients, gates, state, parties)
         if header.get("mark") is not None:
