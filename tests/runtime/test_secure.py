@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -148,6 +149,21 @@ def test_a_sum_that_cannot_be_opened_fails_whole(gone, reason):
     assert any(reason in failure.reason for failure in total.failures.values())
     with pytest.raises(FederationError, match="7 clients had to answer, 0 did"):
         total.require()
+
+
+def test_who_dropped_out_is_named_and_not_who_refuses_a_sum_without_it(monkeypatch):
+    """Once a sum over seven silos was opened, the six others do not open one by themselves."""
+    monkeypatch.setattr(Party, "__init__", partialmethod(Party.__init__, data="d"))
+    total, federation = total_of({})
+    assert total.clients == tuple(range(7))
+    federation.gone = {MASK: {4}}
+    request = fedavg.TrainRequest(weights={name: value.float() for name, value in total.message.weights.items()})
+    with pytest.raises(FederationError) as caught:
+        federation.sum(fedavg.Client.train, request).require(3)
+    words = (
+        r"First failure: client 4 failed in 'train' \(Gone: it went away; others refuse a sum without it: these data"
+    )
+    assert re.search(words, str(caught.value))
 
 
 class Lying(Losing):

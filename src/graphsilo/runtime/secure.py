@@ -8,9 +8,10 @@ short exchanges. What a client is asked is decided by ``federation.secure``; her
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphsilo.errors import FederationError, GraphsiloError, MessageError, one_line
+from graphsilo.errors import DisclosureError, FederationError, GraphsiloError, MessageError, one_line
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure, Handler, Reply, Request, Total
 from graphsilo.federation.message import Message
@@ -115,8 +116,8 @@ class SecureSums:
             exchange.note_failure(failure)
         for client in counted:
             exchange.note_answer(client, kind)
-        failures = {client: failure for client, failure in sorted(failures.items()) if client not in counted}
-        return Total(total, counted, failures)
+        failures = {client: failure for client, failure in failures.items() if client not in counted}
+        return Total(total, counted, _in_order(failures))
 
     def answers(
         self,
@@ -210,6 +211,17 @@ def impossible_total(handler: Handler[Any, Any], clients: int, error: MessageErr
         f"run.secure_sums=false every answer is looked at by itself; a lower learning rate or scaled features help "
         f"where numbers have grown too large."
     )
+
+
+def _in_order(failures: dict[ClientId, Failure]) -> dict[ClientId, Failure]:
+    """By client, but those first for whom others refused a sum, with what these said."""
+    refused = {client: each for client, each in failures.items() if each.kind == DisclosureError.__name__}
+    first = next((client for client in failures if client not in refused), None)
+    if refused and first is not None:
+        said = next(iter(refused.values())).reason
+        mine = failures[first]
+        failures[first] = replace(mine, reason=f"{mine.reason.rstrip('.')}; others refuse a sum without it: {said}")
+    return {client: failures[client] for client in sorted(failures, key=lambda client: (client in refused, client))}
 
 
 def _failed(client: ClientId, handler: Handler[Any, Any], error: GraphsiloError) -> Failure:
