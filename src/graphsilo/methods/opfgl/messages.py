@@ -31,17 +31,18 @@ class Statistics(Message):
 
     def check_total(self, request: Message, clients: int) -> None:
         self._check_sums(clients)
+        # Of several clients Σ N μ² is at least (Σ N μ)² / Σ N.
+        most = self.squares * (1 + _ROUNDING) + 1e-9 * self.squares.max()
+        if bool((self.totals.square() > self.counts[:, None] * most).any()):
+            raise MessageError("Statistics.totals are larger than their squares: no rows have such sums.")
 
     def _check_sums(self, clients: int) -> None:
         """Refuse what no rows of so many clients add up to."""
         if bool((self.contributors > clients).any()):
-            raise MessageError("Statistics.contributors is more than the clients there are.")
+            raise MessageError(f"Statistics.contributors is more than {'one client' if clients == 1 else clients}.")
         for name, sums in (("within", self.within), ("squares", self.squares)):
             if bool((sums < 0).any()):
                 raise MessageError(f"Statistics.{name} holds {float(sums.min()):.3g}: sums of squares are at least 0.")
-        most = self.squares * (1 + _ROUNDING) + 1e-9 * self.squares.max()  # of several clients, by Cauchy
-        if bool((self.totals.square() > self.counts[:, None] * most).any()):
-            raise MessageError("Statistics.totals are larger than their squares: no rows have such sums.")
         nobody = self.counts == 0
         if any(bool(sums[nobody].any()) for sums in (self.totals, self.within, self.squares)):
             raise MessageError("Statistics says something of a class that it counts no node of.")
