@@ -124,5 +124,5 @@ class Questions:
             (OPEN, lambda: dict.fromkeys(made.confirming, made.confirmed()), made.opening),
         ):
             for client, answer in each(name, messages()):
-                take(client, answer)  # type: ignore[operator]
+                take(client, answer)
         return made.result()

@@ -523,6 +523,16 @@ def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_such_counts_are_summed_whatever_was_asked_before():
+    """That a model was taken, by one that was away when its sums were asked for."""
+    scene = Scene({client: Count(clients=1) for client in range(4)})
+    offers = {
+        client: scene.parties[client].begin(PURPOSE, answer, encode(answer).data, bytes(31) + bytes([client == 3]))
+        for client, answer in scene.answers.items()
+    }
+    assert scene.run(made=SecureSum(Count, PURPOSE, offers, DIRECTORY)).clients == 4
+
+
 def test_what_depends_on_a_question_is_no_such_count(tmp_path):
     """As how many nodes a generator of the coordinator's would add."""
     kept = records(tmp_path, 4)

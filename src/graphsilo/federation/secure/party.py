@@ -237,7 +237,7 @@ class Sum:
             asked = raw(roster.asked[place])
             signed = offered(kept.purpose, kept.layout.digest, client, scale, asked, keys)
             check_signature(key, signature, signed, client, "the offer")
-            if asked != kept.asked:
+            if asked != kept.asked and not kept.says_little:
                 raise DisclosureError(
                     f"client {client} was asked something else than this one in the run, or runs it with other "
                     f"settings: the difference to a sum of those that were asked the same would say what it sent."
