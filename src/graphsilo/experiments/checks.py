@@ -123,16 +123,6 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     check_data(method, simulation)
     check_secure_sums(config, method, method_config)
     check_parties(config, asked, simulation.clients, apart=not simulation.has_data)
-    if (
-        config.run.secure_sums
-        and not simulation.has_data
-        and len({str(one.wire()) for one in simulation.models.values()}) > 1
-    ):
-        raise ConfigError(
-            "between machines a silo opens secure sums only with silos that were asked the same as itself, its model "
-            "included, because the difference of two sums says what single silos sent. Use one model for all, or "
-            "run.secure_sums=false."
-        )
     check_compression(config, method, method_config)
     method_config.check_scaling(simulation.scaling)
     if config.run.precision != "float32" and not method.backbone:

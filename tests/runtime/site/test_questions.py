@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphsilo.errors import DisclosureError, FederationError
+from graphsilo.errors import ConfigError, DisclosureError, FederationError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import registry
@@ -236,17 +236,27 @@ def test_totals_are_held_against_the_cards(
 ) -> None:
     """One of four moves its whole numbers: class counts come first, from which all silos learn what is rare."""
     lying(monkeypatch, lambda kind, behind: more if kind == "counts" and not behind else 0)
+    with pytest.raises(FederationError, match=words) as caught:
+        carry_out(tmp_path, {"method.name": "fedavg"})
+    assert "nobody is named" in str(caught.value)
+
+
+def test_silos_of_a_sum_run_one_model(tmp_path: Path) -> None:
+    """Said before the run, where every silo would refuse the others."""
+    with pytest.raises(ConfigError, match="only with silos that were asked the same as itself, its model included"):
+        carry_out(tmp_path, {"method.name": "fedproto", "model.pool": ["gcn", "mlp"]})
+
+
+def carry_out(folder: Path, settings: dict[str, Any]) -> Any:
+    """A run over four sites in this process, with nothing but sums seen."""
     sites = {}
     for client in range(4):
-        file = write_tables(tmp_path / f"data{client}", f"silo{client}", client)
-        sites[f"silo{client}"] = Here(f"silo{client}", [(client, file)], tmp_path / f"site{client}")
-        sites[f"silo{client}"].start()
-    config = load_config(overrides={
-        "method.name": "fedavg", "run.secure_sums": True, "evaluation.report": "federation", "run.references": [],
-    })  # fmt: skip
-    with pytest.raises(FederationError, match=words) as caught:
-        run_over(
-            Straight(sites), config, name="drawn", clients={f"silo{client}": [client] for client in range(4)},
-            out=tmp_path / "out", wait=30,
-        )  # fmt: skip
-    assert "nobody is named" in str(caught.value)
+        name = f"silo{client}"
+        file = write_tables(folder / f"data{client}", name, client)
+        sites[name] = Here(name, [(client, file)], folder / f"site{client}")
+        sites[name].start()
+    said = {"run.secure_sums": True, "evaluation.report": "federation", "run.references": [], **settings}
+    clients = {name: [client] for client, name in enumerate(sites)}
+    return run_over(
+        Straight(sites), load_config(overrides=said), name="sums", clients=clients, out=folder / "out", wait=30
+    )
