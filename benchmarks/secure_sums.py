@@ -74,7 +74,7 @@ def measure(clients: int, megabytes: float, gone: int) -> None:
     parties = {client: Party(client, Identity.made_up(), Unproved(), OpenedSums()) for client in answers}
     meter, plain = Meter(), encode(answers[0])
     started = time.process_time()
-    offers = {client: parties[client].begin(PURPOSE, 0, answer, plain.data) for client, answer in answers.items()}
+    offers = {client: parties[client].begin(PURPOSE, answer, plain.data) for client, answer in answers.items()}
     meter.clients += time.process_time() - started
     meter.up += sum(encode(offer).num_bytes for offer in offers.values())
     started = time.process_time()

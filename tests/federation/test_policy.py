@@ -124,6 +124,14 @@ def test_what_is_not_masked_does_not_leave_such_a_silo():
     assert gate.check("train", reply) == 17
 
 
+def test_what_was_agreed_on_a_run_holds_whatever_the_policy():
+    reply = fedavg.TrainReply(weights={"w": torch.zeros(2)}, num_samples=1.0)
+    with pytest.raises(DisclosureError, match="'train' sends, would be seen by itself, and this run was opened with"):
+        Gate(policy(), [9], singles=("evaluate",)).check_single("train", reply)
+    Gate(policy(), [9], singles=("evaluate",)).check_single("evaluate", reply)
+    Gate(policy(), [9]).check_single("train", reply)
+
+
 def test_the_policy_of_an_owner_who_says_nothing():
     assert policy().model_dump() == {
         "methods": None, "relay": True, "recoverable": False, "max_message_bytes": 268_435_456, "max_run_bytes": None,

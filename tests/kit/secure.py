@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from graphsilo.federation.codec import encode
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.secure.coordinator import SecureSum
+from graphsilo.federation.secure.messages import Masked
 from graphsilo.federation.secure.opened import OpenedSums
-from graphsilo.federation.secure.party import Identity, Party, Purpose, Unproved
+from graphsilo.federation.secure.party import Identity, Party, Purpose, Sum, Unproved
 
 PURPOSE = Purpose("run", 0, 1, "train")
 DIRECTORY = Unproved()
@@ -72,7 +75,7 @@ class Scene:
     def begin(self, purpose: Purpose = PURPOSE) -> SecureSum[Any]:
         """Offers, and the coordinator's part."""
         offers = {
-            client: self.parties[client].begin(purpose, 0, answer, encode(answer).data)
+            client: self.parties[client].begin(purpose, answer, encode(answer).data)
             for client, answer in self.answers.items()
         }
         for client, party in self.parties.items():
@@ -120,3 +123,22 @@ def reference(answers: Mapping[int, Update], clients: Collection[int], bits: int
         for place, value in enumerate(answers[client].weights["w"].tolist()):
             total[place] += round(weight * value * 2.0**behind)
     return total
+
+
+def lying(monkeypatch: pytest.MonkeyPatch, lie: Callable[[str, Any], Any], client: int = 2) -> None:
+    """One client masks other numbers than it has: ``lie`` moves the words of its fields, by their kind."""
+    mask = Sum.mask
+
+    def moved(self: Sum, post: Any) -> Masked:
+        words = mask(self, post).words.numpy().view("<u8").copy()
+        if self.party.client == client:
+            start = 0
+            for part in self._kept.layout.parts:
+                each = words[start : start + part.words * part.entries]
+                behind = 0 if part.whole else self._kept.layout.fraction(part, self._scale, self.count)
+                with np.errstate(over="ignore"):
+                    each += np.int64(lie(part.spec.kind, behind)).astype(np.uint64)
+                start += len(each)
+        return Masked(words=torch.from_numpy(words.view(np.uint8)))
+
+    monkeypatch.setattr(Sum, "mask", moved)

@@ -23,7 +23,7 @@ def test_a_message_of_another_step_is_a_failure():
 
     parties = Parties()
     party = parties._parties[0] = parties.make(0)
-    party.begin(PURPOSE, 0, updates(3)[0], encode(updates(3)[0]).data)
+    party.begin(PURPOSE, updates(3)[0], encode(updates(3)[0]).data)
     found = parties.answer(0, SHARE, encode(Came(clients=[0])).data)
     assert isinstance(found, Failure)
     assert found.kind == "MessageError"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -14,7 +17,9 @@ from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
+from graphsilo.federation.secure.fixed import Scale
 from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE, Opening
+from graphsilo.federation.secure.party import Party
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
 from graphsilo.methods import fedavg
@@ -23,6 +28,7 @@ from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import _Stop, _Stopped, small_config
+from kit.secure import lying
 
 SECURE = {"secure_sums": True}
 TRAIN = CALL + "train"
@@ -145,6 +151,21 @@ def test_a_sum_that_cannot_be_opened_fails_whole(gone, reason):
         total.require()
 
 
+def test_who_dropped_out_is_named_and_not_who_refuses_a_sum_without_it(monkeypatch):
+    """Once a sum over seven silos was opened, the six others do not open one by themselves."""
+    monkeypatch.setattr(Party, "__init__", partialmethod(Party.__init__, data="d"))
+    total, federation = total_of({})
+    assert total.clients == tuple(range(7))
+    federation.gone = {MASK: {4}}
+    request = fedavg.TrainRequest(weights={name: value.float() for name, value in total.message.weights.items()})
+    with pytest.raises(FederationError) as caught:
+        federation.sum(fedavg.Client.train, request).require(3)
+    words = (
+        r"First failure: client 4 failed in 'train' \(Gone: it went away; others refuse a sum without it: these data"
+    )
+    assert re.search(words, str(caught.value))
+
+
 class Lying(Losing):
     """Client 2 opens with a wrong share."""
 
@@ -164,6 +185,79 @@ def test_who_opens_with_wrong_shares_is_named_and_the_sum_opened_without_them():
     (failure,) = federation.failures
     assert (failure.client, failure.handler) == (2, "train")
     assert "client 2 has sent a wrong share" in failure.reason
+
+
+def test_who_claims_numbers_that_leave_nothing_of_the_others_is_left_out(monkeypatch):
+    """2^56 is what a count may be at most: the sum of the others is as if it had never been there."""
+    begin = Party.begin
+
+    def boast(self: Party, *given: Any) -> Any:
+        begin(self, *given)
+        if self.client == 2:
+            self._kept = replace(self._waiting, scale=Scale(self._waiting.scale.bits, (56,)))
+        return self.again()
+
+    without, _ = total_of({TRAIN: {2}})
+    monkeypatch.setattr(Party, "begin", boast)
+    total, federation = total_of({})
+    assert total.clients == (0, 1, 3, 4, 5, 6)
+    assert torch.equal(total.message.weights["layers.0.weight"], without.message.weights["layers.0.weight"])
+    (failure,) = federation.failures
+    assert (failure.client, failure.handler) == (2, "train")
+    assert "client 2 says that TrainReply.num_samples holds numbers up to 2^56" in failure.reason
+
+
+# -- totals that cannot be ---------------------------------------------------------------------------------------------
+
+
+TOTALS: dict[str, tuple[Callable[[str, int], int], str]] = {
+    "fewer-than-none": (lambda kind, behind: -(1000 << behind) if kind == "counts" else 0, "it stands for -"),
+    "too-large": (lambda kind, behind: 2**62, "larger numbers than 5 clients can add up to|it stands for"),
+    "larger-than-a-weight": (
+        lambda kind, behind: (1 << 61) if kind in ("model", "statistic", "prototype") else 0,
+        "comes to .* with weights of|are sums of no rows|larger than their squares|no longer than",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", list(TOTALS))
+@pytest.mark.parametrize("name", ["fedavg", "fedridge", "fedlog", "opfgl", "fednh"])
+def test_a_total_that_cannot_be_ends_the_run_and_names_nobody(name, lie, monkeypatch):
+    """One of five moves what it masks: nobody has seen its answer, and no honest client is blamed."""
+    method, (moves, words) = registry.load(name), TOTALS[lie]
+    if (name, lie) == ("fedlog", "larger-than-a-weight"):
+        words += "|silos have no answer"
+    lying(monkeypatch, moves)
+    with pytest.raises(FederationError, match=words) as caught:
+        run(small_config(method, method.quick, clients=5, run=SECURE))
+    assert "nobody is named" in str(caught.value)
+    assert not re.search(r"client \d", str(caught.value))
+
+
+def test_scores_of_the_federation_that_cannot_be(monkeypatch):
+    """An accuracy of -4440 %, say."""
+    lying(monkeypatch, lambda kind, behind: -(44 << behind) if kind == "counts" and behind > 20 else 0)
+    config = small_config(registry.load("majority"), {}, clients=5, run=SECURE)
+    evaluation = config.evaluation.model_copy(update={"report": "federation"})
+    with pytest.raises(FederationError, match=r"EvaluateSums of '.*' are of no scores from 0 to 1"):
+        run(config.model_copy(update={"evaluation": evaluation}))
+
+
+class Sick(Losing):
+    """What clients were sent makes the answers of most of them infinite."""
+
+    def deliver(self, handler: str, round: int, outgoing: Mapping[int, Encoded]) -> Iterator[tuple[int, Any]]:
+        for client, answer in super().deliver(handler, round, outgoing):
+            reason = "TrainReply.weights contains NaN or infinity, of which there is no sum."
+            yield client, Failure(client, handler, "MessageError", reason) if client != 2 else answer
+
+
+def test_where_most_have_no_answer_nobody_is_named():
+    with pytest.raises(
+        FederationError, match=r"6 of 7 silos have no answer \(TrainReply\.weights contains NaN"
+    ) as caught:
+        total_of({}, kind=Sick)
+    assert not re.search(r"client \d", str(caught.value))
 
 
 # -- whole runs --------------------------------------------------------------------------------------------------------
@@ -293,6 +387,12 @@ def test_scored_are_a_share_of_all_clients_not_of_those_of_a_round():
     config = small_config(fedavg.METHOD, {"participation": 0.5}, clients=6, run=SECURE)
     evaluation = config.evaluation.model_copy(update={"report": "federation", "share": 0.5})
     assert run(config.model_copy(update={"evaluation": evaluation})).record.seeds[0].last_round >= 1
+
+
+def test_what_would_be_refused_between_machines_is_warned_of():
+    for settings, warned in (({"participation": 0.8}, True), ({}, False)):
+        found = run(small_config(fedavg.METHOD, settings, clients=5, run=SECURE)).record.warnings
+        assert any("There it would be refused to sum over some silos at a time" in text for text in found) is warned
 
 
 def test_three_clients_are_warned_of():

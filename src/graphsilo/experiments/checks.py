@@ -122,7 +122,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         )
     check_data(method, simulation)
     check_secure_sums(config, method, method_config)
-    check_parties(config, asked, simulation.clients)
+    check_parties(config, asked, simulation.clients, apart=not simulation.has_data)
     check_compression(config, method, method_config)
     here = getattr(simulation, "silos", ())  # others' are looked at where they are
     method_config.check_features(simulation.scaling, {name for silo in here for name in silo.estimated})
@@ -210,16 +210,18 @@ def check_secure_sums(config: RunConfig, method: Method, method_config: MethodCo
         )
 
 
-def check_parties(config: RunConfig, asked: int, clients: Sequence[ClientId]) -> None:
-    """Refuse secure sums of so few clients that they hide nothing.
+def check_parties(config: RunConfig, asked: int, clients: Sequence[ClientId], *, apart: bool) -> None:
+    """Refuse secure sums of so few clients that they hide nothing, and between machines those of other clients than
+    before.
 
     Args:
         config: The run.
         asked: Clients of a round.
         clients: All.
+        apart: Whether they are at machines of their own.
 
     Raises:
-        ConfigError: They are too few.
+        ConfigError: They are too few, or others in each round.
     """
     if not config.run.secure_sums:
         return
@@ -231,6 +233,12 @@ def check_parties(config: RunConfig, asked: int, clients: Sequence[ClientId]) ->
             f"a secure sum needs {MIN_PARTIES} clients or more: of two, each would know the other's answer from it. "
             f"Here {min(asked, scored)} are asked. Use more clients, a larger method.participation or "
             f"evaluation.share, or run.secure_sums=false."
+        )
+    if apart and min(asked, scored) < len(clients):
+        raise ConfigError(
+            f"between machines a silo opens secure sums with one set of silos only, because the difference of two sums "
+            f"says what single silos sent. Here {min(asked, scored)} of {len(clients)} are asked at a time: use "
+            f"method.participation=1 and evaluation.share=1, or run.secure_sums=false."
         )
 
 

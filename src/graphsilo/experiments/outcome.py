@@ -250,12 +250,15 @@ def secure_warnings(config: RunConfig, method: Method, participants: Participant
     if not config.run.secure_sums or method.pooled or config.run.alone:
         return []
     found = []
+    asked = config.method_config().asked_of(len(participants.clients))
     if participants.has_data:
+        changing = asked < len(participants.clients) or config.evaluation.share < 1
+        refused = " There it would be refused to sum over some silos at a time." if changing else ""
         found.append(
-            "run.secure_sums is on, and all silos are in the hands of this process: this protects nobody, and shows "
-            "what sums would come to and cost between machines."
+            f"run.secure_sums is on, and all silos are in the hands of this process: this protects nobody, and shows "
+            f"what sums would come to and cost between machines.{refused}"
         )
-    if config.method_config().asked_of(len(participants.clients)) == MIN_PARTIES:
+    if asked == MIN_PARTIES:
         found.append(
             f"a secure sum of {MIN_PARTIES} silos cannot be opened where one of them drops out, and any two of them "
             f"that share what they know can compute the third's answer from it."

@@ -15,6 +15,7 @@ from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
@@ -28,6 +29,9 @@ from graphsilo.training.sharing import SharedTensors, shared_copy
 from graphsilo.types import ClientId, Precision
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
+
+_ROUNDING = 1e-9
+"""By which a mean of shares in float64 may be above 1."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,12 @@ class EvaluateSums(Message):
     means: Tensors = sends("counts", dtype=torch.float64)
     ranked: Tensors = sends("score", dtype=torch.float64, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
+
+    def check(self) -> None:
+        shares = all(metric.is_share for metric in METRICS.values())
+        for name, (above, below) in {**self.means, **dict(self.ranked)}.items():
+            if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
+                raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 
 
 class ClientBase(ABC, Generic[ConfigT]):

@@ -220,6 +220,17 @@ class Message:
             MessageError: It cannot.
         """
 
+    def check_total(self, request: Message, clients: int) -> None:
+        """Refuse what cannot be the sum of so many clients' answers: called where nobody saw the answers themselves.
+
+        What a single answer is held against holds for sums as well, unless a message says otherwise.
+
+        Raises:
+            MessageError: No answers come to such a sum.
+        """
+        self.check()
+        self.check_answer(request)
+
     def honest_silos(self) -> int:
         """How many silos that do not collude must be sure to be in the sum in which this answer leaves.
 

@@ -11,7 +11,7 @@ something was refused is a bit of information all the same: with ``min_class_cou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
@@ -384,6 +384,8 @@ class Gate:
             (``Journal.sent_bytes``); every message is counted once, however often its bytes are sent again.
         total_bytes: What has left in all runs already.
         mu: What releases with noise in all runs tell already, together (``federation.noise``).
+        singles: Where the run was opened with secure sums: the steps whose single answers may be seen all the same;
+            None where it was not.
 
     Attributes:
         sent_bytes: What has left in this run: bytes of tensors and text, as ``payload_bytes`` counts them.
@@ -391,9 +393,9 @@ class Gate:
 
     def __init__(
         self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0, total_bytes: int = 0,
-        mu: float = 0.0,
+        mu: float = 0.0, singles: Collection[str] | None = None,
     ):  # fmt: skip
-        self.policy = policy
+        self.policy, self.singles = policy, singles
         self.classes = len(class_counts)
         self.small = small_classes(class_counts, policy.min_class_count)
         self.sent_bytes, self.total_bytes = sent_bytes, total_bytes
@@ -418,10 +420,14 @@ class Gate:
         Raises:
             DisclosureError: It may not.
         """
-        if self.policy.require_secure_sums and any(spec.kind != ALWAYS for spec in reply.specs()):
+        why = ""
+        if self.policy.require_secure_sums:
+            why = "this silo lets nothing be seen but sums (policy.require_secure_sums)"
+        elif self.singles is not None and handler not in self.singles:
+            why = "this run was opened with secure sums, in which nothing but sums is seen"
+        if why and any(spec.kind != ALWAYS for spec in reply.specs()):
             raise DisclosureError(
-                f"{type(reply).__name__}, which '{handler}' sends, would be seen by itself, and this silo lets nothing "
-                f"be seen but sums (policy.require_secure_sums)."
+                f"{type(reply).__name__}, which '{handler}' sends, would be seen by itself, and {why}."
             )
 
     def check(self, handler: str, reply: Message) -> int:

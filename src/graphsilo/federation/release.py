@@ -223,6 +223,12 @@ class Release(Message):
                 f"client were asked for."
             )
 
+    def check_total(self, request: Message, clients: int) -> None:
+        if self.clients != clients:
+            raise MessageError(
+                f"{type(self).__name__} holds the noise of {self.clients} clients, and {clients} sent it."
+            )
+
 
 # -- the client's side -------------------------------------------------------------------------------------------------
 

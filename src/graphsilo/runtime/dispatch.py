@@ -52,7 +52,9 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
         if inbox.message is None or type(inbox.message) is not request_type:
             inbox.message = decode(inbox.data, request_type)
         request = inbox.message
-        held.begin(name, round_number)
+        # What is seen of single clients anyway, some may be asked and others not.
+        of_all = gate is not None and name not in (gate.singles or ())
+        held.begin(name, round_number, inbox.data if of_all else None)
         reply = found.function(client, request)
         written = _written_field(request)
         if written:
@@ -75,7 +77,7 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
             return encode(held.outgoing(name, request, reply))
         if held.parties is None:
             raise MessageError("no secure sums are made here.")
-        return held.parties.begin(client, name, request, reply)
+        return held.parties.begin(client, name, request, reply, held.settled + held.asked)
     except Exception as error:
         kind, reason = type(error).__name__, str(error) or repr(error)
         trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()

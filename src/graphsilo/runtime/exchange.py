@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError, UnsupportedError
 from graphsilo.federation.codec import decode_known, encode
@@ -20,14 +19,17 @@ from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request, Total
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
-from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes, tensors_in
+from graphsilo.federation.message import FieldSpec, Message, check_shapes, expected_shapes, message_shapes, tensors_in
 from graphsilo.federation.outliers import outliers
+from graphsilo.federation.secure.fixed import LARGEST_WEIGHTED
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.machine import peak
-from graphsilo.runtime.secure import SecureSums
+from graphsilo.runtime.secure import SecureSums, impossible_total
 from graphsilo.types import ClientId
 
 _WEIGHT = "num_samples"
+_ROUNDING = 1e-6
+"""Of a secure sum, beside what is added up."""
 
 
 class Witness(Protocol):
@@ -95,20 +97,35 @@ class Exchange(Federation):
             return
         specs = message.specs()
         weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
-        for spec in specs:
-            value = getattr(message, spec.name)
-            low = high = 0.0
-            if spec.name in weights and isinstance(value, int | float):
-                low = high = value
-            elif isinstance(value, Tensor) and value.numel() and spec.kind == "counts" and spec.largest is None:
-                low, high = (float(edge) for edge in torch.aminmax(value))
-            if not 0 <= low <= high <= limit:
-                claimed = low if low < 0 else high
-                raise MessageError(
-                    f"client {client} claims to stand for {claimed:g} items ({type(message).__name__}.{spec.name}); "
-                    f"its silo said before round 1 that it holds {limit:g} at most."
-                )
+        looked_at = [spec for spec in specs if spec.form == "tensor" or spec.name in weights]
+        if found := _strange_count(message, looked_at, limit):
+            raise MessageError(
+                f"client {client} claims to stand for {found}; its silo said before round 1 that it holds {limit:g} at "
+                f"most."
+            )
         message.check_degrees(self.degrees.get(client, math.inf))
+
+    def _check_total(
+        self, handler: Handler[Any, Any], request: Message, message: Message, clients: Sequence[ClientId]
+    ) -> None:
+        """Refuse a secure sum that cannot be one: nobody saw the answers, and nobody knows whose fault it is.
+
+        Raises:
+            FederationError: It cannot be.
+        """
+        count = len(clients)
+        limit = sum(self.limits.get(client, math.inf) for client in clients)
+        try:
+            if found := _strange_count(message, message.specs(), limit):
+                held = (
+                    f"; {count} silos said before round 1 that they hold {limit:g} at most" if limit < math.inf else ""
+                )
+                raise MessageError(f"it stands for {found}{held}.")
+            _check_means(message)
+            message.check_total(request, count)
+            message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
+        except MessageError as error:
+            raise impossible_total(handler, count, error) from None
 
     def exchange(
         self,
@@ -211,6 +228,9 @@ class Exchange(Federation):
         if self.secure is None or not handler.types()[1].specs():  # of nothing there is nothing to hide
             return super().sum(handler, request, to=to)
         total = self.secure.sum(self, handler, request, to)
+        if total.message is not None:
+            one = request if isinstance(request, Message) else next(iter(request.values()))
+            self._check_total(handler, one, total.message, total.clients)
         if self.witness is not None:
             self.witness.opened(handler, request, total)
         return total
@@ -263,6 +283,46 @@ class Exchange(Federation):
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""
         return peak()
+
+
+def _strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:
+    """Which of some fields counts fewer than none or more than ``limit``, and how many; empty: none does.
+
+    A plain count, a tensor of counts without a bound of its own, and whole numbers among several tensors.
+    """
+    for spec in specs:
+        value = getattr(message, spec.name)
+        counts = spec.kind == "counts" or spec.name == _WEIGHT
+        edges: list[float] = []
+        if isinstance(value, int | float) and counts:
+            edges = [value]
+        elif value is not None and spec.form != "plain" and counts and spec.largest is None:
+            some = (one for one in tensors_in(value) if one.numel())
+            some = (one for one in some if spec.form == "tensor" or not one.is_floating_point())
+            edges = [float(edge) for one in some for edge in torch.aminmax(one)]
+        if edges and not 0 <= min(edges) <= max(edges) <= limit:
+            claimed = min(edges) if min(edges) < 0 else max(edges)
+            return f"{claimed:g} items ({type(message).__name__}.{spec.name})"
+    return ""
+
+
+def _check_means(message: Message) -> None:
+    """Refuse sums of weighted numbers that are larger than what each client holds its own against.
+
+    Raises:
+        MessageError: They are.
+    """
+    for spec in message.specs():
+        if spec.weighted_by is None:
+            continue
+        weight = float(getattr(message, spec.weighted_by))
+        some = [torch.aminmax(tensor) for tensor in tensors_in(getattr(message, spec.name)) if tensor.numel()]
+        size = max((max(-float(low), float(high)) for low, high in some), default=0.0)
+        if size > LARGEST_WEIGHTED * weight * (1 + _ROUNDING) + _ROUNDING:
+            raise MessageError(
+                f"{type(message).__name__}.{spec.name} comes to {size:.3g} with weights of {weight:g} in all, and none "
+                f"of its numbers may be larger than {LARGEST_WEIGHTED:g}."
+            )
 
 
 def _check_request(request: Message) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.federation.client import ClientBase
@@ -26,16 +30,28 @@ class HostedClient:
         best: Its models when validation had never been better; None before.
         parties: Keeps its answers for secure sums; None where none are made.
         left_out: What compression has left out of its answers so far, by step and field.
+        settled: Hash of what others said of how it is made, and ``asked`` of all that it was asked with since, one
+            after the other; empty: nobody wants to know.
     """
 
     def __init__(self, client: ClientBase[Any], parties: Parties | None = None):
         self.client, self.parties = client, parties
         self.best: dict[str, Any] | None = None
         self.left_out: dict[str, Tensor] = {}
+        self.settled = self.asked = b""
         self._calls: dict[str, int] = {}
 
-    def begin(self, handler: str, round_number: int) -> None:
-        """A call begins: the client's draws depend on its round, and on how often the step was asked for in it."""
+    def begin(self, handler: str, round_number: int, data: NDArray[np.uint8] | None = None) -> None:
+        """A call begins: the client's draws depend on its round, and on how often the step was asked for in it.
+
+        Args:
+            handler: The step.
+            round_number: Of the call.
+            data: The bytes of what it is asked with.
+        """
+        if self.settled and data is not None:
+            call = json.dumps([handler, round_number]).encode()
+            self.asked = hashlib.sha256(self.asked + hashlib.sha256(data.data).digest() + call).digest()
         if round_number != self.client.round:
             self.client.round = round_number
             self._calls.clear()
@@ -65,7 +81,9 @@ class HostedClient:
 
     def state(self) -> dict[str, Any]:
         """The method's state, the remembered models and, with compression, what was left out."""
-        state = {"state": self.client.state(), "best": self.best}
+        state: dict[str, Any] = {"state": self.client.state(), "best": self.best}
+        if self.settled:
+            state["asked"] = self.asked
         return {**state, "left_out": dict(self.left_out)} if self.left_out else state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -73,6 +91,7 @@ class HostedClient:
         self.client.load_state(state["state"])
         self.best = state["best"]
         self.left_out = dict(state.get("left_out", {}))
+        self.asked = state.get("asked", b"")
 
     def finish(self, *, embeddings: bool, study: bool) -> dict[str, Any]:
         """Models of the last and the best round, by what features are scaled and filled, and embeddings of the best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,8 +48,16 @@ class Parties:
         self.make, self.run = make, run
         self._parties: dict[ClientId, Party] = {}
 
-    def begin(self, client: ClientBase[Any], handler: str, request: Message, reply: Message) -> Encoded:
+    def begin(
+        self, client: ClientBase[Any], handler: str, request: Message, reply: Message, asked: bytes = b""
+    ) -> Encoded:
         """Keep a client's answer for a sum, and offer it.
+
+        Args:
+            client: Whose.
+            handler: The step that was asked for.
+            request, reply: What it was asked with, and the answer.
+            asked: What tells of that, and of all before; empty in one process, where nobody is deceived.
 
         What a coordinator looks at where it sees single answers, the client looks at itself.
 
@@ -61,7 +70,7 @@ class Parties:
         party = self._parties.get(client.id)
         if party is None:
             party = self._parties[client.id] = self.make(client.id)
-        return encode(party.begin(purpose, client.repeat, reply, encode(reply).data))
+        return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
 
     def in_sum(self, client: ClientId) -> tuple[Message, int]:
         """A client's own answer, and with how many it is in a sum."""

@@ -8,9 +8,10 @@ short exchanges. What a client is asked is decided by ``federation.secure``; her
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphsilo.errors import GraphsiloError, MessageError, one_line
+from graphsilo.errors import DisclosureError, FederationError, GraphsiloError, MessageError, one_line
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure, Handler, Reply, Request, Total
 from graphsilo.federation.message import Message
@@ -71,6 +72,10 @@ class SecureSums:
         A client that drops out before its masked answer has come has failed, and the others' sum is opened without it.
         Where too few are left the sum is begun again with fresh keys and the answers that clients have: nobody trains
         again. If it cannot be opened at all, all have failed.
+
+        Raises:
+            FederationError: The sum cannot be one of answers, or most clients cannot answer what was made of sums
+                before: whose fault that is nobody knows.
         """
         outgoing, _ = exchange.prepared(handler, request, to)
         kind = handler.types()[1]
@@ -79,6 +84,10 @@ class SecureSums:
         offers: dict[ClientId, Offer] = {}
         for client, offer in self.answers(exchange, handler, CALL + handler.name, outgoing, Offer):
             _keep(client, offer, offers, failures)
+        wrong = [failure.reason for failure in failures.values() if failure.kind == MessageError.__name__]
+        if 2 * len(wrong) > len(outgoing):  # an honest client would be named for what it was sent
+            text = f"{len(wrong)} of {len(outgoing)} silos have no answer ({wrong[0]})"
+            raise impossible_total(handler, len(outgoing), MessageError(text))
         total: Reply | None = None
         counted: tuple[ClientId, ...] = ()
         for attempt in range(_ATTEMPTS):
@@ -92,6 +101,8 @@ class SecureSums:
                 total = one.open(kind, purpose)
                 counted = one.counted
                 break
+            except MessageError as error:
+                raise impossible_total(handler, len(offers), error) from None
             except SecureSumFailed as error:
                 left = {client: offer for client, offer in offers.items() if client not in failures}
                 if one.opening or len(left) == len(offers) or len(left) < MIN_PARTIES or attempt == _ATTEMPTS - 1:
@@ -105,8 +116,8 @@ class SecureSums:
             exchange.note_failure(failure)
         for client in counted:
             exchange.note_answer(client, kind)
-        failures = {client: failure for client, failure in sorted(failures.items()) if client not in counted}
-        return Total(total, counted, failures)
+        failures = {client: failure for client, failure in failures.items() if client not in counted}
+        return Total(total, counted, _in_order(failures))
 
     def answers(
         self,
@@ -190,6 +201,27 @@ class Attempt:
                     failed = _failed(client, self.handler, error)
             if failed is not None:
                 self.failures[client] = failed
+
+
+def impossible_total(handler: Handler[Any, Any], clients: int, error: MessageError) -> FederationError:
+    """What to say of a sum that no answers come to, where nobody has seen the answers."""
+    return FederationError(
+        f"what {clients} silos sent in '{handler.name}', or in a step before it, cannot be: {str(error).rstrip('.')}. "
+        f"Some silo, or what it holds, is at fault, and secure sums hide which: nobody is named. With "
+        f"run.secure_sums=false every answer is looked at by itself; a lower learning rate or scaled features help "
+        f"where numbers have grown too large."
+    )
+
+
+def _in_order(failures: dict[ClientId, Failure]) -> dict[ClientId, Failure]:
+    """By client, but those first for whom others refused a sum, with what these said."""
+    refused = {client: each for client, each in failures.items() if each.kind == DisclosureError.__name__}
+    first = next((client for client in failures if client not in refused), None)
+    if refused and first is not None:
+        said = next(iter(refused.values())).reason
+        mine = failures[first]
+        failures[first] = replace(mine, reason=f"{mine.reason.rstrip('.')}; others refuse a sum without it: {said}")
+    return {client: failures[client] for client in sorted(failures, key=lambda client: (client in refused, client))}
 
 
 def _failed(client: ClientId, handler: Handler[Any, Any], error: GraphsiloError) -> Failure:

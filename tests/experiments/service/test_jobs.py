@@ -38,3 +38,16 @@ def test_what_no_run_can_begin_with_is_not_queued(kit: Path, tmp_path: Path, sai
     with pytest.raises((ConfigError, UnsupportedError), match=words):
         jobs.submit(tmp_path / "config.yaml", assignments=said, names={"north": 0, "south": 1, "west": 2})
     assert jobs.all() == []
+
+
+@pytest.mark.parametrize(
+    "said", [["method.participation=0.8"], ["evaluation.share=0.8", "evaluation.report=federation"]]
+)
+def test_secure_sums_over_some_silos_at_a_time_are_not_queued(kit: Path, tmp_path: Path, said: list[str]) -> None:
+    """From sums over four of five silos each, what every one of them sent can be computed."""
+    (tmp_path / "config.yaml").write_text("method: fedavg\nrun: {secure_sums: true}\n")
+    jobs, names = Jobs(kit), {name: number for number, name in enumerate("abcde")}
+    with pytest.raises(ConfigError, match=r"opens secure sums with one set of silos only.* Here 4 of 5 are asked"):
+        jobs.submit(tmp_path / "config.yaml", assignments=said, names=names)
+    assert jobs.all() == []
+    jobs.submit(tmp_path / "config.yaml", assignments=["evaluation.share=0.8"], names=names)  # single scores: no sum

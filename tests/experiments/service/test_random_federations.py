@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import registry
-from graphsilo.runtime.protocol import Packet, unpack
-from graphsilo.runtime.site.supervisor import SiteSupervisor
-from graphsilo.runtime.site.worker import SiteWorker, members_of
-from graphsilo.runtime.transport import Body, Parts, Transport, views_of
+from kit.here import Here, Straight
 from kit.site_tables import assert_same, numbers
 
 _FIRST, _, _LAST = os.environ.get("GRAPHSILO_DRAWS", "16").rpartition(":")
@@ -71,30 +67,6 @@ TABLES: dict[str, list[Any]] = {
     "data.undirected": [True],
 }
 """What a run says under ``data:`` in one process, and each ``silo.yaml`` between machines."""
-
-
-class Here(SiteSupervisor):
-    """A site whose worker is in this process: no time goes by for starting one."""
-
-    busy = threading.Lock()  # torch's settings, too, are this process's
-
-    def start(self) -> None:
-        self._worker = SiteWorker(members_of(self.silos, self.folder, self.may_send), self.folder)
-
-    def _ask_worker(self, packet: Packet, body: Body) -> Body:
-        with self.busy:
-            answer = self._worker.answer(unpack(bytearray(body), clients=len(self.silos), whole=True))
-        return bytearray().join(views_of(answer))
-
-
-class Straight(Transport):
-    """Leads to such sites."""
-
-    def __init__(self, held: dict[str, Here]):
-        self.held, self.sites = held, tuple(held)
-
-    def request(self, site: str, body: Body | Parts, *, timeout: float) -> Body:
-        return bytearray(self.held[site].answer(bytearray().join(views_of(body))))
 
 
 def tables(folder: Path, name: str, draw: random.Random, shape: dict[str, Any]) -> dict[str, Any]:
@@ -148,6 +120,8 @@ def settings(draw: random.Random) -> dict[str, Any]:
     said |= {"method.name": method.name, "method.rounds": draw.randint(1, 3), "model.hidden": [8]}
     if draw.random() < 0.15:
         said["run.secure_sums"] = True
+        for name in ("method.participation", "evaluation.share"):  # tried in one process, refused between machines
+            said.pop(name, None)
     known = {f"method.{name}" for name in (*method.config.model_fields, "name")}
     return {
         name: value for name, value in said.items()

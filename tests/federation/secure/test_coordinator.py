@@ -253,7 +253,7 @@ def test_an_offer_that_the_others_would_refuse_is_left_out_by_name(lie, reason):
     bits = lie.get("bits", offers[2].bits)
     layout = Layout.read(Update, offers[2].layout).digest
     signature = scene.parties[2].identity.key.sign(
-        offered(PURPOSE, layout, 2, Scale(bits, tuple(offers[2].sizes)), keys)
+        offered(PURPOSE, layout, 2, Scale(bits, tuple(offers[2].sizes)), raw(offers[2].asked), keys)
     )
     offers[2] = replace(offers[2], keys=row(keys), bits=bits, signature=row(signature))
     made = SecureSum(Update, PURPOSE, offers, DIRECTORY)

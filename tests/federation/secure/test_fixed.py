@@ -148,7 +148,7 @@ def test_blocks_are_filled_across_parts():
 
 def test_what_a_sum_cannot_hold_is_refused():
     for fields, text in (
-        ({"sums": torch.tensor([1e39], dtype=torch.float64)}, r"sums holds more than 3.4e\+38, the most that a"),
+        ({"sums": torch.tensor([1e39], dtype=torch.float64)}, r"sums holds more than 1e\+36, the most that a"),
         ({"sums": torch.tensor([math.nan])}, "sums contains NaN or infinity"),
         ({"wide": torch.tensor([1e30], dtype=torch.float64)}, r"wide holds more than 1.21e\+24"),
         ({"share": math.inf}, "share contains NaN or infinity"),
@@ -167,10 +167,38 @@ def test_what_a_sum_cannot_hold_is_refused():
     with pytest.raises(MessageError, match=r"sums holds more than 256, the most that a secure sum of 3 clients"):
         words_of(statistics(sums=torch.tensor([300.0])), scale=Scale(0, (8, 8)))
     layout = Layout.of(statistics())
-    for strange in (Scale(-1, (0, 0)), Scale(0, (0,)), Scale(0, (0, 4)), Scale(0, (0, SIZES[-1] + 8))):
+    # A statistic is at most 1e36 < 2^120, a score 1e18 < 2^64.
+    for strange in (
+        Scale(-1, (0, 0)), Scale(0, (0,)), Scale(0, (0, 4)), Scale(0, (0, SIZES[-1] + 8)), Scale(0, (128, 0)),
+        Scale(0, (0, 72)),
+    ):  # fmt: skip
         with pytest.raises(MessageError, match="what a client says of the size of its numbers cannot be"):
             strange.check(layout)
-    Scale(0, (SIZES[0], SIZES[-1])).check(layout)
+    Scale(0, (SIZES[0], SIZES[0])).check(layout)
+    Scale(0, (120, 64)).check(layout)
+    with pytest.raises(MessageError, match=r"share holds more than 1e\+18, the most that a secure sum takes"):
+        scale_of(statistics(share=1.1e18))
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "trouble"),
+    [
+        ((0, 8), [(0, 8), (0, 8), (0, 16)], ""),
+        ((0, 32), [(0, 8), (0, 8), (0, 16)], ""),  # 2^24 above: 62 - 32 - 2 + 8 = 36 digits are left
+        ((0, 40), [(0, 8), (0, 8), (0, 16)], "holds numbers up to 2^40, and the middle one of the others says 2^8"),
+        ((0, 40), [(0, 8), (0, 120)], "the middle one of the others says 2^8"),  # nor where another one lies, too
+        ((0, 40), [(0, -64), (0, -64), (0, 24)], ""),  # who has only zeros loses nothing
+        ((0, 40), [(0, -64), (0, -64)], ""),
+        ((26, 8), [(10, 8), (3, 8), (30, 8)], ""),
+        ((27, 8), [(10, 8), (3, 8), (30, 8)], "the middle one of the others' is up to 2^10"),
+    ],
+)  # fmt: skip
+def test_one_that_takes_the_digits_of_the_others(mine, others, trouble):
+    """62 - 40 - 2 + 8 = 28 digits for three clients, 18 for 4096: a float32 number has 24."""
+    layout = Layout.of(Update(weights={"w": torch.zeros(1)}, num_samples=1.0))
+    stated = [Scale(bits, (size,)) for bits, size in others]
+    found = Scale(mine[0], (mine[1],)).above(stated, layout)
+    assert (trouble in found) if trouble else not found
 
 
 def test_the_largest_of_everybody_is_no_overflow():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from unittest import mock
 
 import pytest
 
 from graphsilo.errors import DisclosureError
 from graphsilo.federation.secure import opened
-from graphsilo.federation.secure.opened import OpenedSums, call_of
+from graphsilo.federation.secure.opened import OpenedSums
 
 X, Y = bytes(32), b"\x01" * 32
 A, B, C, D = (bytes([number]) * 32 for number in range(4))
-CALL = call_of("run", 0, 1, "train", 0)
+DATA, CHANGED = "d1", "d2"
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -27,22 +29,60 @@ def again(record: OpenedSums) -> OpenedSums:
 
 def test_the_same_answer_with_other_silos_is_refused_for_ever(path):
     record = OpenedSums(path)
-    record.note(X, CALL, [A, B, C])
+    record.note(X, DATA, [A, B, C])
     record = again(record)
-    record.note(X, CALL, [C, B, A])  # the same sum, as often as one likes
+    record.note(X, DATA, [C, B, A])  # the same sum, as often as one likes
     for silos in ([A, B], [A, B, C, D], [A, B, D]):
-        for call in (CALL, call_of("another", 7, 3, "train", 0)):
+        for data in (DATA, CHANGED, ""):
             with pytest.raises(DisclosureError, match="this answer was opened before in a sum with other silos"):
-                again(record).check(X, call, silos)
-    record.note(X, call_of("another", 0, 1, "train", 0), [A, B, C])
+                again(record).check(X, data, silos)
+    record.note(X, CHANGED, [A, B, C])
 
 
-def test_another_answer_to_the_same_call_with_other_silos_is_refused(path):
+def test_another_answer_from_the_same_data_with_other_silos_is_refused(path):
+    """However many are new or gone: sums of other silos, of which this one knows nothing, may make up for them."""
     record = OpenedSums(path)
-    record.note(X, CALL, [A, B, C])
-    with pytest.raises(DisclosureError, match=r"this call was opened .* \(0 are new, 1 are not there any more\)"):
-        again(record).note(Y, CALL, [A, B])
-    again(record).note(Y, call_of("run", 0, 2, "train", 0), [A, B])
+    record.note(X, DATA, [A, B, C])
+    with pytest.raises(DisclosureError, match=r"these data were opened .* \(0 are new, 1 are not there any more\)"):
+        again(record).note(Y, DATA, [A, B])
+    for silos in ([A, B, C, D], [A, D, bytes([9]) * 32], [D]):
+        with pytest.raises(DisclosureError, match="these data were opened before"):
+            again(record).check(Y, DATA, silos)
+    again(record).note(Y, DATA, [A, B, C])
+    again(record).note(bytes([7]) * 32, CHANGED, [A, B])  # the data have changed, and so has the answer
+
+
+def test_where_nobody_says_what_the_data_are_answers_count(path):
+    record = OpenedSums(path)
+    record.note(X, "", [A, B, C])
+    record.note(Y, "", [A, B])
+
+
+def test_two_processes_have_one_record(tmp_path):
+    """Two federations of the same data: each worker read the file before the other wrote."""
+    one, other = OpenedSums(tmp_path / "a.opened"), OpenedSums(tmp_path / "a.opened")
+    one.note(X, DATA, [A, B, C])
+    with pytest.raises(DisclosureError, match="these data were opened before"):
+        other.note(Y, DATA, [A, B])
+    (tmp_path / "a.opened").unlink()  # its owner decides, knowing what that means
+    other.note(Y, DATA, [A, B])
+    with pytest.raises(DisclosureError, match="these data were opened before"):
+        one.check(X, DATA, [A, B, C])
+
+
+def test_one_that_was_first_between_check_and_note(tmp_path, monkeypatch):
+    one, other = OpenedSums(tmp_path / "a.opened"), OpenedSums(tmp_path / "a.opened")
+    lock = opened._locked
+
+    def late(path):
+        monkeypatch.setattr(opened, "_locked", lock)
+        other.note(X, DATA, [A, B, C])
+        return lock(path)
+
+    monkeypatch.setattr(opened, "_locked", late)
+    with pytest.raises(DisclosureError, match="these data were opened before"):
+        one.note(Y, DATA, [A, B])
+    assert len((tmp_path / "a.opened").read_bytes().splitlines()) == 1
 
 
 def test_it_is_on_the_disk_before_anything_is_opened(tmp_path, monkeypatch):
@@ -50,31 +90,35 @@ def test_it_is_on_the_disk_before_anything_is_opened(tmp_path, monkeypatch):
     write, sync = os.write, os.fsync
     monkeypatch.setattr(opened.os, "write", lambda *given: order.append("write") or write(*given))
     monkeypatch.setattr(opened.os, "fsync", lambda *given: order.append("fsync") or sync(*given))
-    OpenedSums(tmp_path / "a.sums").note(X, CALL, [A, B, C])
+    OpenedSums(tmp_path / "a.sums").note(X, DATA, [A, B, C])
     assert order[:2] == ["write", "fsync"]
     assert (tmp_path / "a.sums").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_line_that_was_cut_opened_nothing(tmp_path):
     path = tmp_path / "a.sums"
-    OpenedSums(path).note(X, CALL, [A, B, C])
+    OpenedSums(path).note(X, DATA, [A, B, C])
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"answer": "0101')
     record = OpenedSums(path)
-    record.note(Y, call_of("run", 0, 2, "train", 0), [A, B])
+    record.note(Y, CHANGED, [A, B])
     assert len(path.read_bytes().splitlines()) == 2
     with pytest.raises(DisclosureError, match="other silos"):
-        OpenedSums(path).check(Y, CALL, [A, B])
+        OpenedSums(path).check(Y, DATA, [A, B])
 
 
-def test_without_a_record_nothing_is_opened(tmp_path):
+def test_without_a_record_nothing_is_opened(tmp_path, monkeypatch):
     damaged = tmp_path / "a.sums"
     for text in (b"not a line\n", b"[]\n", b'{"answer": "a", "call": "b"}\n', b"[" * 100_000 + b"\n", b"\xff\n"):
         damaged.write_bytes(text)
         with pytest.raises(DisclosureError, match="cannot be read"):
             OpenedSums(damaged)
-    folder = tmp_path / "b.sums"
-    record = OpenedSums(folder)
-    folder.mkdir()
+    record = OpenedSums(tmp_path / "b.sums")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(opened.os, "write", mock.Mock(side_effect=full))
     with pytest.raises(DisclosureError, match="cannot be written"):
-        record.note(X, CALL, [A, B, C])
+        record.note(X, DATA, [A, B, C])
+    (tmp_path / "b.sums").unlink()
+    (tmp_path / "b.sums").mkdir()
+    with pytest.raises(DisclosureError, match="cannot be read"):
+        record.note(X, DATA, [A, B, C])

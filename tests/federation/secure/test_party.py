@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.codec import encode
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure import coordinator
+from graphsilo.federation.secure.coordinator import SecureSum
+from graphsilo.federation.secure.fixed import Scale
 from graphsilo.federation.secure.masks import KEY_BYTES
 from graphsilo.federation.secure.messages import Came, Confirmed, Post, Roster, raw, row, rows
 from graphsilo.federation.secure.opened import OpenedSums
@@ -76,7 +81,7 @@ def test_keys_that_are_not_signed():
     refused_roster(
         "the offer of client 3 is not signed", table, bits=[*table.roster.bits[:3], 40, table.roster.bits[4]]
     )
-    sizes = [*table.roster.sizes[:3], [64], table.roster.sizes[4]]
+    sizes = [*table.roster.sizes[:3], [56], table.roster.sizes[4]]
     refused_roster("the offer of client 3 is not signed", table, sizes=sizes)
     with pytest.raises(MessageError, match="of the size of its numbers cannot be"):
         table.sum_of(0).share(changed(table.roster, sizes=[*table.roster.sizes[:3], [65], table.roster.sizes[4]]))
@@ -88,7 +93,7 @@ def test_keys_of_an_older_sum():
     old = Table()
     later = Purpose("run", 0, 2, "train")
     for client in (0, 3):
-        offer = table.scene.parties[client].begin(later, 0, updates(5)[client], encode(updates(5)[client]).data)
+        offer = table.scene.parties[client].begin(later, updates(5)[client], encode(updates(5)[client]).data)
         keys = set_row(table.roster.keys, client, raw(offer.keys))
         signatures = set_row(table.roster.signatures, client, raw(offer.signature))
         asked = 1
@@ -104,6 +109,7 @@ def test_a_client_that_is_left_out_or_named_twice():
     table = Table()
     four = {
         "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:], "sizes": table.roster.sizes[1:],
+        "asked": table.roster.asked[1:],
         "keys": table.roster.keys[1:],
         "signatures": table.roster.signatures[1:], "identities": table.roster.identities[1:],
     }  # fmt: skip
@@ -126,6 +132,66 @@ def test_one_silo_under_two_numbers(monkeypatch):
     roster = Scene(answers, parties=parties).begin().roster()
     with pytest.raises(DisclosureError, match="two clients of the roster have the same key"):
         parties[0].current.share(roster)
+
+
+def claiming(answers: Mapping[int, Message], scale: Scale, liar: int = 2) -> Scene:
+    """Everybody has made its offer; one says that its numbers are of this size, and signs it."""
+    scene = Scene(answers)
+    scene.begin()
+    party = scene.parties[liar]
+    assert party._kept is not None
+    party._kept = replace(party._kept, scale=scale)
+    return scene
+
+
+def test_a_size_that_would_leave_nothing_of_the_others():
+    """2^56 is what a count may be at most; the others' are below 2^8: they name who says so, all of them."""
+    scene = claiming(updates(5), Scale(5, (56,)))
+    offers = {client: party.again() for client, party in scene.parties.items()}
+    made = SecureSum(Update, PURPOSE, offers, DIRECTORY)
+    assert "client 2 says that Update.num_samples holds numbers up to 2^56" in made.unlike[2]
+    assert made.clients == [0, 1, 3, 4]
+    everybody = [offers[client] for client in range(5)]  # what a coordinator may send that lets it pass
+    roster = Roster(
+        clients=list(range(5)), bits=[offer.bits for offer in everybody],
+        sizes=[list(offer.sizes) for offer in everybody], asked=rows([raw(offer.asked) for offer in everybody], 32),
+        keys=rows([raw(offer.keys) for offer in everybody], 96),
+        signatures=rows([raw(offer.signature) for offer in everybody], 64),
+        identities=[offer.identity for offer in everybody],
+    )  # fmt: skip
+    for client in (0, 1, 3, 4):
+        with pytest.raises(DisclosureError, match=r"client 2 says that Update.num_samples holds .* up to 2\^56"):
+            scene.parties[client].current.share(roster)
+    # The others' sum has all its digits.
+    assert scene.run(made=made).num_samples == 1 + 11 + 31 + 41
+
+
+def test_one_that_was_asked_something_else():
+    """With class weights of 0, say: the sum is that of the others."""
+    scene = Scene(updates(5))
+    offers = {
+        client: scene.parties[client].begin(PURPOSE, answer, encode(answer).data, bytes(31) + bytes([client == 3]))
+        for client, answer in scene.answers.items()
+    }
+    roster = SecureSum(Update, PURPOSE, offers, DIRECTORY).roster()
+    for client in (0, 1, 2, 4):
+        with pytest.raises(DisclosureError, match="client 3 was asked something else than this one in the run"):
+            scene.parties[client].current.share(roster)
+    asked = set_row(roster.asked, 3, bytes(32))  # nor can the coordinator say otherwise
+    with pytest.raises(DisclosureError, match="the offer of client 3 is not signed by it"):
+        scene.parties[0].current.share(changed(roster, asked=asked))
+
+
+def test_nothing_is_left_of_a_roster_that_was_refused():
+    """The second one is looked at as if it were the first, and what it lacks is missing."""
+    table = Table()
+    refused_roster("the offer of client 4 is not signed", table, bits=[*table.roster.bits[:4], 11])
+    four = {
+        spec.name: getattr(table.roster, spec.name)[:4] for spec in Roster.specs()
+    }  # fmt: skip
+    mine = table.sum_of(0)
+    mine.share(Roster(**four))
+    assert sorted(mine._public) == sorted(mine._keys_of) == [0, 1, 2, 3]
 
 
 class Kit:
@@ -157,7 +223,7 @@ def test_sums_of_too_few(clients):
     table = Table(clients=3)
     few = {
         "clients": table.roster.clients[:clients], "bits": table.roster.bits[:clients],
-        "sizes": table.roster.sizes[:clients],
+        "sizes": table.roster.sizes[:clients], "asked": table.roster.asked[:clients],
         "keys": table.roster.keys[:clients], "signatures": table.roster.signatures[:clients],
         "identities": table.roster.identities[:clients],
     }  # fmt: skip
@@ -185,7 +251,7 @@ def test_points_of_small_order():
         from graphsilo.federation.secure.party import offered
 
         layout = cheat._kept.layout.digest
-        signed = offered(PURPOSE, layout, 4, cheat._kept.scale, bytes(keys))
+        signed = offered(PURPOSE, layout, 4, cheat._kept.scale, cheat._kept.asked, bytes(keys))
         signature = table.scene.parties[4].identity.key.sign(signed)
         roster = changed(
             table.roster, keys=set_row(table.roster.keys, 4, bytes(keys)),
@@ -395,23 +461,55 @@ def test_the_same_answer_is_not_opened_with_other_silos(tmp_path):
     assert scene(range(5)).run().num_samples == 1 + 11 + 21 + 31 + 41  # the same sum may be asked for again
 
 
-def test_an_answer_a_little_off_to_the_same_call_is_refused(tmp_path):
+def test_an_answer_a_little_off_is_not_opened_with_other_silos(tmp_path):
+    """Another answer to whatever other question: the difference would be what client 3 sent, but for what was moved."""
     answers = dict(updates(4))
     identities = {client: Identity.made_up() for client in answers}
-    kept = records(tmp_path, 4)
-    parties = {client: Party(client, identities[client], DIRECTORY, kept[client]) for client in answers}
-    Scene(answers, parties=parties).run()
+
+    def scene(answers: Mapping[int, Message], data: str = "as it was") -> Scene:
+        kept = records(tmp_path, 4)
+        parties = {
+            client: Party(client, identities[client], DIRECTORY, kept[client], data=data) for client in answers
+        }  # fmt: skip
+        return Scene(answers, parties=parties)
+
+    scene(answers).run()
     moved = {
         client: Update(weights={"w": answer.weights["w"] + 1e-6}, num_samples=answer.num_samples)
         for client, answer in answers.items()
-        if client != 3
     }
-    with pytest.raises(DisclosureError, match="this call was opened before"):
-        Scene(moved, parties={client: parties[client] for client in moved}).run()
+    for purpose in (PURPOSE, Purpose("run", 0, 9, "train"), Purpose("later", 3, 1, "statistics")):
+        without = scene({client: answer for client, answer in moved.items() if client != 3})
+        with pytest.raises(DisclosureError, match="these data were opened before in a sum with other silos"):
+            without.run(made=without.begin(purpose))
+        assert not [one for one in without.sent if one[0] == "mask"]
+    assert scene(moved).run().num_samples == 1 + 11 + 21 + 31  # of all of them, as often as one likes
+
+
+def test_three_sums_of_which_each_two_differ_by_many():
+    """{0, 1, 2, 3} and {4, 5, 6} less {0, 1, 2, 4, 5, 6} would be client 3 alone, and no silo is in all of them."""
+    answers = updates(7)
+    parties = {client: Party(client, Identity.made_up(), DIRECTORY, OpenedSums(), data="d") for client in answers}
+
+    def scene(*clients: int) -> Scene:
+        return Scene({client: answers[client] for client in clients}, parties={one: parties[one] for one in clients})
+
+    scene(0, 1, 2, 3).run()
+    scene(4, 5, 6).run()
+    for number, client in enumerate(answers):  # asked anew, with other answers
+        answers[client] = Update(weights={"w": torch.full((7,), float(number))}, num_samples=1.0)
+    combined = scene(0, 1, 2, 4, 5, 6)
+    with pytest.raises(DisclosureError, match=r"these data were opened .* \(3 are new, 1 are not there any more\)"):
+        combined.run()
+    assert not [one for one in combined.sent if one[0] == "mask"]
 
 
 class Count(Message):
     clients: int = sends("counts")
+
+
+class Share(Message):
+    nodes: float = sends("counts")
 
 
 def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
@@ -425,13 +523,32 @@ def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_such_counts_are_summed_whatever_was_asked_before():
+    """That a model was taken, by one that was away when its sums were asked for."""
+    scene = Scene({client: Count(clients=1) for client in range(4)})
+    offers = {
+        client: scene.parties[client].begin(PURPOSE, answer, encode(answer).data, bytes(31) + bytes([client == 3]))
+        for client, answer in scene.answers.items()
+    }
+    assert scene.run(made=SecureSum(Count, PURPOSE, offers, DIRECTORY)).clients == 4
+
+
+def test_what_depends_on_a_question_is_no_such_count(tmp_path):
+    """As how many nodes a generator of the coordinator's would add."""
+    kept = records(tmp_path, 4)
+    parties = {client: Party(client, Identity.made_up(), DIRECTORY, kept[client], data="d") for client in range(4)}
+    for clients, refused in (((0, 1, 2, 3), False), ((0, 1, 2), True)):
+        scene = Scene({client: Share(nodes=7.0 + len(clients)) for client in clients},
+                      parties={client: parties[client] for client in clients})  # fmt: skip
+        with pytest.raises(DisclosureError, match="these data were opened") if refused else nullcontext():
+            scene.run()
+
+
 def test_an_answer_that_waits_is_offered_again_with_fresh_keys():
     """A sum that could not be opened: nobody makes another answer."""
     scene = Scene(updates(5))
     first = scene.begin()
     left = {client: scene.parties[client].again() for client in (0, 1, 2)}
-    from graphsilo.federation.secure.coordinator import SecureSum
-
     second = SecureSum(Update, PURPOSE, left, DIRECTORY)
     assert not set(first._keys.values()) & set(second._keys.values())
     total = scene.run(made=second)

@@ -14,7 +14,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.methods import fedridge
-from graphsilo.methods.fedridge.check import impossible
+from graphsilo.methods.fedridge.check import impossible, is_semidefinite
 from graphsilo.methods.fedridge.messages import Counts, Scores, Statistics
 from graphsilo.methods.fedridge.solve import pack
 
@@ -208,3 +208,14 @@ def test_a_liar_fails_and_the_others_go_on(kit, monkeypatch):
     other, two = kit.build("fedridge", [silos[0], silos[2]], **settings)
     other.set_up(two)
     assert all(torch.equal(server.moments[name], value) for name, value in other.moments.items())
+
+
+def test_a_sum_of_squares_is_negative_nowhere():
+    """Each pair of columns may go together as they do; all three may not: 1 - 2 · 0.9 is an eigenvalue."""
+    near = torch.tensor([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]], dtype=torch.float64)
+    assert not is_semidefinite(pack(near), 3)
+    assert is_semidefinite(pack(near.abs()), 3)
+    assert is_semidefinite(pack(torch.zeros(3, 3)), 3)
+    rows = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
+    assert is_semidefinite(pack(rows.t() @ rows), 5)  # of rank 2, in float32
+    assert not is_semidefinite(pack((rows.t() @ rows).double() - 0.01 * torch.eye(5)), 5)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from graphsilo.errors import MessageError
-from graphsilo.methods.fedridge.messages import ScoreRequest, Scores
+from graphsilo.methods.fedridge.messages import ScoreRequest, Scores, Statistics, StatisticsRequest
+from graphsilo.methods.fedridge.solve import pack
 from kit.fedridge import PLAIN, played, pooled
 
 
@@ -39,3 +40,25 @@ def test_values_of_rankings_that_cannot_be_are_refused(ranked):
     Scores(counts=counts, num_samples=4, ranked={"auc": fine}).check_answer(request)
     with pytest.raises(MessageError, match=r"Scores\.ranked of 'auc' is no mean of 2 candidates over 4 items"):
         Scores(counts=counts, num_samples=4, ranked={"auc": torch.tensor(ranked).double()}).check_answer(request)
+
+
+def test_a_total_that_is_negative_in_some_direction_is_refused():
+    """Of three unit rows with the constant 0.1; what a liar adds leaves each pair of columns as it may be."""
+    rows = torch.cat([torch.eye(3), torch.full((3, 1), 0.1)], dim=1).double()
+    square, cross = rows.t() @ rows, rows.sum(0, keepdim=True)
+    request = StatisticsRequest(
+        kinds=["mean"], dim=8, class_weights=torch.ones(1, 1).double(), size=1.0,
+        blocks={"mean": [[3, 1.0], [1, 0.01]]}, constants={"mean": 3},
+    )  # fmt: skip
+
+    def total(moments: torch.Tensor) -> Statistics:
+        return Statistics(
+            moments={"mean/0": pack(moments)}, products={"mean/0": cross}, moments_rest={}, products_rest={},
+            num_samples=3,
+        )  # fmt: skip
+
+    total(square).check_total(request, 3)
+    square[0, 1], square[0, 2], square[1, 2] = 0.9, -0.9, 0.9
+    total(square).check_answer(request)
+    with pytest.raises(MessageError, match="negative somewhere"):
+        total(square).check_total(request, 3)

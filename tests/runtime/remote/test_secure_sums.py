@@ -62,8 +62,9 @@ def test_sums_over_sites_are_those_of_one_process(sites: Any, measured: Callable
         plain = {note.kind for entry in entries if entry.way == "sent" for note in entry.fields
                  if not entry.reason.startswith("masked")}  # fmt: skip
         assert plain == {"control"}  # nothing but keys, shares, signatures, names and shapes
-        kept = supervisor.folder / "sums"
-        assert {path.name for path in kept.iterdir()} == {f"{site}.key", f"{site}.known", f"{site}.opened"}
+        kept = sites.files[site].parent / "sums"  # of the data, in whatever federation they are summed
+        assert {path.name for path in kept.iterdir()} == {f"{site}.key", f"{site}.opened"}
+        assert [path.name for path in (supervisor.folder / "sums").iterdir()] == [f"{site}.known"]
         assert (kept / f"{site}.key").stat().st_mode & 0o777 == 0o600
         assert holding((kept / f"{site}.key").read_bytes(), supervisor.folder, tmp_path / "out") == [f"{site}.key"]
 
@@ -84,9 +85,9 @@ def test_no_file_holds_a_silos_keys(make_sites: Callable[..., Any], tmp_path: Pa
         os.kill(sites.supervisors[site].worker_pid, signal.SIGKILL)
     private = {"method__name": "fedridge", "method__epsilon": 5.0, "method__own": False, "data__scale": "none"}
     carry_out(sites, tmp_path / "out", **SECURE, **private)
-    for site, supervisor in sites.supervisors.items():
+    for site in sites.supervisors:
         for kind in ("key", "noise"):
-            secret = (supervisor.folder / "sums" / f"{site}.{kind}").read_bytes()
+            secret = (sites.files[site].parent / "sums" / f"{site}.{kind}").read_bytes()
             assert holding(secret, sites.folder, tmp_path / "out") == [f"{site}.{kind}"]
 
 
@@ -164,7 +165,7 @@ def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Calla
         os.kill(supervisor.worker_pid, signal.SIGKILL)
     carry_out(sites, tmp_path / "again", **SECURE)  # with the same silos it runs as often as one likes
     for supervisor in sites.supervisors.values():
-        path = supervisor.folder / "sums" / f"{supervisor.name}.opened"
+        path = sites.files[supervisor.name].parent / "sums" / f"{supervisor.name}.opened"
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert {len(line["silos"]) for line in lines} == {3}
         # As if the sums had been opened with a fourth, which is not there this time.

@@ -26,7 +26,7 @@ from graphsilo.experiments.participants import Participants, absent_words, left_
 from graphsilo.experiments.references import reference_config, reference_method
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import secure_sums
-from graphsilo.experiments.simulation import model_specs
+from graphsilo.experiments.simulation import model_entries, model_specs
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.records import (
     FederationFacts,
@@ -276,6 +276,7 @@ def check_remote(config: RunConfig) -> None:
 
     Raises:
         UnsupportedError: A reference or an evaluation does.
+        ConfigError: Settings do not go with machines apart.
     """
     refuse_remote(config)
     pooled = [name for name in config.run.references if registry.load(reference_method(config, name)).pooled]
@@ -293,6 +294,12 @@ def check_remote(config: RunConfig) -> None:
         )
     if config.run.workers > 1:
         raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
+    if config.run.secure_sums and len({str(entry) for entry in model_entries(config)}) > 1:
+        raise ConfigError(
+            "between machines a silo opens secure sums only with silos that were asked the same as itself, its model "
+            "included, because the difference of two sums says what single silos sent. Use one model for all "
+            "(model.pool has several), or run.secure_sums=false."
+        )
 
 
 def own_results(record: RunRecord, participants: RemoteParticipants, sparse: bool) -> dict[ClientId, SiloShare]:

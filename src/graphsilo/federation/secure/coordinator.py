@@ -18,6 +18,7 @@ from graphsilo.federation.secure import masks, shamir
 from graphsilo.federation.secure.fixed import BLOCK, Layout, Scale, Words, decode
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks
 from graphsilo.federation.secure.messages import (
+    ASKED,
     LETTER,
     MARK,
     Came,
@@ -36,11 +37,11 @@ from graphsilo.federation.secure.messages import (
 from graphsilo.federation.secure.party import (
     Directory,
     Purpose,
-    check_bits,
     check_signature,
     confirmed_list,
     offered,
     roster_of,
+    unlike_scales,
 )
 from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations
 from graphsilo.types import ClientId
@@ -81,9 +82,8 @@ class SecureSum(Generic[Reply]):
                 layout = layouts[offer.layout]
                 scale = scales[client] = Scale(offer.bits, tuple(offer.sizes))
                 scale.check(layout)
-                check_bits(scale, len(offers), f"client {client}'s weights")
                 key = directory.key_of(client, raw(offer.identity))
-                signed = offered(purpose, layout.digest, client, scale, raw(offer.keys))
+                signed = offered(purpose, layout.digest, client, scale, raw(offer.asked), raw(offer.keys))
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
                 for key_bytes in (public := _public(offer))[:2]:
                     masks.check_point(key_bytes)
@@ -101,7 +101,11 @@ class SecureSum(Generic[Reply]):
                     f"client {client}: the names and shapes of its {kind.__name__} are not those of most others. All "
                     f"clients must run the same model and settings to be summed."
                 )
-        self.clients: list[ClientId] = [] if tie or not ranked else ranked[0]
+        stated = {client: scales[client] for client in ([] if tie or not ranked else ranked[0])}
+        while stated and (found := unlike_scales(stated, layouts[offers[next(iter(stated))].layout])):
+            self.unlike.update(found)
+            stated = {client: scale for client, scale in stated.items() if client not in found}
+        self.clients: list[ClientId] = list(stated)
         if not self.clients:
             return
         self._offers = {client: offers[client] for client in self.clients}
@@ -150,6 +154,7 @@ class SecureSum(Generic[Reply]):
             clients=self.clients,
             bits=[offer.bits for offer in offers],
             sizes=[list(offer.sizes) for offer in offers],
+            asked=rows([raw(offer.asked) for offer in offers], ASKED),
             keys=rows([raw(offer.keys) for offer in offers], 3 * KEY_BYTES),
             signatures=rows([raw(offer.signature) for offer in offers], 64),
             identities=[offer.identity for offer in offers],

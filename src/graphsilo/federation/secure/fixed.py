@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -32,6 +33,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError, shown
 from graphsilo.federation.accumulator import check_additive
+from graphsilo.federation.kinds import LARGEST, LARGEST_WEIGHT
 from graphsilo.federation.message import FieldSpec, Message
 
 Words: TypeAlias = "NDArray[np.uint64]"
@@ -44,8 +46,8 @@ MAX_WORDS = 1 << 31
 """Most words of one client's answer that a coordinator makes room for."""
 
 _ONE_WORD = 50
-_RANGE_BITS = 12
-"""|x| of a weighted float is at most 2^12."""
+LARGEST_WEIGHTED = 2.0**12
+"""Most that |x| of a weighted float is."""
 _WHOLE = 62
 """Binary digits of a whole number; one more is its sign's, and one is left over."""
 _BASE = 50
@@ -54,6 +56,9 @@ _FRACTION = {3: 80}
 SIZE_STEP = 8
 """What sizes are multiples of: a client says no more of its entries than that none exceeds 2^8, 2^16, 2^24, ..."""
 SIZES = range(-64, 129, SIZE_STEP)
+MOST_BITS, MOST_SIZE = 16, 24
+"""How many bits one client's weight, or the largest entry of a field, may be above the middle of the others': more of
+either would leave a float32 number of theirs fewer than its 24 digits, as all are scaled by the largest."""
 
 
 def headroom(parties: int) -> int:
@@ -98,6 +103,11 @@ class Part:
         return not self.whole and not self.weighted and self.spec.words == 1
 
     @property
+    def most(self) -> float:
+        """Largest size of an entry that is taken from a client."""
+        return LARGEST.get(self.spec.kind, LARGEST_WEIGHT) if self.spec.largest is None else self.spec.largest
+
+    @property
     def where(self) -> str:
         return self.field if self.key is None else f"{self.field}[{self.key!r}]"
 
@@ -139,7 +149,7 @@ class Layout:
         if part.whole:
             return 2.0 ** (_WHOLE - headroom(parties))
         if part.weighted:
-            return 2.0**_RANGE_BITS
+            return LARGEST_WEIGHTED
         return 2.0 ** (_BASE * (part.words - 1) + _WHOLE - headroom(parties) - self.fraction(part, scale, parties))
 
     @property
@@ -228,10 +238,8 @@ class Scale:
                     raise MessageError(
                         f"{layout.kind.__name__}.{part.where} contains NaN or infinity, of which there is no sum."
                     )
-                if size > 2.0 ** SIZES[-1]:
-                    raise MessageError(
-                        f"{layout.kind.__name__}.{part.where} {_too_large(2.0 ** SIZES[-1], 'a secure sum')}"
-                    )
+                if size > part.most:
+                    raise MessageError(f"{layout.kind.__name__}.{part.where} {_too_large(part.most, 'a secure sum')}")
                 largest[part.field] = max(largest[part.field], size)
         return cls(bits, tuple(map(_size, largest.values())))
 
@@ -248,8 +256,34 @@ class Scale:
         Raises:
             MessageError: It is that.
         """
-        if self.bits < 0 or len(self.sizes) != len(layout.sized) or any(size not in SIZES for size in self.sizes):
+        most = {part.field: _size(part.most) for part in layout.parts if part.sized}
+        if (
+            self.bits < 0
+            or len(self.sizes) != len(most)
+            or any(size not in SIZES or size > bound for size, bound in zip(self.sizes, most.values(), strict=True))
+        ):
             raise MessageError(f"{layout.kind.__name__}: what a client says of the size of its numbers cannot be.")
+
+    def above(self, others: Sequence[Scale], layout: Layout) -> str:
+        """By what a client would take the digits from all others' numbers, in words; empty: by nothing.
+
+        Args:
+            others: What they say.
+            layout: Of all answers.
+        """
+        bits = [one.bits for one in others]
+        if bits and self.bits > (middle := statistics.median_low(bits)) + MOST_BITS:
+            return f"says that its weight is up to 2^{self.bits}, and the middle one of the others' is up to 2^{middle}"
+        for place, name in enumerate(layout.sized):
+            some = [
+                one.sizes[place] for one in others if one.sizes[place] > SIZES[0]
+            ]  # who has only zeros says nothing
+            if some and self.sizes[place] > (middle := statistics.median_low(some)) + MOST_SIZE:
+                return (
+                    f"says that {layout.kind.__name__}.{name} holds numbers up to 2^{self.sizes[place]}, and the "
+                    f"middle one of the others says 2^{middle}"
+                )
+        return ""
 
     def signed(self) -> bytes:
         """As bytes that are those of nothing else."""
@@ -421,7 +455,13 @@ def decode(layout: Layout, words: Words, *, scale: Scale, parties: int) -> dict[
         layout: Of each answer.
         words: Their sum modulo 2^64, [layout.words].
         scale, parties: As when they were encoded.
+
+    Raises:
+        MessageError: Somebody has added what the fixed point of nobody holds.
     """
+    signed = words.view(np.int64)
+    if signed.size and max(int(signed.max()), -int(signed.min())) > 1 << _WHOLE:
+        raise MessageError(f"{layout.kind.__name__} holds larger numbers than {parties} clients can add up to.")
     found: dict[str, Any] = {spec.name: _empty(spec) for spec in layout.kind.specs()}
     start = 0
     for part in layout.parts:

@@ -15,6 +15,7 @@ CALL = "secure call "
 AGAIN, SHARE, MASK, CONFIRM, OPEN = (f"secure {step}" for step in ("again", "share", "mask", "confirm", "open"))
 STEPS = frozenset({AGAIN, SHARE, MASK, CONFIRM, OPEN})
 
+ASKED = 32
 KEYS = 3 * KEY_BYTES
 """Public key for masks, public key for letters, and the hash of the seed of the own mask."""
 SIGNATURE = 64
@@ -42,6 +43,7 @@ class Offer(SecureMessage):
         layout: Names and shapes, as a plain message has them in its header.
         bits: Bit length of the largest weight.
         sizes: How large entries of fields without a weight are, a power of 2^8 for each (``fixed.Scale``).
+        asked: [32] hash of all that it was asked since the run was opened.
         keys: [96] public keys, fresh in each sum, and the hash of the seed of its own mask.
         identity: Who it is.
         signature: [64] over all of that and what the sum is for.
@@ -50,6 +52,7 @@ class Offer(SecureMessage):
     layout: str = sends("control")
     bits: int = sends("control")
     sizes: list[int] = sends("control")
+    asked: Tensor = sends("control", dtype=torch.uint8, shape=(ASKED,))
     keys: Tensor = sends("control", dtype=torch.uint8, shape=(KEYS,))
     identity: Tensor = sends("control", dtype=torch.uint8, shape=("identity",))
     signature: Tensor = sends("control", dtype=torch.uint8, shape=(SIGNATURE,))
@@ -60,6 +63,7 @@ class Roster(SecureMessage):
 
     Attributes:
         clients, bits, sizes: Number, bits and sizes of each.
+        asked: [clients, 32] what each was asked.
         keys, signatures: Theirs.
         identities: Who they are.
     """
@@ -67,6 +71,7 @@ class Roster(SecureMessage):
     clients: list[int] = sends("control")
     bits: list[int] = sends("control")
     sizes: list[list[int]] = sends("control")
+    asked: Tensor = sends("control", dtype=torch.uint8, shape=("clients", ASKED))
     keys: Tensor = sends("control", dtype=torch.uint8, shape=("clients", KEYS))
     signatures: Tensor = sends("control", dtype=torch.uint8, shape=("clients", SIGNATURE))
     identities: list[Tensor] = sends("control", dtype=torch.uint8)

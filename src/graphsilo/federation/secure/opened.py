@@ -1,17 +1,20 @@
-"""What a silo has opened: it helps to open the same answer in one sum only.
+"""What a silo has opened: it helps to open sums over its data with one set of silos only.
 
-Training is the same to the last bit when it is repeated. A coordinator that opened the sum of all silos, went back to
-its checkpoint and opened the sum of all but one would have that one's answer as the difference. So a silo notes which
-answer it opened together with whom, on the disk, before it opens it, and neither sends nor opens that answer in a sum
-with others again: not in another round, run, or after a restart. The same sum of the same silos it opens as often as it
-is asked. Nor does it open two answers to the same call of a run with different silos.
+A coordinator that opens a sum over five silos, and one over four of them, has the fifth one's answer as the difference,
+be it the same answer to the last bit or one to a question that is as good as the same. More than two sums can be
+combined as well, and no silo knows of those that it is not in. So the rule is the strictest there is: a silo notes on
+the disk, before it opens a sum, with whom that is. From then on it neither masks nor opens an answer with others, as
+long as its data stay as they are: in no round, run or federation, of no step or method, and not after a restart. Sums
+with one honest silo in common are then over the same silos, and sums without one over different silos: no combination
+of them says more than they do. Nor is one answer opened with others, should it be the same after the data changed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,8 @@ class OpenedSums:
     """The record of one silo.
 
     Args:
-        path: A file of lines, of which only the owner can read anything; None keeps the record in memory.
+        path: A file of lines, of which only the owner can read anything, and which processes may share; None keeps the
+            record in memory.
 
     Raises:
         DisclosureError: The file cannot be read.
@@ -30,90 +34,107 @@ class OpenedSums:
 
     def __init__(self, path: Path | None = None):
         self.path = path
-        self._answers: dict[str, frozenset[str]] = {}
-        self._calls: dict[str, frozenset[str]] = {}
-        if path is None or not path.exists():
-            return
-        try:
-            lines = path.read_bytes().split(b"\n")
-            # Of a line that was cut when the power failed, nothing has been opened.
-            for line in lines[:-1]:
-                self._take(json.loads(line))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DisclosureError(
-                f"the record of opened sums {path} cannot be read ({type(error).__name__}), and without it no sum is "
-                f"opened. The silo's owner must mend it, or remove it: then coordinators can compute differences of "
-                f"sums that were opened before."
-            ) from None
+        self._forget()
+        self._read_on()
 
-    def check(self, answer: bytes, call: str, silos: Collection[bytes]) -> None:
+    def check(self, answer: bytes, data: str, silos: Collection[bytes]) -> None:
         """Refuse a sum of which another one was opened.
 
         Args:
             answer: [32] hash of the silo's answer.
-            call: Which call of which run it answers.
+            data: Hash of the data that it was made of; empty: nobody says, and only the answer counts.
             silos: Who is in the sum: hashes of their identities.
 
         Raises:
-            DisclosureError: The same answer, or one to the same call, was opened with others.
+            DisclosureError: The same answer, or one from the same data, was opened with others; or the file cannot be
+                read.
         """
+        self._read_on()
         wanted = _named(silos)
-        for what, before in (("answer", self._answers.get(answer.hex())), ("call", self._calls.get(call))):
+        known = ("this answer was", self._answers.get(answer.hex())), ("these data were", self._data.get(data))
+        for what, before in known:
             if before is not None and before != wanted:
                 more, fewer = len(wanted - before), len(before - wanted)
                 raise DisclosureError(
-                    f"this {what} was opened before in a sum with other silos ({more} are new, {fewer} are not there "
-                    f"any more): the difference of both sums would say what single silos sent. Run with the same "
-                    f"silos as before, or begin a run whose answers are others (another seed or other settings)."
+                    f"{what} opened before in a sum with other silos ({more} are new, {fewer} are not there any more): "
+                    f"the difference of both sums would say what single silos sent. Run with the same silos as before. "
+                    f"Where one has joined, or left for good, the owner of every other silo decides: by removing the "
+                    f"record of opened sums, sums/NAME.opened beside its silo.yaml."
                 )
 
-    def note(self, answer: bytes, call: str, silos: Collection[bytes]) -> None:
+    def note(self, answer: bytes, data: str, silos: Collection[bytes]) -> None:
         """Note a sum that is about to be opened; it is on the disk when this returns.
 
         Raises:
             DisclosureError: As ``check``; or the record cannot be written, and nothing may be opened.
         """
-        self.check(answer, call, silos)
-        line = {"answer": answer.hex(), "call": call, "silos": sorted(_named(silos))}
-        if self._answers.get(answer.hex()) is not None and self._calls.get(call) is not None:
+        self.check(answer, data, silos)
+        if answer.hex() in self._answers and (not data or data in self._data):
             return
-        if self.path is not None:
-            try:
-                _append(self.path, json.dumps(line).encode() + b"\n")
-            except OSError as error:
-                raise DisclosureError(
-                    f"the record of opened sums cannot be written ({error.strerror}), and nothing is opened that is "
-                    f"not recorded. The silo's owner must make room for it."
-                ) from None
-        self._take(line)
+        line = {"answer": answer.hex(), "data": data, "silos": sorted(_named(silos))}
+        if self.path is None:
+            self._take(line)
+            return
+        try:
+            with _locked(self.path) as handle:
+                self.check(answer, data, silos)  # another process may have been first
+                _append(handle, json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            raise DisclosureError(
+                f"the record of opened sums cannot be written ({error.strerror}), and nothing is opened that is not "
+                f"recorded. The silo's owner must make room for it, in sums/ beside silo.yaml."
+            ) from None
+
+    def _forget(self) -> None:
+        self._answers: dict[str, frozenset[str]] = {}
+        self._data: dict[str, frozenset[str]] = {}
+        self._taken = 0  # bytes of the file
+
+    def _read_on(self) -> None:
+        """Take the lines that were added."""
+        if self.path is None:
+            return
+        try:
+            if not self.path.exists() or self.path.stat().st_size < self._taken:
+                self._forget()  # its owner has removed it
+            if not self.path.exists():
+                return
+            with self.path.open("rb") as file:
+                file.seek(self._taken)
+                lines = file.read()
+            # Of a line that was cut when the power failed, nothing has been opened.
+            lines = lines[: lines.rfind(b"\n") + 1]
+            for line in lines.splitlines():
+                self._take(json.loads(line))
+            self._taken += len(lines)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DisclosureError(
+                f"the record of opened sums {self.path.name} cannot be read ({type(error).__name__}), and without it "
+                f"no sum is opened. The silo's owner must mend it, or remove it: then coordinators can compute "
+                f"differences of sums that were opened before."
+            ) from None
 
     def _take(self, line: dict[str, Any]) -> None:
         silos = frozenset(map(str, line["silos"]))
-        self._answers[str(line["answer"])] = self._calls[str(line["call"])] = silos
+        self._answers[str(line["answer"])] = silos
+        if data := line.get("data"):
+            self._data[str(data)] = silos
 
 
 def _named(silos: Collection[bytes]) -> frozenset[str]:
     return frozenset(silo.hex() for silo in silos)
 
 
-def call_of(run: str, seed: int, round: int, handler: str, repeat: int) -> str:
-    """Which call of which run."""
-    parts: Sequence[Any] = (run, seed, round, handler, repeat)
-    return json.dumps(parts)
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file, for one process at a time; made where there is none."""
+    import fcntl  # not on every system, where sums can be tried all the same
 
-
-def _append(path: Path, line: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        end = os.lseek(handle, 0, os.SEEK_END)
-        if end:  # a line that was cut when the power failed goes
-            whole = os.pread(handle, end, 0)
-            os.ftruncate(handle, whole.rfind(b"\n") + 1)
-            os.lseek(handle, 0, os.SEEK_END)
-        while line:
-            line = line[os.write(handle, line) :]
-        os.fsync(handle)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
     finally:
         os.close(handle)
     folder = os.open(path.parent, os.O_RDONLY)
@@ -121,3 +142,14 @@ def _append(path: Path, line: bytes) -> None:
         os.fsync(folder)  # the file's name, where it is new
     finally:
         os.close(folder)
+
+
+def _append(handle: int, line: bytes) -> None:
+    end = os.lseek(handle, 0, os.SEEK_END)
+    if end:  # a line that was cut when the power failed goes
+        whole = os.pread(handle, end, 0)
+        os.ftruncate(handle, whole.rfind(b"\n") + 1)
+        os.lseek(handle, 0, os.SEEK_END)
+    while line:
+        line = line[os.write(handle, line) :]
+    os.fsync(handle)

@@ -12,7 +12,7 @@ There is no input and no output here, but for the record of what was opened.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from graphsilo.federation.secure import masks, shamir
 from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, Scale, headroom
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks, label
 from graphsilo.federation.secure.messages import (
+    ASKED,
     LETTER,
     MARK,
     Came,
@@ -45,7 +46,7 @@ from graphsilo.federation.secure.messages import (
     row,
     rows,
 )
-from graphsilo.federation.secure.opened import OpenedSums, call_of
+from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations, honest
 from graphsilo.types import ClientId
 
@@ -106,9 +107,9 @@ class Identity:
         return cls(key, key.public_key().public_bytes_raw())
 
 
-def offered(purpose: Purpose, layout: bytes, client: ClientId, scale: Scale, keys: bytes) -> bytes:
+def offered(purpose: Purpose, layout: bytes, client: ClientId, scale: Scale, asked: bytes, keys: bytes) -> bytes:
     """What a client signs of its offer."""
-    return label("offer", purpose.signed(), layout, client, scale.signed(), keys)
+    return label("offer", purpose.signed(), layout, client, scale.signed(), asked, keys)
 
 
 def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId, bytes, bytes, bytes]]) -> bytes:
@@ -134,14 +135,22 @@ def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, clie
         raise DisclosureError(f"{what} of client {client} is not signed by it, or is of another sum.") from None
 
 
-def check_bits(scale: Scale, parties: int, what: str) -> None:
-    """Refuse weights of which nothing would be left beside what they weigh.
-
-    Raises:
-        DisclosureError: They are that large.
-    """
-    if scale.bits + headroom(parties) > MAX_BITS:
-        raise DisclosureError(f"{what} of {scale.bits} bits are too large for a secure sum of {parties} clients.")
+def unlike_scales(scales: Mapping[ClientId, Scale], layout: Layout) -> dict[ClientId, str]:
+    """Clients of whose numbers nothing would be left, or that would leave nothing of the others', and why."""
+    found = {}
+    for client, scale in scales.items():
+        if scale.bits + headroom(len(scales)) > MAX_BITS:
+            found[client] = (
+                f"client {client}'s weights of {scale.bits} bits are too large for a secure sum of {len(scales)} "
+                f"clients."
+            )
+        elif trouble := scale.above([other for one, other in scales.items() if one != client], layout):
+            found[client] = (
+                f"client {client} {trouble}. Numbers of a secure sum are scaled by the largest, and too little would "
+                f"be left of the others'. Leave that client out, scale the features, or add up in plain "
+                f"(run.secure_sums=false)."
+            )
+    return found
 
 
 class Sum:
@@ -167,10 +176,11 @@ class Sum:
         self._silos: dict[ClientId, bytes] = {}
         self._roster = b""
         self._scale, self._count = kept.scale, 0
-        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.scale, self._keys)
+        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.scale, kept.asked, self._keys)
         self._signature = party.identity.key.sign(signed)
         self.offer = Offer(
-            layout=kept.layout.text, bits=kept.scale.bits, sizes=list(kept.scale.sizes), keys=row(self._keys),
+            layout=kept.layout.text, bits=kept.scale.bits, sizes=list(kept.scale.sizes),
+            asked=row(kept.asked), keys=row(self._keys),
             identity=row(party.identity.proof), signature=row(self._signature),
         )  # fmt: skip
 
@@ -207,11 +217,12 @@ class Sum:
                 f"noise was shared between {wanted} silos that do not collude, and a sum of {count} is sure of "
                 f"{honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
             )
-        stated = roster.bits, roster.sizes, roster.keys, roster.identities, roster.signatures
+        stated = roster.bits, roster.sizes, roster.asked, roster.keys, roster.identities, roster.signatures
         if {len(each) for each in stated} != {count}:
             raise MessageError("a roster must say the same of every client.")
         proofs: dict[ClientId, bytes] = {}
         scales: dict[ClientId, Scale] = {}
+        self._public, self._keys_of = {}, {}  # nothing of a roster that was refused is left
         for place, client in enumerate(self._clients):
             keys, proof, signature = (
                 raw(roster.keys[place]),
@@ -223,8 +234,14 @@ class Sum:
             if client == me and (keys, signature, scale) != (self._keys, self._signature, kept.scale):
                 raise DisclosureError(f"the roster has other keys of client {me} than those that it made for this sum.")
             key = self.party.directory.key_of(client, proof)
-            signed = offered(kept.purpose, kept.layout.digest, client, scale, keys)
+            asked = raw(roster.asked[place])
+            signed = offered(kept.purpose, kept.layout.digest, client, scale, asked, keys)
             check_signature(key, signature, signed, client, "the offer")
+            if asked != kept.asked and not kept.says_little:
+                raise DisclosureError(
+                    f"client {client} was asked something else than this one in the run, or runs it with other "
+                    f"settings: the difference to a sum of those that were asked the same would say what it sent."
+                )
             self._public[client], self._keys_of[client] = key, keys
             proofs[client], scales[client] = proof, scale
         if me not in self._public:
@@ -233,8 +250,9 @@ class Sum:
         signing = {client: key.public_bytes_raw() for client, key in self._public.items()}
         if len(set(points)) < len(points) or len(set(signing.values())) < count:
             raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
+        for text in unlike_scales(scales, kept.layout).values():
+            raise DisclosureError(text)
         self._scale, self._count = Scale.together(scales.values()), count
-        check_bits(self._scale, count, "weights")
         self._silos = {client: hashlib.sha256(public).digest() for client, public in signing.items()}
         self._roster = roster_of(
             kept.purpose,
@@ -322,7 +340,7 @@ class Sum:
         """Give a share of one secret of each peer, once enough have confirmed whose.
 
         Raises:
-            DisclosureError: Too few have, or the same answer was opened in a sum with others before.
+            DisclosureError: Too few have, or the data were summed with others before.
         """
         self._step("open", "confirm")
         signed = self._confirmed()
@@ -362,7 +380,7 @@ class Sum:
         if kept.says_little:
             return
         record, silos = self.party.record, [self._silos[client] for client in clients]
-        (record.note if note else record.check)(kept.digest, kept.call, silos)
+        (record.note if note else record.check)(kept.digest, self.party.data, silos)
 
 
 def confirmed_list(roster: bytes, present: set[ClientId], came: set[ClientId]) -> bytes:
@@ -375,17 +393,20 @@ class _Kept:
     """An answer that waits for its sum."""
 
     purpose: Purpose
-    call: str
     layout: Layout
     scale: Scale
     answer: Message
     digest: bytes
+    asked: bytes
 
     @property
     def says_little(self) -> bool:
-        """Whether the answer holds a count or two and nothing else, such as how many items a client has: that is on its
-        card, and is the same in every run, with whomever."""
-        return all(spec.form == "plain" and spec.kind in ("counts", "control") for spec in self.answer.specs())
+        """Whether the answer holds a whole number or two and nothing else, such as how many items a client has: that is
+        on its card, and is the same in every run, with whomever."""
+        return all(
+            spec.form == "plain" and (spec.kind == "control" or (spec.kind == "counts" and spec.plain_type is int))
+            for spec in self.answer.specs()
+        )
 
 
 class Party:
@@ -397,6 +418,8 @@ class Party:
         directory: Who the others are.
         record: What it has opened.
         least: Fewest silos that its owner lets into a sum.
+        data: Hash of its data, over which it opens sums with one set of silos only; empty: with any, but for the same
+            answer.
     """
 
     def __init__(
@@ -407,29 +430,31 @@ class Party:
         record: OpenedSums,
         *,
         least: int = MIN_PARTIES,
+        data: str = "",
     ):
         self.client, self.identity, self.directory, self.record, self.least = client, identity, directory, record, least
+        self.data = data
         self._kept: _Kept | None = None
         self._sum: Sum | None = None
 
-    def begin(self, purpose: Purpose, repeat: int, answer: Message, encoded: NDArray[np.uint8]) -> Offer:
+    def begin(
+        self, purpose: Purpose, answer: Message, encoded: NDArray[np.uint8], asked: bytes = bytes(ASKED)
+    ) -> Offer:
         """Keep an answer, and offer it.
 
         Args:
             purpose: What it is an answer to.
-            repeat: How often the same was asked for before in the round.
             answer: The answer.
             encoded: Its bytes, as they would be sent in plain.
+            asked: [32] hash of all that the client was asked in the run: who was asked otherwise is in no sum with it.
 
         Raises:
             MessageError: It cannot be summed.
         """
         self.forget()
         layout = Layout.of(answer)
-        call = call_of(purpose.run, purpose.seed, purpose.round, purpose.handler, repeat)
-        self._kept = _Kept(
-            purpose, call, layout, Scale.of(layout, answer), answer, hashlib.sha256(encoded.data).digest()
-        )
+        digest = hashlib.sha256(encoded.data).digest()
+        self._kept = _Kept(purpose, layout, Scale.of(layout, answer), answer, digest, asked)
         return self.again()
 
     def again(self) -> Offer:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.linalg import lapack
 from torch import Tensor
 
 from graphsilo.methods.fedridge.features import CONSTANT
@@ -26,6 +27,20 @@ NOTHING = 1e-12
 """What of the sum of weights is no number: squares of less than this are lost in float32."""
 
 
+def is_semidefinite(packed: Tensor, size: int) -> bool:
+    """Whether a matrix has no direction in which it is negative, beyond what float32 rounds off. O(p³).
+
+    Args:
+        packed: [p(p+1)/2] its upper triangle.
+        size: p.
+    """
+    square = unpack(packed, size).numpy().T  # the lower triangle, in LAPACK's order
+    diagonal = np.einsum("ii->i", square)
+    rounded = size * float(np.finfo(np.float32).eps) * diagonal.max(initial=0.0)
+    diagonal += rounded + NOTHING
+    return int(lapack.dpotrf(square, lower=1, overwrite_a=1)[1]) == 0
+
+
 def impossible(
     packed: Tensor,
     products: Tensor,
@@ -34,6 +49,7 @@ def impossible(
     blocks: Sequence[tuple[int, float]],
     constant: int,
     weights: Tensor,
+    clients: int = 1,
 ) -> str:
     """Why no rows have these sums; empty if some may. O(p²).
 
@@ -44,6 +60,7 @@ def impossible(
         blocks: Columns that belong together: how many, and their largest squared length in a row.
         constant: Number of the constant column.
         weights: [C] w.
+        clients: How many the rows are of; fixed point takes a little off the sums of several.
     """
     size, classes = sum(columns for columns, _ in blocks), len(weights)
     if tuple(packed.shape) != (size * (size + 1) // 2,) or tuple(products.shape) != (classes, size):
@@ -59,11 +76,11 @@ def impossible(
     if rows.min(initial=0.0) < -ROUNDING or abs(rows.sum() - num_samples) > ROUNDING * max(num_samples, 1):
         return f"the constant column tells of {rows.sum():.6g} rows, {rows.min():.3g} at least; it says {num_samples}"
     total = max(float(heavy.sum()), 0.0)
-    slack = NOTHING * (1.0 + total)
+    slack = NOTHING * clients * (1.0 + total)
     for (columns, bound), part in zip(blocks, np.split(diagonal, np.cumsum([n for n, _ in blocks])[:-1]), strict=True):
         if part.sum() > (1 + ROUNDING) * bound * total + slack:
             return f"{columns} columns have squares of {part.sum():.3g} over {num_samples} rows of bounded length"
-    roots = np.sqrt(diagonal)
+    roots = np.sqrt(diagonal if clients == 1 else diagonal + slack)
     column = np.minimum(np.arange(size), constant)  # entry (j, constant) stands in the row of the smaller number
     with_constant = square[starts[column] + np.maximum(np.arange(size), constant) - column]
     off = np.abs(with_constant - CONSTANT * cross.sum(axis=0)) > ROUNDING * roots * roots[constant] + slack

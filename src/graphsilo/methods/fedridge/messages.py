@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.methods.fedridge.check import impossible
+from graphsilo.methods.fedridge.check import impossible, is_semidefinite
 
 
 class CountRequest(Message):
@@ -74,6 +74,16 @@ class Statistics(Message):
 
     def check_answer(self, request: Message) -> None:
         """Sums that rows of such features and such class weights can have."""
+        self._check_rows(request, 1)
+
+    def check_total(self, request: Message, clients: int) -> None:
+        """Likewise, of the rows of all clients; and no sum of φφᵀ is negative in any direction."""
+        self._check_rows(request, clients)
+        for name, moments in whole(self.moments, self.moments_rest).items():
+            if not is_semidefinite(moments, len(self.products[name][0])):
+                raise MessageError(f"Statistics.moments of {name} are no sum of squares: they are negative somewhere")
+
+    def _check_rows(self, request: Message, clients: int) -> None:
         assert isinstance(request, StatisticsRequest)
         names = [f"{kind}/{place}" for kind in request.kinds for place in range(len(request.class_weights))]
         for field in ("moments", "products", "moments_rest", "products_rest"):
@@ -87,7 +97,7 @@ class Statistics(Message):
                 name = f"{kind}/{place}"
                 trouble = impossible(
                     moments[name], products[name], self.num_samples, blocks=blocks, constant=request.constants[kind],
-                    weights=weights,
+                    weights=weights, clients=clients,
                 )  # fmt: skip
                 if trouble:
                     raise MessageError(f"Statistics of {name} are sums of no rows: {trouble}.")

@@ -8,6 +8,9 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, sends
 
+_ROUNDING = 1e-3
+"""Share by which sums may be off."""
+
 
 class StatisticsRequest(Message):
     """Ask for class statistics."""
@@ -24,8 +27,19 @@ class Statistics(Message):
     squares: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
 
     def check(self) -> None:
-        if bool((self.contributors > 1).any()):
-            raise MessageError("Statistics.contributors is more than one client.")
+        self._check_sums(1)
+
+    def check_total(self, request: Message, clients: int) -> None:
+        self._check_sums(clients)
+        # Of several clients Σ N μ² is at least (Σ N μ)² / Σ N.
+        most = self.squares * (1 + _ROUNDING) + 1e-9 * self.squares.max()
+        if bool((self.totals.square() > self.counts[:, None] * most).any()):
+            raise MessageError("Statistics.totals are larger than their squares: no rows have such sums.")
+
+    def _check_sums(self, clients: int) -> None:
+        """Refuse what no rows of so many clients add up to."""
+        if bool((self.contributors > clients).any()):
+            raise MessageError(f"Statistics.contributors is more than {'one client' if clients == 1 else clients}.")
         for name, sums in (("within", self.within), ("squares", self.squares)):
             if bool((sums < 0).any()):
                 raise MessageError(f"Statistics.{name} holds {float(sums.min()):.3g}: sums of squares are at least 0.")

@@ -8,6 +8,7 @@ in its log.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import signal
@@ -26,7 +27,7 @@ from graphsilo import documents
 from graphsilo.__about__ import __version__
 from graphsilo.data.graph import content_hash
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.cards import card
+from graphsilo.data.silos.cards import card_of
 from graphsilo.data.silos.own import SiloFile, read_silo_file
 from graphsilo.data.silos.scaling import other_units_here, prepared
 from graphsilo.data.silos.silo import Schema, Silo
@@ -141,8 +142,9 @@ class SiteWorker:
         self.folder, self._kits = folder, kits
         self.session: Session | None = None
         self._silos: dict[tuple[Any, ...], Silo] = {}
-        self._cards: dict[ClientId, dict[str, Any]] = {}
+        self._alone: dict[ClientId, tuple[dict[str, Any], str]] = {}  # cards, and hashes of the data that they are of
         self._warned: set[tuple[str, ClientId]] = set()
+        self._singles: dict[str, frozenset[str] | None] = {}  # of each run, what was agreed when it was first opened
 
     def answer(self, packet: Packet) -> Parts:
         """The answer to one packet; what goes wrong is an answer, too."""
@@ -177,10 +179,8 @@ class SiteWorker:
         """What the federation learns of each silo before round 1."""
         asked = [self._member(client) for client in packet.header.get("of", sorted(self.members))]
         for member in asked:
-            if member.client not in self._cards:
-                self._cards[member.client] = card(member.file, member.client)
-            member.journal.card(self._cards[member.client])
-        return {"cards": [[member.client, self._cards[member.client]] for member in asked]}, []
+            member.journal.card(self._read(member)[0])
+        return {"cards": [[member.client, self._read(member)[0]] for member in asked]}, []
 
     def do_open(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
         """Make the clients of a run; a run that was open is closed."""
@@ -215,6 +215,13 @@ class SiteWorker:
         counting = bool(header.get("counting"))
         agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
+        secure, report = bool(header.get("secure_sums")), str(header.get("report"))
+        singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
+        if self._singles.setdefault(run, singles) != singles:
+            raise DisclosureError(
+                f"run '{run}' was opened here with other words on what is seen of single silos (run.secure_sums, "
+                f"evaluation.report), and they hold until its end. Begin another run with another --out."
+            )
         self.session = None
         clients: dict[ClientId, HostedClient] = {}
         hashes: dict[ClientId, str] = {}
@@ -236,7 +243,7 @@ class SiteWorker:
             counts = silo.class_counts().tolist()
             try:
                 member.policy.check_method(method, config, counts)
-                member.policy.check_secure_sums(config, bool(header.get("secure_sums")), str(header.get("report")))
+                member.policy.check_secure_sums(config, secure, report)
                 if agreeing:
                     member.policy.check_scaling()
             except DisclosureError as error:
@@ -264,6 +271,7 @@ class SiteWorker:
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
                 total_bytes=spent.bytes,
                 mu=spent.mu,
+                singles=singles,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
@@ -273,9 +281,11 @@ class SiteWorker:
             own = silo if agreeing else prepared(silo, scaling, scale)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
-            secret = kept_secret(self.folder / "sums" / f"{member.file.name}.noise") if config.promises(1) else None
+            secret = kept_secret(_sums(member, "noise")) if config.promises(1) else None
             context = ClientContext(client, own, config, spec, seed, device, common, secret, compression, select_by)
-            clients[client] = HostedClient(kind(context), parties)
+            held = clients[client] = HostedClient(kind(context), parties)
+            if secure:
+                held.settled = _settled(header, packet.payloads, spec)
         state = SiteState(self.folder / "state", run)
         session = Session(run, seed, method, config, clients, gates, state, parties)
         if header.get("mark") is not None:
@@ -411,13 +421,22 @@ class SiteWorker:
         return self.members[client]
 
     def _party(self, client: ClientId) -> Party:
-        """A silo in secure sums: its key, the others' keys, and what it has opened, in this run and before."""
+        """A silo in secure sums: its key, the others' keys, and what it has opened, in this run and before.
+
+        Whose keys it has seen is of this federation; all else is the data's, whatever federation they are summed in.
+        """
         member = self._member(client)
-        folder, name = self.folder / "sums", member.file.name
-        record = OpenedSums(folder / f"{name}.opened")
-        identity = kept_identity(folder / f"{name}.key", client, self._kits)
-        known = Pinned(folder / f"{name}.known", self._kits)
-        return Party(client, identity, known, record, least=member.policy.min_silos)
+        identity = kept_identity(_sums(member, "key"), client, self._kits)
+        known = Pinned(self.folder / "sums" / f"{member.file.name}.known", self._kits)
+        record, data = OpenedSums(_sums(member, "opened")), self._read(member)[1]
+        return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
+
+    def _read(self, member: Member) -> tuple[dict[str, Any], str]:
+        """A silo's card, and the hash of its data as they are by themselves: not as a coordinator wants them."""
+        if member.client not in self._alone:
+            silo = member.file.load(member.client)
+            self._alone[member.client] = card_of(member.file, silo), content_hash([silo.graph])
+        return self._alone[member.client]
 
     def _silo(self, member: Member, task: Any, schema: Schema, sparse: Any) -> Silo:
         key = (member.client, task, schema, sparse)
@@ -439,6 +458,21 @@ class SiteWorker:
 
     def _results(self, run: str, client: ClientId) -> Path:
         return self.folder / "results" / run / self.members[client].file.name
+
+
+def _settled(header: Mapping[str, Any], payloads: Sequence[Any], spec: ModelSpec) -> bytes:
+    """[32] hash of all that a client's answers depend on by the words of who opens a run, itself and its data apart."""
+    own = ("id", "do", "device", "mark", "models")
+    words = {name: value for name, value in header.items() if name not in own}
+    digest = hashlib.sha256(json.dumps([words, spec.wire()], sort_keys=True).encode())
+    for payload in payloads:
+        digest.update(payload)
+    return digest.digest()
+
+
+def _sums(member: Member, kind: str) -> Path:
+    """Where something is kept that secure sums and noise need of a silo for good: beside its silo.yaml."""
+    return member.file.path.parent / "sums" / f"{member.file.name}.{kind}"
 
 
 def _spec(name: str, settings: Mapping[str, Any], precision: str) -> ModelSpec:

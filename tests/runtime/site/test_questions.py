@@ -1,0 +1,262 @@
+"""What a coordinator that keeps to no script gets to know of silos that make secure sums with it: sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphsilo.errors import ConfigError, DisclosureError, FederationError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.service.run_over import run_over
+from graphsilo.federation import registry
+from graphsilo.federation.client import EvaluateReply, EvaluateRequest, EvaluateSums
+from graphsilo.federation.codec import decode
+from graphsilo.federation.secure.messages import CALL
+from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
+from kit.here import Here, Straight
+from kit.questions import Questions
+from kit.secure import lying
+from kit.site_tables import write_tables
+
+
+def statistics_request(asked: Any, weight: float = 1.0) -> StatisticsRequest:
+    """FedRidge's, with class weights that move what silos answer as little as one likes."""
+    recipe = asked.config.recipe("mean", 0, 2048)
+    features = asked.schema.num_features
+    weights = torch.full((1, asked.schema.num_classes), weight, dtype=torch.float64)
+    return StatisticsRequest(
+        kinds=["mean"], dim=2048, class_weights=weights, size=1.0, blocks={"mean": recipe.blocks(features, None)},
+        constants={"mean": recipe.constant(features)},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Questions:
+    return Questions(tmp_path)
+
+
+# -- what was agreed at the opening ------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_opened_with_secure_sums_gives_no_single_answer(asked: Questions) -> None:
+    """The owners have written no policy: what was agreed holds all the same, for every step but the one agreed on."""
+    asked.open()
+    for step, message in (
+        ("count", CountRequest()), ("statistics", statistics_request(asked)),
+        ("evaluate", EvaluateRequest(views=["own"])),
+    ):  # fmt: skip
+        with pytest.raises(DisclosureError, match="opened with secure sums, in which nothing but sums is seen"):
+            asked.call(0, step, message)
+    asked.open("run-2", report="silos")
+    with pytest.raises(DisclosureError, match="Statistics, which 'statistics' sends, would be seen by itself"):
+        asked.call(0, "statistics", statistics_request(asked), "run-2")
+    assert decode(asked.call(0, "evaluate", EvaluateRequest(views=["own"]), "run-2"), EvaluateReply).kinds
+    asked.open("run-3", secure=False)
+    assert decode(asked.call(0, "statistics", statistics_request(asked), "run-3"), Statistics).num_samples > 0
+
+
+@pytest.mark.parametrize("other", [{"secure": False}, {"report": "silos"}])
+def test_a_run_is_not_opened_again_with_other_words(asked: Questions, other: dict[str, Any]) -> None:
+    asked.open()
+    for answer in asked.open(**other):
+        assert not answer["ok"]
+        assert "was opened here with other words on what is seen of single silos" in answer["text"]
+    asked.open()
+
+
+# -- the same sum of others --------------------------------------------------------------------------------------------
+
+MORE = (
+    DisclosureError,
+    r"these data were opened before in a sum with other silos \(0 are new, 1 are not there any more\)",
+)
+
+
+def ask_fewer(asked: Questions, run: str = "run-1", round: int = 0) -> None:
+    """Four of the five silos that were asked before, with class weights that differ in the seventh digit."""
+    with pytest.raises(MORE[0], match=MORE[1]):
+        asked.sum("statistics", statistics_request(asked, 1 + 1e-6), Statistics, [0, 1, 2, 3], run, round)
+
+
+def test_a_question_that_is_as_good_as_the_same_is_not_answered_without_one(tmp_path: Path) -> None:
+    """The difference was Σ φφᵀ of one silo to 3.6e-6: in one round, and in whatever round, run or federation."""
+    asked = Questions(tmp_path, policy={"require_secure_sums": True, "min_silos": 4})
+    asked.open()
+    total = asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+    assert total.num_samples > 0
+    ask_fewer(asked)
+    ask_fewer(asked, round=7)
+    asked.open("run-2")
+    ask_fewer(asked, "run-2")
+    asked.join()  # all sites are started anew
+    asked.open("run-3")
+    ask_fewer(asked, "run-3")
+    asked.join("other-kit")  # of another federation, which has the same data
+    asked.open("run-1")
+    ask_fewer(asked)
+    # With the same silos they answer as often as one likes, of that federation, too.
+    asked.open("run-2")
+    again = asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-2")
+    assert again.num_samples == total.num_samples
+
+
+def test_it_is_the_data_as_they_are_and_not_as_a_coordinator_has_them_read(asked: Questions) -> None:
+    """It may say in which order classes are, and that features are kept as CSR."""
+    asked.open()
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+    asked.join()
+    asked.open("run-2", sparse=True)
+    ask_fewer(asked, "run-2")
+    asked.schema = replace(asked.schema, class_names=tuple(reversed(asked.schema.class_names or ())))
+    assert all(answer["ok"] for answer in asked.open("run-3"))
+    ask_fewer(asked, "run-3")
+
+
+def test_another_step_of_another_method_is_not_answered_without_one(asked: Questions) -> None:
+    """Models say of the data what other sums do."""
+    asked.open()
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+    asked.method, asked.config = "fedavg", registry.load("fedavg").config()
+    assert all(answer["ok"] for answer in asked.open("run-2"))
+    with pytest.raises(MORE[0], match=MORE[1]):
+        asked.sum("evaluate_sums", EvaluateRequest(views=["own"]), EvaluateSums, [0, 1, 2, 3], "run-2")
+
+
+def test_a_damaged_record_opens_nothing(asked: Questions, tmp_path: Path) -> None:
+    asked.open()
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+    record = tmp_path / "data2" / "sums" / "silo2.opened"
+    record.write_bytes(record.read_bytes()[1:])
+    asked.join()
+    asked.open()
+    with pytest.raises(DisclosureError, match=r"the record of opened sums silo2\.opened cannot be read"):
+        asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+
+
+def test_other_data_are_summed_with_others_once_answers_are_others(asked: Questions, tmp_path: Path) -> None:
+    """A row more that nobody trains on changes the data, and not what is sent."""
+    asked.open()
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+    for client in range(4):
+        table = tmp_path / f"data{client}" / "nodes.csv"
+        text = table.read_text()
+        table.write_text(f"{text}new,c0{12 * ',1'}\n" if client == 3 else text.replace("0,1", "1,1"))
+    asked.join()
+    asked.open("run-2")
+    with pytest.raises(DisclosureError, match="this answer was opened before in a sum with other silos"):
+        asked.sum("statistics", statistics_request(asked), Statistics, range(4), "run-2")
+    table.write_text(text.replace("0,1", "1,1"))
+    asked.join()
+    asked.open("run-3")
+    assert asked.sum("statistics", statistics_request(asked), Statistics, range(4), "run-3").num_samples > 0
+
+
+# -- other questions to one --------------------------------------------------------------------------------------------
+
+OTHERWISE = "client 4 was asked something else than this one in the run, or runs it with other settings"
+
+
+def test_all_silos_of_a_sum_are_asked_the_same(asked: Questions) -> None:
+    """With class weights of 0 for one the sum is that of the others, and over the very same silos."""
+    asked.open()
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+    questions = {client: statistics_request(asked, float(client != 4)) for client in range(5)}
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("statistics", questions, Statistics, range(5))
+
+
+def test_all_silos_of_a_sum_were_asked_the_same_before(asked: Questions) -> None:
+    """One has a model of its own now: what its predictions are is the difference to a sum without it."""
+    asked.open()
+    request = EvaluateRequest(views=["own"])
+    asked.sum("evaluate_sums", request, EvaluateSums, range(5))
+    width = asked.config.width("mean", 2048, asked.schema)
+    model = AdoptRequest(
+        weights={"mean": torch.ones(width, asked.schema.num_classes)}, shifts=torch.zeros(1, 4).double(),
+        class_weights=torch.ones(1, 4).double(),
+    )  # fmt: skip
+    asked.call(4, CALL + "adopt", model)
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("evaluate_sums", request, EvaluateSums, range(5))
+
+
+@pytest.mark.parametrize(
+    "also", [{"config": {}}, {"models": [[4, ["gcn", {"hidden": [8], "dropout": 0.9}, "float32"]]]}]
+)
+def test_all_silos_of_a_sum_run_the_same_settings(asked: Questions, also: dict[str, Any]) -> None:
+    asked.method, asked.config = "fedavg", registry.load("fedavg").config()
+    if "config" in also:
+        also = {"config": asked.config.model_copy(update={"lr": 1e-9}).model_dump(mode="json")}
+    assert all(answer["ok"] for answer in asked.open(also=also))
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("evaluate_sums", EvaluateRequest(views=["own"]), EvaluateSums, range(5))
+
+
+def test_a_checkpoint_brings_no_other_settings_with_it(asked: Questions) -> None:
+    """Kept with the settings of all, gone on from with others by one."""
+    asked.method, asked.config = "fedavg", registry.load("fedavg").config()
+    asked.open()
+    for client in range(5):
+        kept = asked.ask(client, {"do": "save", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
+        assert kept.header["ok"]
+    request = EvaluateRequest(views=["own"])
+    asked.open(mark="seed0-round1")
+    asked.sum("evaluate_sums", request, EvaluateSums, range(5))
+    other = asked.config.model_copy(update={"lr": 1e-9}).model_dump(mode="json")
+    assert all(answer["ok"] for answer in asked.open(mark="seed0-round1", also={"config": other}))
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("evaluate_sums", request, EvaluateSums, range(5))
+
+
+def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> None:
+    asked.open(report="silos")
+    asked.call(4, "evaluate", EvaluateRequest(views=["own"]))
+    assert asked.sum("statistics", statistics_request(asked), Statistics, range(5)).num_samples > 0
+
+
+# -- totals ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            5000,
+            r"it stands for 5\d\d\d items .EvaluateSums.counts.; 4 silos said before round 1 that they hold \d+ at",
+        ),
+        (-5000, r"it stands for -\d+ items .EvaluateSums.counts."),
+    ],
+)
+def test_totals_are_held_against_the_cards(
+    more: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of four moves its whole numbers: class counts come first, from which all silos learn what is rare."""
+    lying(monkeypatch, lambda kind, behind: more if kind == "counts" and not behind else 0)
+    with pytest.raises(FederationError, match=words) as caught:
+        carry_out(tmp_path, {"method.name": "fedavg"})
+    assert "nobody is named" in str(caught.value)
+
+
+def test_silos_of_a_sum_run_one_model(tmp_path: Path) -> None:
+    """Said before the run, where every silo would refuse the others."""
+    with pytest.raises(ConfigError, match="only with silos that were asked the same as itself, its model included"):
+        carry_out(tmp_path, {"method.name": "fedproto", "model.pool": ["gcn", "mlp"]})
+
+
+def carry_out(folder: Path, settings: dict[str, Any]) -> Any:
+    """A run over four sites in this process, with nothing but sums seen."""
+    sites = {}
+    for client in range(4):
+        name = f"silo{client}"
+        file = write_tables(folder / f"data{client}", name, client)
+        sites[name] = Here(name, [(client, file)], folder / f"site{client}")
+        sites[name].start()
+    said = {"run.secure_sums": True, "evaluation.report": "federation", "run.references": [], **settings}
+    clients = {name: [client] for client, name in enumerate(sites)}
+    return run_over(
+        Straight(sites), load_config(overrides=said), name="sums", clients=clients, out=folder / "out", wait=30
+    )
