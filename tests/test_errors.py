@@ -67,6 +67,11 @@ def test_no_text_holds_the_secrets_of_an_address(text: str, told: str) -> None:
     assert "S3cret" not in one_line(f"{'x' * 20}{text}", 40)  # what is cut is cut afterwards
 
 
+@pytest.mark.parametrize("part", ["z", "a://b:x", "?token", "://", "a:", "@"])
+def test_a_long_text_takes_no_time(part: str) -> None:
+    assert errors.without_secrets(part * 20_000).startswith(part[:1])  # hours, were it to look back and back again
+
+
 def test_texts_of_others_steer_no_terminal() -> None:
     assert one_line("worker died\n\x1b[2Jbye") == "worker died  [2Jbye"
     assert one_line("x" * 2000) == f"{'x' * 1000} …"

@@ -29,8 +29,9 @@ PRIVATE = "Private :: Do Not Upload"
 
 
 _SECRET = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#]*@|[^\s/?#:]*:(?!\d+(?:[/?#\s]|$))\S*@)"
-    r"|(?P<name>[?&][^=&\s]*(?:token|secret|passw|pwd|api_?key)[^=&\s]*=)[^&\s'\"]+",
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
+    r"(?:[^\s/?#]{0,500}@|[^\s/?#:]{0,100}:(?!\d{1,5}(?:[/?#\s]|$))\S{0,300}@)"
+    r"|(?P<name>[?&][^=&\s]{0,40}(?:token|secret|passw|pwd|api_?key)[^=&\s]{0,40}=)[^&\s'\"]+",
     re.IGNORECASE,
 )
 

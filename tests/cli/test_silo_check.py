@@ -231,3 +231,9 @@ def test_links_by_hand(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(text)
     found = read_tables(read_spec(tmp_path / "t.yaml"))
     assert LinkFacts.of(found.rows, 4) == LinkFacts(repeated=1, reversed=1, links=2, loops=1)
+
+
+def test_a_policy_on_messages_keeps_no_card_in(check):
+    told = "counts are refused in messages; those of the card leave before every run"
+    assert told in check(("silo.yaml", SILO, f"{SILO}policy: {{kinds: [model]}}\n"))[1]
+    assert told not in check()[1]

@@ -15,6 +15,7 @@ import yaml
 
 import graphsilo
 from graphsilo.cli import main
+from graphsilo.cli.values import again
 from graphsilo.errors import ConfigError, GraphsiloError, PartitionError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
@@ -301,6 +302,13 @@ def test_a_configuration_names_code_and_its_reader_lets_it_run(gift, tmp_path, m
     trust._ALLOWED.clear()
     assert main(["run", "--resume", "--out", "trusted"]) == 2
     assert main(["run", "--resume", "--own", "evil.py", "--out", "trusted", "--quiet", "--no-report"]) == 0
+
+
+def test_who_stops_a_run_is_told_its_code(brought, tmp_path):
+    config = load_config(overrides={"model": str(brought / "net.py"), "method": "fedavg"})
+    assert again("run", tmp_path / "a b", config) == (
+        f"graphsilo run --resume --out '{tmp_path / 'a b'}' --own={brought / 'net.py'}:Net"
+    )
 
 
 def test_settings_that_are_tried_name_no_code(gift, tmp_path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.federation import trust
-from graphsilo.federation.own import Own, admit, bring, class_at, keyed
+from graphsilo.federation.own import Own, address_of, admit, bring, class_at, keyed
 from kit.own import RULE, written
 
 MARK = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n"
@@ -121,6 +121,21 @@ def test_a_copy_of_a_file_that_was_named_does_not_bring_other_helpers(tmp_path):
     assert trust.key_of(beside.read_bytes()) in trust.allowed()  # for workers, which import it again
 
 
+def test_workers_may_run_what_ran_here_and_not_what_took_its_place(tmp_path):
+    path = written(
+        tmp_path, "with_a_class.py", "class Mine:\n    pass\n\n\ndef rule(graph, clients, seed):\n    return []\n"
+    )
+    trust_file(path)
+    bring("partition", str(path))
+    (module,) = (module for name, module in list(sys.modules.items()) if "with_a_class" in name)
+    ran = trust.key_of(path.read_bytes())
+    evil = written(tmp_path, "with_a_class.py", MARK)
+    assert address_of(module.Mine)[2] == str(path)
+    bring("partition", module.rule)
+    assert trust.allowed() == {ran: str(path)}
+    refused(evil, lambda: class_at("nowhere_else", "Mine", str(path)))
+
+
 def test_modules_are_trusted_by_place_or_by_what_they_are(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"the code of subprocess:Popen does not run"):
         bring("model", "subprocess:Popen")
@@ -142,13 +157,18 @@ def test_modules_are_trusted_by_place_or_by_what_they_are(tmp_path, monkeypatch)
     assert keyed("torch.nn:Linear") == ("torch.nn:Linear", "torch.nn:Linear")
 
 
-def test_the_store_is_private_and_believed_only_as_such(tmp_path):
+def test_the_store_is_private_and_believed_only_as_such(tmp_path, monkeypatch):
     assert trust.trusted() == {}
     path = written(tmp_path, "rule.py", RULE)
     trust_file(path)
     store = trust.store()
     assert stat.S_IMODE(store.stat().st_mode) == 0o600
     assert stat.S_IMODE(store.parent.stat().st_mode) == 0o700
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "here")  # in whose folder somebody happens to be
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert trust.store() == tmp_path / "home" / ".config" / "graphsilo" / "trusted"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(store.parents[1]))
     for each, mode in ((store, 0o620), (store.parent, 0o777)):
         before = stat.S_IMODE(each.stat().st_mode)
         each.chmod(mode)

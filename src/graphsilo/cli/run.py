@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli import BEGUN, Interrupted, check_stopped, terminal
-from graphsilo.cli.values import trackers_of
+from graphsilo.cli.values import again, trackers_of
 from graphsilo.errors import ConfigError, GraphsiloError, without_secrets
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, RunStarted
@@ -55,7 +55,7 @@ def run_command(
             config, folder, resume=resume, quiet=quiet, draw_report=draw_report, debug=debug, trackers=trackers
         )
     except KeyboardInterrupt:
-        raise Interrupted(_how_to_go_on(folder)) from None
+        raise Interrupted(_how_to_go_on(folder, config)) from None
     finally:
         if not existed:
             _remove_if_empty(folder)
@@ -265,15 +265,15 @@ def _stored_config(folder: Path, *, given: bool) -> Path | None:
     )
 
 
-def _how_to_go_on(folder: Path) -> str:
+def _how_to_go_on(folder: Path, config: RunConfig) -> str:
     if not (folder / "config.yaml").exists():
         return "stopped before training began; nothing was kept."
     if (folder / "result.json").exists():
         return f"stopped; the results in {folder} are complete."
-    again = f"graphsilo run --resume --out {shlex.quote(str(folder))}"
+    command = again("run", folder, config)
     if not any((folder / "checkpoints").glob("*.ckpt")):
-        return f"stopped before the first checkpoint; `{again}` begins anew."
-    return f"stopped; continue with `{again}`."
+        return f"stopped before the first checkpoint; `{command}` begins anew."
+    return f"stopped; continue with `{command}`."
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from graphsilo import documents
 from graphsilo.cli import Interrupted, check_stopped
 from graphsilo.cli.run import folder_name, folders
 from graphsilo.cli.terminal import Sheet, say, show, table
+from graphsilo.cli.values import again
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.config import RunConfig, call_of, configure
@@ -56,7 +56,7 @@ def tune_command(
     try:
         found = tune(config, plan, out=folder, resume=resume, executor=executor, told=told, after_round=check_stopped)
     except KeyboardInterrupt:
-        raise Interrupted(_how_to_go_on(folder)) from None
+        raise Interrupted(_how_to_go_on(folder, config)) from None
     _finish(found, folder, quiet)
 
 
@@ -90,10 +90,10 @@ def _free(config: RunConfig) -> Path:
     return next(folder for folder in folders(name) if not folder.exists())
 
 
-def _how_to_go_on(folder: Path) -> str:
+def _how_to_go_on(folder: Path, config: RunConfig) -> str:
     if not (folder / "study.yaml").exists():
         return "stopped before the first trial; nothing was kept."
-    return f"stopped; continue with `graphsilo tune --resume --out {shlex.quote(str(folder))}`."
+    return f"stopped; continue with `{again('tune', folder, config)}`."
 
 
 def line(found: TuneRecord, method: str, ended: TrialRecord | FinalRecord) -> str:

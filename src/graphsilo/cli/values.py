@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from graphsilo.cli import complete
 from graphsilo.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graphsilo.experiments.config import RunConfig
     from graphsilo.experiments.tracking import Tracker
 
 HOW = "How it is run"
@@ -110,6 +112,14 @@ def allow_own(said: Sequence[str] | None) -> None:
         from graphsilo.federation import own, trust
 
         trust.allow(dict(map(own.keyed, said)))
+
+
+def again(command: str, folder: Path, config: RunConfig) -> str:
+    """The command that goes on with what is in a folder, with the code that it needs."""
+    from graphsilo.experiments.doors import OWN
+
+    own = [one.place for section in OWN for one in config.brought(section).values() if one.is_findable]
+    return shlex.join(["graphsilo", command, "--resume", "--out", str(folder), *(f"--own={place}" for place in own)])
 
 
 def data_and_cut(

@@ -98,6 +98,7 @@ KINDS = {
 }
 
 _KNOWN: dict[tuple[str, str], Own] = {}
+_RAN: dict[str, str] = {}  # keys of the files that were run here
 
 
 def bring(
@@ -131,7 +132,7 @@ def bring(
     elif isinstance(value, Method | ModelEntry | partition.Rule) or inspect.isclass(value) or inspect.isroutine(value):
         thing, place = value, place_of(value)
         if findable(place):
-            trust.allow(dict([keyed(place)]))  # it is here already
+            _allow_again(place)
     elif section == "model" and hasattr(value, "forward"):
         raise ConfigError(
             f"model: this {type(value).__name__} is made already, and every client trains one of its own. Give the "
@@ -158,17 +159,17 @@ def admit(section: str, name: str, own: Own) -> None:
     Raises:
         ConfigError: It is not there any more, has changed, or was a session's that is over.
     """
-    if own.is_findable:
-        found = bring(section, own.place)
-    else:
-        found = _of_session(section, name, own.place)
-    if found is None or found[1] is None or found[0] != name:
-        raise ConfigError(
-            f"{section} '{name}' was defined in a script or notebook that is over ({own.place}): other commands and "
-            f"processes cannot find it. Define it again and call graphsilo from there; or put it into a file and say "
-            f"{section}='file.py' in the next run."
-        )
-    if found[1].sha256 != own.sha256:
+    changed = own.is_findable and own.sha256 not in ("", keyed(own.place)[0])  # seen before it runs
+    if not changed:
+        found = bring(section, own.place) if own.is_findable else _of_session(section, name, own.place)
+        if found is None or found[1] is None or found[0] != name:
+            raise ConfigError(
+                f"{section} '{name}' was defined in a script or notebook that is over ({own.place}): other commands "
+                f"and processes cannot find it. Define it again and call graphsilo from there; or put it into a file "
+                f"and say {section}='file.py' in the next run."
+            )
+        changed = found[1].sha256 != own.sha256
+    if changed:
         anew = f"--{section} {own.place}" if own.is_findable else f"{section}={name.rpartition('.')[2]}"
         raise ConfigError(
             f"{section} '{name}' has changed since the run was begun: {own.place} is not what it was. Put it back, or "
@@ -222,7 +223,7 @@ def address_of(kind: type) -> list[str]:
     where = _where(sys.modules[kind.__module__])
     if not where.endswith(".py"):
         return [kind.__module__, kind.__qualname__, ""]
-    trust.allow(dict([keyed(where)]))  # it runs here already
+    _allow_again(where)
     return [kind.__module__, kind.__qualname__, where]
 
 
@@ -310,6 +311,13 @@ def keyed(said: str, folder: Path | None = None) -> tuple[str, str]:
     return said if file is None else trust.key_of(_source(file)), said
 
 
+def _allow_again(place: str) -> None:
+    """Let run elsewhere what runs here already; of a file that was opened here the bytes that were run, no others."""
+    found = _PLACE.fullmatch(place)
+    file = "" if found is None else found["where"]
+    trust.allow({_RAN[file]: file} if file in _RAN else dict([keyed(place)]))
+
+
 def _located(where: str, folder: Path | None) -> Path | str:
     """A file, or the name of a module."""
     if not where.endswith(".py"):
@@ -371,6 +379,7 @@ class _Source(importlib.machinery.SourceFileLoader):
         self._source = source
 
     def get_code(self, fullname: str) -> types.CodeType:
+        _RAN[self.path] = trust.key_of(self._source)
         code: types.CodeType = self.source_to_code(self._source, self.path)
         return code
 

@@ -66,7 +66,8 @@ class DisclosurePolicy(Settings):
     methods: tuple[str, ...] | None = setting(None, "methods that the silo takes part in; none: in all")
     kinds: tuple[str, ...] = setting(
         DEFAULT_KINDS,
-        "kinds of disclosure that may leave the silo; control, which says nothing about the data, always may",
+        "kinds of disclosure that messages of a run may hold; control, which says nothing about the data, always may. "
+        "The silo's card is no message: it leaves before every run, whatever the policy says",
     )
     relay: bool = setting(True, "whether messages may leave that the coordinator passes on to other silos as they came")
     recoverable: bool = setting(

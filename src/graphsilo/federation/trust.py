@@ -79,8 +79,8 @@ def check(key: str, place: str, *, importer: str = "") -> bool:
 
 def store() -> Path:
     """The file with what this user trusts: ``XDG_CONFIG_HOME/graphsilo/trusted``, else in ``~/.config``."""
-    shared = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(shared).expanduser() if shared else Path.home() / ".config").absolute() / "graphsilo" / "trusted"
+    shared = Path(os.environ.get("XDG_CONFIG_HOME", ""))  # a relative one would be wherever somebody happens to be
+    return (shared if shared.is_absolute() else Path.home() / ".config") / "graphsilo" / "trusted"
 
 
 def trusted() -> dict[str, str]:

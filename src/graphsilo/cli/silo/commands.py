@@ -275,6 +275,8 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
     own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name not in ("kinds", *idle)]
     text = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
     yield Finding("ok", "policy", f"{text}{'' if described.policy else ' (the usual one)'}")
+    if "counts" in refused:
+        yield Finding("note", "policy", "counts are refused in messages; those of the card leave before every run")
     for name, why in idle.items():
         yield Finding("note", "policy", f"{name}: {_value(described.policy[name])} has no effect: {why}")
     small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
