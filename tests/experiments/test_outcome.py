@@ -11,7 +11,7 @@ import pytest
 from graphsilo.data.silos.silo import Schema
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.evaluation import SetScores
-from graphsilo.experiments.outcome import lopsided_warnings, outcome_warnings, untrained
+from graphsilo.experiments.outcome import label_warnings, lopsided_warnings, outcome_warnings, untrained
 from graphsilo.experiments.participants import Participants, ranks, selection_metric
 from graphsilo.experiments.storage.records import Seed, record_of
 from graphsilo.federation import registry
@@ -43,6 +43,27 @@ def test_classes_that_nobody_trains_are_found_in_the_tables() -> None:
         "no client trains the class 'again', and 7 items of it are asked for at test time: they cannot be found."
     ]
     assert said([seed_tree(untrained=found)], has_data=True) == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([[98, 2], [97, 3], [2, 98]], "at client 'west' class 'mule' is the common one, which is the rare one at most"),
+        ([[98, 2], [97, 3], [100, 0]], "only one class occurs at client 'west': accuracy and Macro-F1 there are of"),
+        ([[98, 2], [97, 3], [60, 40]], ""),
+        ([[98, 2], [2, 98]], ""),  # nobody knows which
+        ([[98, 2]], ""),
+    ],
+)
+def test_silos_whose_classes_are_not_those_of_others_are_named(labels: list[list[int]], words: str) -> None:
+    names = ["north", "south", "west"]
+    rows = [{"client": place, "silo": names[place], "labels": row} for place, row in enumerate(labels)]
+    schema = Schema("node", 2, 2, class_names=("ok", "mule"))
+    participants: Any = SimpleNamespace(task="node", cut={"per_client": rows}, schema=schema)
+    found = label_warnings(participants)
+    assert [text.startswith(words) for text in found] == [True] * bool(words)
+    participants.cut = {"per_client": [{"client": 0}, {"client": 1}]}  # between machines
+    assert label_warnings(participants) == []
 
 
 def test_nothing_is_said_of_classes_where_a_client_sent_no_table() -> None:
@@ -110,8 +131,8 @@ def test_what_chooses_rounds_where_classes_are_uneven(
     if trained == (990, 10) and said is None:
         assert warned == [
             "99.0 % of the training items are of class 'ok', and whoever always answers that has as much accuracy: "
-            "rounds are chosen by Macro-F1; evaluation.select_by names another metric. Average precision of class "
-            "'mule' is measured beside it."
+            "rounds are chosen by Macro-F1; evaluation.select_by=ap chooses by how well the rare class is ranked. "
+            "Average precision of class 'mule' is measured beside it."
         ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.progress import worth_of
 from graphsilo.experiments.runner import run
 from kit.runs import only
 
@@ -46,3 +48,18 @@ def test_early_stopping(small):
 def test_early_stopping_counts_evaluations(small):
     seed = only(run(small(method__rounds=40, method__lr=1e-9, evaluation__every=3, run__early_stopping=2)))
     assert seed["last_round"] == 9  # rounds 3, 6 and 9 are the same
+
+
+@pytest.mark.parametrize(
+    ("scores", "worth"),
+    [
+        ({"macro_f1": 0.4958, "ap": 0.02, "rare_f1": 0.0}, (0.5, 0.02)),  # says the common class of everything
+        ({"macro_f1": 0.4953, "ap": 0.08, "rare_f1": 0.0}, (0.5, 0.08)),  # some false alarms, and a better ranking
+        ({"macro_f1": 0.51, "ap": 0.01, "rare_f1": 0.03}, (0.51, 0.01)),
+        ({"macro_f1": 0.4958, "rare_f1": 0.0}, (0.4958, 0.0)),  # not ranked
+        ({"macro_f1": 0.6, "ap": 0.3}, (0.6, 0.3)),  # more than two classes
+        ({"macro_f1": None}, (float("-inf"), 0.0)),
+    ],
+)
+def test_models_that_find_nothing_of_a_rare_class_are_told_apart_by_ranking(scores, worth):
+    assert worth_of(scores, metric_of("macro_f1")) == worth

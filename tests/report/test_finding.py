@@ -69,8 +69,8 @@ def test_most_gain_and_the_rest_is_named(tmp_path: Path) -> None:
     run = run_of(tmp_path / "r", together, alone, names=["north", "south", "west"])
     found = finding(run)
     assert found.sentence == (
-        "Together, 2 of 3 silos do better than alone: +4.0 points of accuracy on average (95\u00a0% interval +1.5 to "
-        "+6.5, three seeds); 1 loses 9.0 points (west)."
+        "Together, 2 of 3 silos do better than alone: +4.0 points of accuracy on average (95\u00a0% interval over "
+        "three seeds: +1.5 to +6.5); 1 loses 9.0 points (west)."
     )
     assert found.certainty == "Three seeds are too few for an exact test; six are enough."
     assert [(gain.client, gain.side) for gain in found.gains] == [(0, "gains"), (1, "gains"), (2, "loses")]
@@ -238,8 +238,8 @@ def test_the_interval_counts_seeds_and_test_items(tmp_path: Path) -> None:
     (gain,) = found.gains
     assert gain.span == pytest.approx((0.05 - 0.1011, 0.05 + 0.1011), abs=2e-4)
     assert gain.may_be_chance
-    assert "(95\u00a0% interval +2.5 to +7.5, three seeds)" in found.sentence
-    assert "Other test items might move it by up to 9.8 points (95 %)." in found.certainty
+    assert "(95\u00a0% interval over three seeds: +2.5 to +7.5)" in found.sentence
+    assert "Other test items might move it by up to 9.8 points more (95 %; less, as both" in found.certainty
 
 
 def test_the_headline_is_in_the_metric_that_chose(tmp_path: Path) -> None:

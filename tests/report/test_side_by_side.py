@@ -47,8 +47,8 @@ def compared(runs: list[Run]) -> Comparison:
 
 def test_who_leads_and_how_certain_that_is(runs: list[Run], tmp_path: Path) -> None:
     assert side_by_side.sentence(compared(runs)) == (
-        "A reaches 86.0 % accuracy, 11.0 points more than B (95\u00a0% interval +8.5 to +13.5, three seeds). There are "
-        "too few seeds to tell this from chance by a test."
+        "A reaches 86.0 % accuracy, 11.0 points more than B (95\u00a0% interval over three seeds: +8.5 to "
+        "+13.5). There are too few seeds to tell this from chance by a test."
     )
     assert side_by_side.sentence(compared(runs[:1])) == ""
     many = [run_of(tmp_path / name, name, [[0.5 + shift + place / 100] for place in range(8)])

@@ -175,11 +175,13 @@ def _inverted_warnings(seeds: Sequence[Seed], method: Method, participants: Part
     if area is None or area >= _FAR_BELOW:
         return []
     then = "" if last is None or last <= area else f" (in the last round {100 * last:.1f})"
-    causes = ["features whose units or signs differ between silos (data.scale=standard with data.scale_by=silo)"]
-    if participants.task != "link":
-        causes.append("labels that mean the opposite at some silos")
+    causes = []
+    if len(participants.cut["per_client"]) > 1 and not method.alone:
+        causes = ["features whose units or signs differ between silos (data.scale=standard with data.scale_by=silo)"]
+        causes += ["labels that mean the opposite at some silos"] if participants.task != "link" else []
     if method.backbone:
         causes = ["too few rounds", *causes, "links that mostly join unlike items (model.name=mlp ignores them)"]
+    causes = causes or ["features or links that say little of the labels"]
     return [
         f"test items are ranked worse than by chance at the reported round: AUC {100 * area:.1f}, where guessing has "
         f"50{then}. Likely causes: {'; '.join(causes)}."
@@ -220,15 +222,53 @@ def lopsided_warnings(config: RunConfig, participants: Participants) -> list[str
         return []
     label, share = participants.commonest
     by = selection_metric(config.evaluation, participants)
+    beside = by.name != "ap"
     rare = "" if participants.rare is None else f" of class {class_word(participants.rare, participants.schema)}"
-    other = "evaluation.select_by names another metric"
+    other = "evaluation.select_by=ap chooses by how well the rare class is ranked"
+    if config.says("evaluation.select_by"):
+        other = "as evaluation.select_by says"
     if by.name == "accuracy":
         other = "evaluation.select_by=macro_f1 counts all classes alike"
     return [
         f"{share:.1f} % of the training items are of class {class_word(label, participants.schema)}, and whoever "
-        f"always answers that has as much accuracy: rounds are chosen by {by.title}; {other}. "
-        f"Average precision{rare} is measured beside it."
+        f"always answers that has as much accuracy: rounds are chosen by {by.title}; {other}."
+        + (f" Average precision{rare} is measured beside it." if beside else "")
     ]
+
+
+_SURE = 0.8
+"""Share of one class from which a silo's other one is rare there."""
+
+
+def label_warnings(participants: Participants) -> list[str]:
+    """Says so where of two classes a silo has one alone, or has as the common one what others have as the rare one."""
+    rows = [row for row in participants.cut["per_client"] if sum(row.get("labels") or ()) > 0]
+    if participants.schema.num_classes != 2 or participants.task == "link" or len(rows) < 2:
+        return []
+    names = {row["client"]: row.get("silo") for row in rows}
+    shares = {row["client"]: row["labels"][1] / sum(row["labels"]) for row in rows}
+    words = [class_word(label, participants.schema) for label in (0, 1)]
+    found = []
+    single = [client for client, share in shares.items() if share in (0, 1)]
+    if single and len(single) < len(rows):
+        who = several((_called(client, names) for client in single), _MAX)
+        found.append(
+            f"only one class occurs at client{'s' if len(single) > 1 else ''} {who}: accuracy and Macro-F1 there are "
+            f"of that class alone, often 100, and count in the means; AUC, average precision and the F1 of the rare "
+            f"class leave such silos out."
+        )
+    common = [[client for client, share in shares.items() if abs(share - label) < 1 - _SURE] for label in (0, 1)]
+    few, many = sorted((0, 1), key=lambda label: len(common[label]))
+    few_there = [client for client in common[few] if client not in single]
+    if few_there and 2 * len(common[many]) > len(rows):
+        who = several((_called(client, names) for client in few_there), _MAX)
+        zero, one = participants.schema.class_names or ("0", "1")
+        found.append(
+            f"at client{'s' if len(few_there) > 1 else ''} {who} class {words[few]} is the common one, which is the "
+            f"rare one at most other silos. If the labels are swapped there, a line under nodes of that description "
+            f"puts it right: words: {{COLUMN: {{{zero}: {one}, {one}: {zero}}}}}."
+        )
+    return found
 
 
 def backbone_warnings(method: Method, participants: Participants) -> list[str]:

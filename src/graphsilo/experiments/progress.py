@@ -79,11 +79,10 @@ class SeedProgress:
             # A round in which a client was not scored is no match for one in which all were: its mean is of others.
             scored = sets[first_set(mode)].scored
             before = kept.best[first_set(mode)].scored if kept.best else 0
-            worth = float("-inf") if value is None else metric.goodness(value)
+            worth, tie = worth_of(light.get("validation", {}), metric)
             better = value is not None and (scored, worth) > (before, kept.best_worth)
-            if metric.tie and value is not None and (scored, worth) == (before, kept.best_worth):
-                old = kept.best[first_set(mode)].light()["validation"]
-                better = (light["validation"].get(metric.tie) or 0.0) > (old.get(metric.tie) or 0.0)
+            if value is not None and (scored, worth) == (before, kept.best_worth):
+                better = tie > worth_of(kept.best[first_set(mode)].light()["validation"], metric)[1]
             # Without anything to validate on no round is better than another: the last one is reported.
             if better or not kept.best or (value is None and kept.best_worth == float("-inf")):
                 kept.best, kept.best_round = sets, number
@@ -92,7 +91,7 @@ class SeedProgress:
                 improved[mode] = True
         if improved.get(modes[0]):
             first = self.views[modes[0]]
-            value = first.best[first_set(modes[0])].light().get("validation", {}).get(metric.name) if alone else None
+            value = first.best[first_set(modes[0])].light().get("validation", {}).get(metric.name)
             self.since_best = 0
             self.best_score = (metric.goodness(first.best_worth) if value is None else value, number)
         else:
@@ -122,11 +121,10 @@ class SeedProgress:
 
     def _by_silo(self, modes: Sequence[str], metric: Metric) -> Reported:
         """Each client's scores by the mode that its own validation prefers."""
-        values: dict[ClientId, dict[str, float]] = {}
+        values: dict[ClientId, dict[str, tuple[float, float]]] = {}
         for mode in modes:
-            scored = self.views[mode].best[first_set(mode)]
-            for client, value in zip(scored.clients, scored.each("val", metric.name), strict=True):
-                values.setdefault(client, {})[mode] = float("-inf") if value is None else metric.goodness(value)
+            for client, worth in _each_worth(self.views[mode].best[first_set(mode)], metric).items():
+                values.setdefault(client, {})[mode] = worth
         whose = {client: max(each, key=each.__getitem__) for client, each in values.items()}
         mixed = ViewProgress()
         for mode in modes:
@@ -178,6 +176,30 @@ class SeedProgress:
         )
 
 
+def worth_of(scores: Mapping[str, float | None], metric: Metric) -> tuple[float, float]:
+    """A validation score and what decides between equals, such that more is better; minus infinity where there is none.
+
+    Models that find nothing of a rare class are equals, at the most that the mean F1 of two classes can be then: their
+    few false alarms would decide between them, and the one that says nothing at all would be best.
+    """
+    value, tie = scores.get(metric.name), scores.get(metric.tie) if metric.tie else None
+    if value is None:
+        return float("-inf"), 0.0
+    if tie is not None and scores.get("rare_f1") == 0:
+        return 0.5, tie
+    return metric.goodness(value), tie or 0.0
+
+
+def _each_worth(scored: SetScores, metric: Metric) -> dict[ClientId, tuple[float, float]]:
+    """The same of every client."""
+    names = [name for name in (metric.name, metric.tie, "rare_f1") if name]
+    rows = zip(*(scored.each("val", name) for name in names), strict=True)
+    return {
+        client: worth_of(dict(zip(names, row, strict=True)), metric)
+        for client, row in zip(scored.clients, rows, strict=True)
+    }
+
+
 @dataclass
 class ViewProgress:
     """The best and the last evaluation of one mode.
@@ -199,23 +221,13 @@ class ViewProgress:
         self, number: int, sets: dict[str, SetScores], mode: str, metric: Metric, stopped: Collection[ClientId] = ()
     ) -> frozenset[ClientId]:
         """Keep every client's own best round; says whose this one is. Without validation items it is the last."""
-        scored = sets[first_set(mode)]
         better = set()
-        now, before = (
-            dict(zip(each.clients, each.each("val", metric.tie), strict=True)) if metric.tie else {}
-            for each in (scored, self.best.get(first_set(mode), SetScores()))
-        )  # fmt: skip
-        for client, value in zip(scored.clients, scored.each("val", metric.name), strict=True):
-            score = float("-inf") if value is None else metric.goodness(value)
-            known = self.rounds.get(client)
+        before = _each_worth(self.best.get(first_set(mode), SetScores()), metric)
+        for client, worth in _each_worth(sets[first_set(mode)], metric).items():
+            score, known = worth[0], self.rounds.get(client)
             if client in stopped:
                 continue
-            ranks_better = (now.get(client) or 0.0) > (before.get(client) or 0.0)
-            if (
-                known is None
-                or (score, ranks_better) > (known[1], False)
-                or (value is None and known[1] == float("-inf"))
-            ):
+            if known is None or worth > before[client] or score == known[1] == float("-inf"):
                 self.rounds[client] = (number, score)
                 better.add(client)
         if better:
@@ -229,9 +241,7 @@ class ViewProgress:
     def worth(self, mode: str, metric: Metric) -> tuple[float, float]:
         """Its best validation score and what decides between equals, such that more is better; minus infinity where
         nothing was validated."""
-        found = self.best[first_set(mode)].light().get("validation", {})
-        value = found.get(metric.name)
-        return float("-inf") if value is None else metric.goodness(value), found.get(metric.tie or "") or 0.0
+        return worth_of(self.best[first_set(mode)].light().get("validation", {}), metric)
 
     def summary(self, mode: str) -> ModeScores:
         """What the result says of this mode."""

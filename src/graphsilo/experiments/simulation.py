@@ -219,14 +219,14 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
             made = _named(_prepare_graphs(config, method, collections), collections)
             return replace(made, notes=(*made.notes, *notes))
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
-        if scaling.is_agreed:
-            notes += tuple(other_units(list(single.values()), [names[place] for place in single]))
         if config.partition.split == "auto":
             _check_masks(single, names)
         _check_directions(single, config)
         check_sides(list(single.values()))
         notes += side_notes({graph.name: sides_of(graph) for graph in single.values()})
         graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=names)
+        if scaling.is_agreed:  # of columns that are the same everywhere
+            notes += tuple(other_units(list(single.values()), [names[place] for place in single]))
         notes += truth_notes(truth_of(list(single.values()), [names[place] for place in single]))
     else:
         graph, sizes = loaded, None

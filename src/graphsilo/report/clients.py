@@ -51,6 +51,7 @@ def gains(run: Run, found: Finding) -> Context | None:
         "local": run.local.method.title
         if run.local is not None and any(row["local"] != row["texts"][0] for row in rows)
         else "",
+        "beside": metric_of(metric_of(name).tie).title if any(row["beside"] for row in rows) else "",
         "note": _gain_note(found.gains, name),
     }
 
@@ -76,12 +77,20 @@ def _gain_row(run: Run, gain: Gain, low: float, high: float) -> Context:
         "interval": interval,
         "chance": gain.may_be_chance,
         "items": integer(gain.items),
+        "beside": _beside(run, gain.client, metric_of(name).tie),
         "ring": f"{alone:.2f}",
         "head": f"{together:.2f}",
         "from": f"{min(alone, together):.2f}",
         "width": f"{abs(together - alone):.2f}",
         "way": "right" if together >= alone else "left",
     }
+
+
+def _beside(run: Run, client: int, name: str) -> str:
+    """The metric that stands beside the first, alone and together; empty where either is not known."""
+    records = (run.alone, run.result) if name and run.alone is not None else ()
+    means = [mean(by_client(record, name).get(client, {}).values()) for record in records]
+    return " → ".join(metric(value, name) for value in means) if means and None not in means else ""
 
 
 def _local(run: Run, client: int, name: str) -> float | None:

@@ -29,6 +29,10 @@ _SAME = (
     "All seeds gave the same numbers: nothing here is drawn at random, so that seeds say nothing of chance; other cuts "
     "and splits do (partition.seed)."
 )
+_ALIKE = (
+    "All {count} seeds gave the same {metric}, and other scores differ: this one does not tell their models apart, as "
+    "where each answers one class for everything."
+)
 LEAST_SEEDS = 6
 """From so many seeds on, an exact test can call a difference one at the level of 5 %."""
 
@@ -118,9 +122,10 @@ def finding(run: Run) -> Finding:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
     error = _overall_error(run, found)
     alone = "their backbone alone" if _beside(run) else "alone"
-    chance = _certainty(overall)
+    chance = _certainty(overall, drawn=run.result.method.backbone)
     if len(overall.seeds) == 1 < len(run.seeds):
-        chance = _SAME
+        alike = all(seed.test == run.seeds[0].test for seed in run.seeds)
+        chance = _SAME if alike else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
     certainty = " ".join(filter(None, (first.strip(), chance, _items(error, name), _beside(run), single)))
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
@@ -252,7 +257,7 @@ def interval(paired: PairedComparison, name: str, *, flip: bool = False) -> str:
     if paired.ci_low is None or paired.ci_high is None:
         return f" ({seeds})"
     low, high = (-paired.ci_high, -paired.ci_low) if flip else (paired.ci_low, paired.ci_high)
-    return f" (95\u00a0% interval {points(low, name)} to {points(high, name)}, {seeds})"
+    return f" (95\u00a0% interval over {seeds}: {points(low, name)} to {points(high, name)})"
 
 
 def _items(error: float | None, name: str) -> str:
@@ -260,12 +265,20 @@ def _items(error: float | None, name: str) -> str:
     if error is None:
         return ""
     reach = points(_NORMAL * error, name).lstrip("+")
-    return f"Other test items might move it by up to {reach}{unit_of(name)} (95 %)."
+    return (
+        f"Other test items might move it by up to {reach}{unit_of(name)} more (95 %; less, as both models are tested "
+        f"on the same ones)."
+    )
 
 
-def _certainty(overall: PairedComparison) -> str:
-    """What may be said of the mean difference."""
+def _certainty(overall: PairedComparison, *, drawn: bool = True) -> str:
+    """What may be said of the mean difference; ``drawn``: whether training has weights to draw at random."""
     count = len(overall.seeds)
+    if count < 2 and not drawn:
+        return (
+            "One cut and split: nothing says how much of this is chance. Run several (partition.seed); seeds change "
+            "little or nothing of a method that draws no weights."
+        )
     if count < 2:
         return "One seed: nothing says how much of this is chance. Run several, such as --seeds 0,1,2,3,4,5."
     span, verdict = span_of(overall, None), overall.verdict()

@@ -85,7 +85,9 @@ def _note(run: Run, score: Spread | None) -> str:
 def _reference_table(run: Run) -> Context | None:
     """Local, this run, global: values per metric, and a dot on one common axis for the main metric."""
     main = run.main_metric
-    names = [main, *(name for name in run.metrics() if name != main and metric_of(name).selects)][:3]
+    tie = metric_of(main).tie
+    order = [main, tie, *run.metrics()] if tie in run.metrics() else [main, *run.metrics()]
+    names = [name for name in dict.fromkeys(order) if name == main or metric_of(name).selects][:3]
     found = {
         key: {name: tables.reference_spread(run, key, name) for name in names} for key in run.result.reference_rows
     }

@@ -19,6 +19,7 @@ from graphsilo.evaluate.significance import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
     backbone_warnings,
+    label_warnings,
     lopsided_warnings,
     one_class,
     outcome_warnings,
@@ -290,8 +291,8 @@ def _means_by_kind(scores: Sequence[Mapping[str, Scores]]) -> dict[str, Means] |
 def first_warnings(config: RunConfig, method: Method, simulation: Participants) -> list[str]:
     """What is known before anything is trained."""
     return [
-        *simulation.warnings(), *lopsided_warnings(config, simulation), *backbone_warnings(method, simulation),
-        *secure_warnings(config, method, simulation),
+        *simulation.warnings(), *lopsided_warnings(config, simulation), *label_warnings(simulation),
+        *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
         *config.remarks, *setting_warnings(config, simulation),
     ]  # fmt: skip
 
