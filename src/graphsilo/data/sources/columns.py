@@ -467,7 +467,7 @@ def _parse_dates(
     nodes.refuse(
         name,
         ~written & ~empty,
-        f"the date is not written with the {order.replace('-', ' ')}",
+        f"the date is not written with the {order.replace('-', ' ')} and its parts apart",
         values=words,
         todo="Years have four digits; write dates as 2024-03-05"
         + (
