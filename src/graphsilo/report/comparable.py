@@ -264,8 +264,6 @@ def _settings(run: Run) -> dict[str, Any]:
     flat = {key: value for key, value in flatten(run.config).items() if key not in _FREE}
     if flat.get("run.compression") != "topk":
         flat.pop(_TOP_SHARE, None)
-    if run.result.method.rounds == 1 and "method.rounds" in flat:  # else it is that of the reference rows
-        flat["method.rounds"] = 1
     return flat
 
 
