@@ -214,7 +214,7 @@ class RunSection(Settings):
     largest_ratio: float = setting(
         LARGEST_RATIO,
         "between machines: how many times as large as at half of the other silos a number may be; a silo that sends "
-        "more has failed", gt=1,
+        "more has failed", ge=1,
     )  # fmt: skip
     secure_sums: bool = setting(
         False,

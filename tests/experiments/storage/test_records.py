@@ -53,8 +53,8 @@ def test_every_kind_of_result_has_the_published_form(
         own = check_result(tmp_path / "run" / "references" / name)
         spent = tree["references"][name]["spent"]
         assert spent["cpu_seconds"] == pytest.approx(fmean(seed["cpu_seconds"] for seed in own["seeds"]))
-        # Bytes are of a federation: one that holds all data in one place has none.
-        sent = None if registry.load(own["method"]["name"]).pooled else own["summary"]["upload_bytes"]
+        # Bytes are exchanged: not where all data are in one place, nor where each silo is alone.
+        sent = None if own["method"]["pooled"] or own["method"]["alone"] else own["summary"]["upload_bytes"]
         assert spent.get("upload_bytes") == sent
 
 
