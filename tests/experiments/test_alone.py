@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.references import method_of, reference_config
 from graphsilo.experiments.runner import run
@@ -106,3 +108,18 @@ def test_by_itself_a_silo_stops_by_itself(small):
     for client in CLIENTS:
         one = only(run(small(**settings, run__without=[other for other in CLIENTS if other != client])))
         assert one["best_round"] == apart[client][0]
+
+
+@pytest.mark.parametrize("said", [{"run.alone": True}, {"run.references": ["alone"]}], ids=str)
+def test_what_has_all_data_in_one_place_is_nobodys_alone(said):
+    with pytest.raises(UnsupportedError, match="no silo can carry it out by itself"):
+        run(load_config(overrides={"data.name": "citation-sbm", "method.name": "global", **said}))
+
+
+def test_alone_there_is_no_noise():
+    """Nothing leaves that it would hide: it is refused where the call says it, and left out where a file does."""
+    said = {"data.name": "citation-sbm", "data.nodes": 120, "method.name": "fedridge", "method.epsilon": 1.0}
+    with pytest.raises(ConfigError, match=r"method\.epsilon would have no effect: with run\.alone nothing of training"):
+        run(load_config(overrides={**said, "run.alone": True}))
+    tree = run(load_config({**said, "run.alone": True})).tree
+    assert not any(text.startswith("Differential privacy") for text in tree["warnings"])

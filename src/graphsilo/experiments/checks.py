@@ -113,6 +113,11 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         UnsupportedError: Task, model or evaluation mode does not go with the method.
     """
     check_reported(config, method)
+    if method.pooled and (config.run.alone or "alone" in config.run.references):
+        raise UnsupportedError(
+            f"{method.title} has all data in one place, so that no silo can carry it out by itself. Leave out "
+            f"run.alone and the reference `alone`; `local` is the backbone at every silo by itself."
+        )
     clients = len(simulation.clients)
     asked = method_config.asked_of(clients)
     if method_config.min_clients is not None and method_config.min_clients > asked:

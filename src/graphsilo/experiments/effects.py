@@ -335,6 +335,11 @@ def _participation(case: Case, key: str, value: Any) -> str | None:
     return f"{method.title} {why}"
 
 
+def _noise(case: Case, key: str, value: Any) -> str | None:
+    """It hides what leaves."""
+    return "with run.alone nothing of training leaves a silo" if case.config.run.alone and value is not None else None
+
+
 def _run(case: Case, key: str, value: Any) -> str | None:
     return _declared(case, case.config.run, key, value)
 
@@ -405,6 +410,9 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "method.*": (_method,),
     "method.reset_optimizer": (_moments,),
     "method.participation": (_participation,),
+    "method.epsilon": (_noise,),
+    "method.delta": (_noise,),
+    "method.noise": (_noise,),
     "model.*": (_backbone, _pool),
     "evaluation.model": (_reported,),
     "evaluation.select_by": (_select_by,),
