@@ -189,9 +189,11 @@ def test_other_methods(small, tmp_path, method):
         assert score(made, simulation.silos[client]) == pytest.approx(seed["clients"][client]["test"]["accuracy"])
 
 
-def test_graphs_are_predicted(molecules, tmp_path):
+@pytest.mark.parametrize("features", ["strict", "degree"])
+def test_graphs_are_predicted(features, molecules, tmp_path):
     config = load_config(
         overrides={
+            "partition.features": features,
             "data.name": str(molecules), "partition.clients": 2, "partition.rule": "random", "model.name": "gin",
             "model.hidden": 8, "method.rounds": 2, "partition.ratios": [0.6, 0.2, 0.2],
         }
