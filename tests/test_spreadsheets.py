@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 
 import pytest
 
@@ -13,7 +14,7 @@ from graphsilo.spreadsheets import csv_text
     "text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1", '=HYPERLINK("x")', "-", "-1-1"]
 )
 def test_a_text_is_no_formula(text):
-    (row,) = csv.reader([csv_text([[text, "b"]])])
+    (row,) = csv.reader(io.StringIO(csv_text([[text, "b"]]), newline=""))
     assert row == [f"'{text}", "b"]
 
 

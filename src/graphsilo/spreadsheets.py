@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -15,12 +15,14 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
     """Rows as CSV. A text that a spreadsheet would compute gets an apostrophe before it; numbers are as they are.
 
     Example:
-        >>> csv_text([["=1+1", "-0.5", -2, "a,b", None]])
-        "'=1+1,-0.5,-2,\\"a,b\\",\\n"
+        >>> print(csv_text([["=1+1", "-0.5", -2, "a,b", None]]), end="")
+        '=1+1,-0.5,-2,"a,b",
     """
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([[_plain(cell) for cell in row] for row in rows])
-    return file.getvalue()
+    lines: list[str] = []
+    # With this end of a line the writer quotes cells that hold either of its signs; lines end in one all the same.
+    kept = SimpleNamespace(write=lambda line: lines.append(f"{line[:-2]}\n"))
+    csv.writer(kept, lineterminator="\r\n").writerows([_plain(cell) for cell in row] for row in rows)
+    return "".join(lines)
 
 
 def _plain(cell: Any) -> Any:
