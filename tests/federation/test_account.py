@@ -102,3 +102,11 @@ def test_it_is_counted_before_the_message_is_noted(tmp_path: Path, monkeypatch: 
     with pytest.raises(pytest.fail.Exception):
         send(log, 3.0)
     assert json.loads((tmp_path / "sums" / "x.account").read_text())["squared_mu"] == 9.0
+
+
+def test_where_nothing_can_be_written_nothing_leaves(tmp_path: Path) -> None:
+    (tmp_path / "sums").write_text("in the way of the folder")
+    log = journal(tmp_path)
+    with pytest.raises(DisclosureError, match=r"the silo's account .* cannot be written \("):
+        send(log, 3.0)
+    assert not log.path.exists()

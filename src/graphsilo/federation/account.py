@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,33 +96,32 @@ class Account:
         Raises:
             DisclosureError: It cannot be written.
         """
+        from graphsilo.data.sources.files import atomic_file  # with numpy, which a log is printed without
+
         text = json.dumps({name: getattr(spent, name) for name in sorted(_NAMES)})
-        new = self.path.with_name(f"{self.path.name}.new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(handle, text.encode())
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            new.replace(self.path)
+            with atomic_file(self.path, 0o600) as file:
+                file.write(text.encode())
         except OSError as error:
-            raise DisclosureError(
-                f"the silo's account {self.path} cannot be written ({error.strerror}), and nothing is sent that is not "
-                f"counted. Its owner must make room for it, or mend its folder; then the run can go on."
-            ) from error
+            raise self._unwritable(error) from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While nobody else counts: silos' processes of several federations may share the file."""
-        import fcntl
+        """While nobody else counts: silos' processes of several federations may share the file.
 
-        with suppress(FileExistsError):
-            self.path.parent.mkdir(parents=True, mode=0o700)
-        handle = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        Raises:
+            DisclosureError: Nothing can be written there.
+        """
+        from graphsilo.data.sources.files import locked_file
+
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+            with locked_file(self.path.with_name(f"{self.path.name}.lock")):
+                yield
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> DisclosureError:
+        return DisclosureError(
+            f"the silo's account {self.path} cannot be written ({error.strerror}), and nothing is sent that is not "
+            f"counted. Its owner must make room for it, or mend its folder; then the run can go on."
+        )

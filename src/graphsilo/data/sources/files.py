@@ -193,6 +193,25 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     _flush_names(path.parent)
 
 
+@contextlib.contextmanager
+def locked_file(path: Path) -> Iterator[int]:
+    """A file that only its owner can read, for one process at a time; made where there is none."""
+    import fcntl  # not on every system
+
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the file's name, where it is new: whoever relies on it is told where that fails
+    finally:
+        os.close(folder)
+
+
 def _unfinished(path: Path) -> Path:
     """A new name beside a file, under which it is written until it is whole."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from graphsilo.data.sources.files import locked_file
 from graphsilo.errors import DisclosureError
 
 
@@ -76,7 +76,7 @@ class OpenedSums:
             self._take(line)
             return
         try:
-            with _locked(self.path) as handle:
+            with locked_file(self.path) as handle:
                 self.check(answer, data, silos)  # another process may have been first
                 _append(handle, json.dumps(line).encode() + b"\n")
         except OSError as error:
@@ -123,25 +123,6 @@ class OpenedSums:
 
 def _named(silos: Collection[bytes]) -> frozenset[str]:
     return frozenset(silo.hex() for silo in silos)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """The file, for one process at a time; made where there is none."""
-    import fcntl  # not on every system, where sums can be tried all the same
-
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle
-    finally:
-        os.close(handle)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the file's name, where it is new
-    finally:
-        os.close(folder)
 
 
 def _append(handle: int, line: bytes) -> None:
