@@ -543,3 +543,22 @@ def test_the_model_that_a_run_reports_is_the_one_that_predicts(small, tmp_path, 
         if method == "fedstar" and row.get("mode", seed["reported"]) == "own_local":
             continue  # its own part is kept of the common model's round
         assert score(made, silo) == pytest.approx(row["test"]["accuracy"], abs=1e-12)
+
+
+@pytest.mark.parametrize("where", [{}, {"run__resident_clients": 1}, {"run__workers": 2}])
+def test_either_model_of_a_silo_alone_is_of_its_own_best_round(small, tmp_path, where):
+    """The common model was kept of the round of the client's own, which has another best one."""
+    differ = []
+    for view in ("own", "common"):
+        config = small(
+            method__name="fairfgl", method__rounds=6, method__lr=0.3, evaluation__models=True, evaluation__model=view,
+            run__alone=True, **where,
+        )  # fmt: skip
+        seed = only(run(config, out=tmp_path / view))
+        for silo in prepare(config).silos:
+            made = predict(tmp_path / view, client=silo.client, model=view)
+            row = seed["clients"][silo.client]
+            differ.append(row["best_round"])
+            assert score(made, silo) == pytest.approx(row["test"]["accuracy"], abs=1e-12)
+    half = len(differ) // 2
+    assert differ[:half] != differ[half:]

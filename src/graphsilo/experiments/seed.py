@@ -355,8 +355,8 @@ class SeedRun:
             if not found:
                 continue
             whose = None if found is True else frozenset(found)
-            if view == "own":
-                federation.remember(whose)
+            if view == "own" or self.config.run.alone:  # alone, the server's model is the client's, too
+                federation.remember(whose, view)
             else:
                 self.best.keep(server.aggregates(), whose)
 

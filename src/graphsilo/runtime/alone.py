@@ -44,8 +44,8 @@ class FederationOfOne(Exchange):
         for client, encoded in outgoing.items():
             yield client, call(self.held, handler, round, Inbox(encoded.data))
 
-    def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        self.held.remember()
+    def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
+        self.held.remember(view)
 
     def client_states(self) -> dict[ClientId, Any]:
         return {self.held.client.id: self.held.state()}

@@ -265,8 +265,8 @@ class Exchange(Federation):
     # -- for the runner, not for methods -------------------------------------------------------------------------
 
     @abstractmethod
-    def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        """Have clients keep a copy of their models; None asks everybody."""
+    def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
+        """Have clients keep a copy of their models of a view; None asks everybody."""
 
     @abstractmethod
     def client_states(self) -> dict[ClientId, Any]:

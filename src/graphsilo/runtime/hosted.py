@@ -15,7 +15,7 @@ from torch import Tensor
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message
-from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
+from graphsilo.federation.model_files import COMMON, fill_tensors, scale_tensors, word_tensors
 from graphsilo.runtime.parties import Parties
 
 Numbering: TypeAlias = tuple[int, int, dict[str, int]]
@@ -72,12 +72,18 @@ class HostedClient:
         self.client.round, self.client.repeat, calls = numbering
         self._calls = dict(calls)
 
-    def remember(self) -> None:
-        """Keep a copy of the current models: validation has never been better."""
-        self.best = {
-            view: {name: tensor.detach().clone() for name, tensor in weights.items()}
-            for view, weights in self.client.final_models().items()
+    def remember(self, view: str = "own") -> None:
+        """Keep a copy of the current models: validation by this view has never been better.
+
+        Only where the server is the client's own, as in a federation of one, its model is among the client's: that one
+        is of the view ``aggregate``, whose best round may be another.
+        """
+        found = {
+            name: {parameter: tensor.detach().clone() for parameter, tensor in weights.items()}
+            for name, weights in self.client.final_models().items()
+            if (name == COMMON) == (view == "aggregate")
         }
+        self.best = {**(self.best or {}), **found}
 
     def state(self) -> dict[str, Any]:
         """The method's state, the remembered models and, with compression, what was left out."""

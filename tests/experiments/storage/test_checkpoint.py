@@ -29,7 +29,7 @@ def test_parked_clients_keep_their_files_and_only_these(tmp_path):
     one, two = tmp_path / "client-0.1", tmp_path / "client-1.1"
     one.write_bytes(b"first")
     two.write_bytes(b"second")
-    clients = {0: OffloadedState(one, False), 1: OffloadedState(two, True), 2: OffloadedState(None, False)}
+    clients = {0: OffloadedState(one, ()), 1: OffloadedState(two, ("own",)), 2: OffloadedState(None, ())}
     kept.save(0, {**TREE, "clients": clients}, {})
     beside = tmp_path / "checkpoints" / "seed-0.clients"
     assert {path.name for path in beside.iterdir()} == {
@@ -39,7 +39,7 @@ def test_parked_clients_keep_their_files_and_only_these(tmp_path):
     newer = tmp_path / "client-1.2"
     newer.write_bytes(b"third")
     two.unlink()
-    kept.save(0, {**TREE, "clients": {**clients, 1: OffloadedState(newer, False)}}, {})
+    kept.save(0, {**TREE, "clients": {**clients, 1: OffloadedState(newer, ())}}, {})
     found = Checkpoints(tmp_path / "checkpoints", "print").load(0)["clients"]
     assert [state.path and state.path.read_bytes() for state in found.values()] == [b"first", b"third", None]
     assert [state.remember for state in found.values()] == [False, False, False]

@@ -24,7 +24,7 @@ from graphsilo.runtime.local.offloading import OffloadedState, link_or_copy
 from graphsilo.runtime.local.shared_files import encode_shared, join_shared, read_shared, split_shared
 from graphsilo.training.sharing import SharedTensors
 
-FORMAT = 4
+FORMAT = 5
 
 
 class Checkpoints:
@@ -135,7 +135,7 @@ class Checkpoints:
     def _kept(self, seed: int, state: OffloadedState, names: set[str]) -> dict[str, Any]:
         """What the checkpoint says of a offloaded client; its files are called after their contents, and noted."""
         if state.path is None:
-            return {"offloaded": None, "remember": state.remember}
+            return {"offloaded": None, "remember": list(state.remember)}
         found = []
         try:
             self._beside(seed).mkdir(parents=True, exist_ok=True)
@@ -145,17 +145,17 @@ class Checkpoints:
         except OSError as error:
             raise RunError(f"the state at {state.path} could not be kept ({error.strerror}).") from error
         names.update(found)
-        return {"offloaded": found[0], "remember": state.remember, "shared": list(state.shared)}
+        return {"offloaded": found[0], "remember": list(state.remember), "shared": list(state.shared)}
 
     def _found(self, seed: int, state: Mapping[str, Any]) -> OffloadedState:
         """A offloaded client's state, whose files are looked through once."""
         if state["offloaded"] is None:
-            return OffloadedState(None, state["remember"])
+            return OffloadedState(None, tuple(state["remember"]))
         shared = tuple(state.get("shared", ()))
         path, *others = (self._beside(seed) / name for name in (state["offloaded"], *shared))
         for each in (path, *others):
             self._require_whole(seed, each)
-        return OffloadedState(path, state["remember"], shared)
+        return OffloadedState(path, tuple(state["remember"]), shared)
 
     def _write_shared(self, seed: int, name: str, tensors: SharedTensors) -> None:
         """Keep what clients in memory share; it never changes, so that it is written once."""

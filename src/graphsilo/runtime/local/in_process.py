@@ -39,8 +39,8 @@ class InProcess(Exchange):
                 answer = self.cache.call(client, handler, round, inbox)
             yield client, answer
 
-    def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        self.cache.remember(clients)
+    def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
+        self.cache.remember(clients, view)
 
     def client_states(self) -> dict[ClientId, Any]:
         return self.cache.states()

@@ -47,12 +47,12 @@ class OffloadedState:
 
     Attributes:
         path: Holds the client's state, without what is shared, as ``encode_tree`` writes it; None for a fresh client.
-        remember: Its models are those of the best round.
+        remember: Views whose models are those of their best round.
         shared: Files beside it that hold what it shares with others.
     """
 
     path: Path | None
-    remember: bool
+    remember: tuple[str, ...]
     shared: tuple[str, ...] = ()
 
 
@@ -131,7 +131,7 @@ class ClientCache:
         self._files: dict[ClientId, tuple[Path, tuple[str, ...]]] = {}  # with those beside it that it refers to
         self._shared: Counter[str] = Counter()  # how many of them refer to a file
         self._changed: set[ClientId] = set()
-        self._to_remember: set[ClientId] = set()  # offloaded while validation had never been better
+        self._to_remember: dict[ClientId, tuple[str, ...]] = {}  # offloaded while validation by these views was best
         self._numbers: dict[ClientId, Numbering] = {}
         self._graphs: Counter[int] = Counter()
         self._undead: list[weakref.ref[ClientBase[Any]]] = []
@@ -155,8 +155,8 @@ class ClientCache:
             held = HostedClient(self._make(client), self.parties)
             if client in self._files:
                 held.load_state(_read(self._files[client][0], client))
-            if client in self._to_remember:
-                held.remember()
+            for view in self._to_remember.get(client, ()):
+                held.remember(view)
             if client in self._numbers:
                 held.numbering = self._numbers[client]
             self._here[client] = held
@@ -185,14 +185,15 @@ class ClientCache:
         self._shrink()
         return reply
 
-    def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        """Have clients keep a copy of their models, None for all; those that are offloaded do so when they are back."""
+    def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
+        """Have clients keep a copy of their models of a view, None for all; who is offloaded does so when it is back."""
         wanted = set(self.clients) if clients is None else set(self.clients).intersection(clients)
         for client in wanted & self._here.keys():
-            self._here[client].remember()
+            self._here[client].remember(view)
             self._changed.add(client)
         if self.limit is not None:
-            self._to_remember |= wanted - self._here.keys()
+            for client in wanted - self._here.keys():
+                self._to_remember[client] = tuple(sorted({*self._to_remember.get(client, ()), view}))
 
     def states(self) -> dict[ClientId, Any]:
         """Every client's state: as a tree, or as a file where some are offloaded.
@@ -207,7 +208,7 @@ class ClientCache:
         found = {}
         for client in self.clients:
             path, shared = self._files.get(client, (None, ()))
-            found[client] = OffloadedState(path, client in self._to_remember, shared)
+            found[client] = OffloadedState(path, self._to_remember.get(client, ()), shared)
         return found
 
     def load(self, states: Mapping[ClientId, Any]) -> None:
@@ -222,17 +223,17 @@ class ClientCache:
                 if state.path is not None:
                     self._keep(client, self._taken(state.path, state.shared, client), state.shared)
                 if state.remember:
-                    self._to_remember.add(client)
+                    self._to_remember[client] = state.remember
                 continue
             held = self.get(client)
             if not isinstance(state, OffloadedState):
                 held.load_state(state)
             elif state.path is not None:
                 held.load_state(_read(state.path, client))
-            if isinstance(state, OffloadedState) and state.remember:
-                held.remember()
+            for view in state.remember if isinstance(state, OffloadedState) else ():
+                held.remember(view)
             if self.limit is not None:
-                self._to_remember.discard(client)
+                self._to_remember.pop(client, None)
                 self._changed.add(client)
                 self._shrink()
 
@@ -281,7 +282,7 @@ class ClientCache:
             ) from error
         self._keep(client, path, tuple(shared))
         self._changed.discard(client)
-        self._to_remember.discard(client)
+        self._to_remember.pop(client, None)
 
     def _taken(self, path: Path, shared: Sequence[str], client: ClientId) -> Path:
         """The files of a checkpoint, under names of our own."""
@@ -313,7 +314,7 @@ class ClientCache:
         if client in self._here:
             self._drop(client)
         self._changed.discard(client)
-        self._to_remember.discard(client)
+        self._to_remember.pop(client, None)
         self._numbers.pop(client, None)
         self._unlink(client)
 
@@ -339,7 +340,11 @@ def sent_states(states: Mapping[ClientId, Any]) -> dict[str, Any]:
     """States as plain values and tensors, for another process of this machine; ``received_states`` takes them."""
     clients, shared = split_shared(
         {
-            client: {"offloaded": state.path and str(state.path), "remember": state.remember, "shared": state.shared}
+            client: {
+                "offloaded": state.path and str(state.path),
+                "remember": list(state.remember),
+                "shared": state.shared,
+            }
             if isinstance(state, OffloadedState)
             else state
             for client, state in states.items()
@@ -353,7 +358,7 @@ def received_states(tree: Mapping[str, Any]) -> dict[ClientId, Any]:
     shared = {digest: received(digest, tensors) for digest, tensors in tree["shared"].items()}
     return {
         client: OffloadedState(
-            state["offloaded"] and Path(state["offloaded"]), state["remember"], tuple(state["shared"])
+            state["offloaded"] and Path(state["offloaded"]), tuple(state["remember"]), tuple(state["shared"])
         )
         if "offloaded" in state
         else join_shared(state, shared.__getitem__)

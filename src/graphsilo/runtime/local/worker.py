@@ -71,7 +71,7 @@ def main() -> None:
                     cache.load(received_states(decode_tree(payloads[0])))
                     channel.send({"ok": True})
                 elif operation == "remember":
-                    cache.remember(header["clients"])
+                    cache.remember(header["clients"], header["view"])
                     channel.send({"ok": True})
                 elif operation == "finish":
                     found = cache.finish(header["client"], embeddings=header["embeddings"], study=header["study"])

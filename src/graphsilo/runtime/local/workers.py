@@ -358,9 +358,10 @@ class Workers(Exchange):
             del waiting[index]
             selector.unregister(self.pool.channels[index])
 
-    def remember(self, clients: Collection[ClientId] | None = None) -> None:
-        self.pool.send_all({"do": "remember", "clients": None if clients is None else sorted(clients)})
-        self.here.remember(clients)
+    def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
+        whose = None if clients is None else sorted(clients)
+        self.pool.send_all({"do": "remember", "clients": whose, "view": view})
+        self.here.remember(clients, view)
         self.pool.answers()
 
     def client_states(self) -> dict[ClientId, Any]:

@@ -292,9 +292,9 @@ class Remote(Exchange):
             raise FederationError(f"{wanted} clients have to take part, {present} do. {'; '.join(silent)}.")
         return done
 
-    def remember(self, clients: Collection[ClientId] | None = None) -> None:
+    def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
         asked = self.clients if clients is None else clients
-        self._together({site: self._session("remember", clients=sorted(asked)) for site in self._here()})
+        self._together({site: self._session("remember", clients=sorted(asked), view=view) for site in self._here()})
 
     def client_states(self) -> dict[ClientId, Any]:
         """Has every site keep a checkpoint; returns where it is found, not what it holds.

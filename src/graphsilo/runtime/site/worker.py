@@ -346,7 +346,7 @@ class SiteWorker:
         wanted = packet.header["clients"]
         for client, held in self._open(packet).clients.items():
             if client in wanted:
-                held.remember()
+                held.remember(packet.header["view"])
         return {}, []
 
     # -- after a run ----------------------------------------------------------------------------------------------
