@@ -7,9 +7,12 @@ import copy
 import pytest
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.evaluate.significance import gap_closed
+from graphsilo.evaluate.significance import gap_closed, paired_errors
 from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import prepare
+from graphsilo.experiments.storage import records
 from graphsilo.testing import conformance
 from kit.runs import Listener, only
 
@@ -89,3 +92,37 @@ def test_a_warning_is_said_once_for_all_rows(small):
     run(small(run__references=["local", "alone", "global"], run__without=[0], method__rounds=1), observer=Ears())
     assert sum("left out (run.without)" in text for text in heard) == 1
     assert len(set(heard)) == len(heard)
+
+
+@pytest.mark.parametrize("view", ["run", "silo", "own", "common"])
+@pytest.mark.parametrize("name", ["fedavg", "fairfgl"])
+def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, view):
+    """With what the saved models of both answer."""
+    rounds = {"method__rounds": 4, "method__lr": 0.3}
+    config = small(
+        method__name=name, **rounds, evaluation__models=True, evaluation__model=view, run__references=["alone", "local"]
+    )
+    run(config, out=tmp_path / "run")
+    for row, method in (("alone", name), ("local", "local")):
+        (seed,) = records.read(tmp_path / "run" / "references" / row).seeds
+        for silo in prepare(config).silos:
+            paired = next(each.paired for each in seed.clients if each.client == silo.client)
+            one, other = (
+                predict(tmp_path / "run" / place, client=silo.client).classes for place in (".", f"references/{row}")
+            )
+            items = silo.seen.items["test"]
+            expected = paired_errors(silo.seen.graph.labels[items], one[items], other[items], silo.schema.num_classes)
+            assert paired == pytest.approx(expected, abs=1e-12), method
+            assert expected["accuracy"] > 0
+
+
+@pytest.mark.parametrize("where", [{"run__resident_clients": 1}, {"run__workers": 2}])
+def test_where_clients_live_changes_nothing_of_the_comparison(small, tmp_path, where):
+    found = []
+    for place, settings in (("one", {}), ("other", where)):
+        config = small(evaluation__models=True, run__references=["alone"], **settings)
+        run(config, out=tmp_path / place)
+        (seed,) = records.read(tmp_path / place / "references" / "alone").seeds
+        found.append([each.paired for each in seed.clients])
+    assert found[0] == found[1]
+    assert all(found[0])

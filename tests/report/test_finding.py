@@ -239,7 +239,7 @@ def test_the_interval_counts_seeds_and_test_items(tmp_path: Path) -> None:
     assert gain.span == pytest.approx((0.05 - 0.1011, 0.05 + 0.1011), abs=2e-4)
     assert gain.may_be_chance
     assert "(95\u00a0% interval over three seeds: +2.5 to +7.5)" in found.sentence
-    assert "Other test items might move it by up to 9.8 points more (95 %; less, as both" in found.certainty
+    assert "Other test items might move it by up to 9.8 points more (95 %)." in found.certainty
 
 
 def test_the_headline_is_in_the_metric_that_chose(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateReque
 from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
+from graphsilo.federation.scoring import PAIRED
 from graphsilo.federation.server import ServerBase
 from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId
@@ -338,7 +339,8 @@ def _unbelievable(
         which, _, score = rest.partition("/")
         kind, _, metric = score.partition("/")
         known = usual.get(f"{view}/{which}") or ("val", "test")
-        if f"{view}/{which}" not in named or kind not in known or metric not in ranked or len(pair) != 2:
+        asked = metric in ("accuracy", "macro_f1") if kind == PAIRED else kind in known and metric in ranked
+        if f"{view}/{which}" not in named or not asked or len(pair) != 2:
             return "it has a score that was not asked for"
         value, weight = pair
         possible = 0 <= value <= 1 if metrics.METRICS[metric].is_share else math.isfinite(value)

@@ -254,6 +254,7 @@ def _references(
                 simulation=reuse,
                 elsewhere=None if elsewhere is None else elsewhere.for_reference(name),
                 label=name,
+                seed_run=partial(SeedRun, beside=folder if name in ("local", "alone") else None),
             )
         except FederationError as error:
             if elsewhere is None:

@@ -26,7 +26,7 @@ from graphsilo.experiments.evaluation import (
 )
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
 from graphsilo.experiments.participants import Federations, Participants, ranks, selection_metric
-from graphsilo.experiments.progress import Improved, SeedProgress, first_set
+from graphsilo.experiments.progress import Improved, Reported, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
@@ -44,6 +44,7 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.training_client import CoreClient
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
+from graphsilo.runtime.hosted import Reported as ReportedModel
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
@@ -75,10 +76,11 @@ class SeedRun:
         elsewhere: Federations | None,
         checkpoints: Checkpoints | None,
         offload_folder: OffloadFolder | None = None,
+        beside: Path | None = None,
     ):
         self.config, self.method, self.method_config = config, method, method_config
         self.simulation, self.seed, self.elsewhere, self.checkpoints = simulation, seed, elsewhere, checkpoints
-        self.offload_folder = offload_folder
+        self.offload_folder, self.beside = offload_folder, beside
         self.scored = scored_clients(config.evaluation, simulation.clients, seed)
         self.modes = modes_of(config.evaluation, method)
         self.choice = choice_of(config)
@@ -113,7 +115,7 @@ class SeedRun:
         models, device = self.simulation.models, self.config.run.device
         setup = ClientSetup(
             method, self.method_config, models, self.seed, device, self.scaling, self.scale, self.compression,
-            self.metric.name,
+            self.metric.name, self.beside,
         )  # fmt: skip
         if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):
             return self.elsewhere.federation(setup, ledger)
@@ -208,13 +210,31 @@ class SeedRun:
         reported = progress.reported(self.modes, self.metric, self.choice)
         result = seed_result(self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
-            study = write_outputs(folder, self.seed, federation, server, self.config.evaluation, self.best, self.scale)
+            study = write_outputs(
+                folder, self.seed, federation, server, self.config.evaluation, self.best, self.scale,
+                self._to_answer(reported),
+            )  # fmt: skip
             if self.config.evaluation.study:
                 result = structs.replace(result, study=study)
         if self.checkpoints:
             self.checkpoints.save(self.seed, {"result": tree_of(result)}, {"ledger": ledger.take()})
         observer.seed_ended(SeedEnded(*place, result=result, label=label))
         return result, ledger
+
+    def _to_answer(self, found: Reported) -> dict[ClientId, ReportedModel]:
+        """What silos need to keep what the run reports of them: for themselves, or to be compared with what they reach
+        alone, item by item."""
+        apart = not isinstance(self.simulation, Simulation)
+        compared = self.simulation.task != "link" and not {"local", "alone"}.isdisjoint(self.config.run.references)
+        if not (apart or compared) or self.config.run.alone or self.method.pooled or not self.config.evaluation.models:
+            return {}
+        models = {}
+        for client in self.simulation.clients:
+            mode = found.whose.get(client, found.mode)
+            common = self.best.of(client) if mode.startswith("aggregate") else None
+            if mode.endswith("_local") and (common is not None or mode.startswith("own")):
+                models[client] = (view_of(mode), common)
+        return models
 
     def _note_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:
         """Warn of a run that will send much; returns whether it will. ``of`` says what the bytes are, if not all."""

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo import models
@@ -67,6 +69,7 @@ class ClientContext(Generic[ConfigT]):
         noise_secret: The silo's own, of which its noise is a function; None: noise is new whenever it is drawn.
         compression: How it compresses the models that it sends.
         select_by: Name of the metric of all choices by validation items, the run's ``evaluation.select_by``.
+        beside: [test items] classes that the model answers beside which this run is a reference row; None: it is none.
     """
 
     client: ClientId
@@ -79,6 +82,7 @@ class ClientContext(Generic[ConfigT]):
     noise_secret: bytes | None = field(default=None, repr=False)
     compression: Compression = UNCOMPRESSED
     select_by: str = "accuracy"
+    beside: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def common(self) -> ModelSpec:
@@ -269,8 +273,14 @@ class ClientBase(ABC, Generic[ConfigT]):
         if request.rare is not None and not (self.silo.schema.num_classes == 2 > request.rare >= 0):
             raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
         return self._scoring.scores(
-            self.silo, self._predicted, request.views, request.global_views, auc=request.auc, rare=request.rare
-        )
+            self.silo, self._predicted, request.views, request.global_views, auc=request.auc, rare=request.rare,
+            beside=self.context.beside,
+        )  # fmt: skip
+
+    def answers(self, view: str) -> Tensor:
+        """[test items] classes that a view of the model answers on the client's own graph."""
+        seen = self.silo.seen
+        return self._predicted(seen, view).argmax(1).cpu()[torch.as_tensor(seen.items["test"])]
 
     def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()

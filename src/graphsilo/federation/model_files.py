@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.silos.scaling import FeatureScale
@@ -32,6 +34,20 @@ def aggregate_path(folder: Path, seed: int, client: ClientId | None, when: str) 
     """Where the server's model stands, or the one it has for a client; ``when`` is best or last."""
     whose = "aggregate" if client is None else f"client{client}-aggregate"
     return folder / "models" / f"seed{seed}-{whose}-{when}.safetensors"
+
+
+def answers_path(folder: Path, seed: int, client: ClientId) -> Path:
+    """Where the classes stand that the reported model of a client answers on its test items."""
+    return folder / "answers" / f"seed{seed}-client{client}.safetensors"
+
+
+def read_answers(folder: Path | None, seed: int, client: ClientId) -> NDArray[np.int64] | None:
+    """[test items] these classes, in a run's folder; None where it keeps none."""
+    path = None if folder is None else answers_path(folder, seed, client)
+    if path is None or not path.is_file():
+        return None
+    found: NDArray[np.int64] = tensors_in_file(path.read_bytes())["answers"].numpy()
+    return found
 
 
 def embedding_path(folder: Path, seed: int, client: ClientId) -> Path:

@@ -16,8 +16,12 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate import sums
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.metrics import rankings
+from graphsilo.evaluate.significance import paired_errors
 from graphsilo.training.objective import link_scores
 from graphsilo.types import Task
+
+PAIRED = "paired"
+"""Kind of score: standard errors of the difference to another model over which items are tested."""
 
 
 class Scoring:
@@ -35,6 +39,7 @@ class Scoring:
         *,
         auc: bool,
         rare: int | None = None,
+        beside: NDArray[np.int64] | None = None,
     ) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``.
 
@@ -45,6 +50,7 @@ class Scoring:
             global_views: Views to score on the pooled graph.
             auc: Also rankings of classes.
             rare: The rarer of two classes.
+            beside: [test items] classes that another model answers; how uncertain the difference to it is, is told.
         """
         classes = silo.schema.num_classes
         counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
@@ -65,6 +71,11 @@ class Scoring:
                     sizes.append(np.array([silo.num_items]) if alone else np.bincount(owner, minlength=parts))
                     continue
                 plan = self._plan(silo, evaluation)
+                if beside is not None and evaluation is silo.seen:
+                    items = evaluation.items["test"]
+                    mine = output.argmax(1).cpu().numpy()[items]
+                    errors = paired_errors(evaluation.graph.labels[items], beside, mine, classes)
+                    scores |= {f"{name}/{PAIRED}/{metric}": [each, len(items)] for metric, each in errors.items()}
                 counts.append(plan.count(output.argmax(1)).reshape(-1, 4, classes, classes))
                 kinds[name] = list(plan.kinds)
                 # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's

@@ -154,8 +154,7 @@ def gains_of(run: Run) -> tuple[Gain, ...]:
 def span_of(paired: PairedComparison, error: float | None) -> tuple[float, float] | None:
     """The 95 % interval of a mean difference, over seeds and over which items are tested; None without either.
 
-    Both parts are taken as independent, and so are the errors of the two models on the items that they share, which
-    makes it rather too wide than too narrow.
+    Both parts are taken as independent.
     """
     if paired.difference is None:
         return None
@@ -167,15 +166,19 @@ def span_of(paired: PairedComparison, error: float | None) -> tuple[float, float
 
 
 def _error(run: Run, client: int, name: str) -> float | None:
-    """Standard error of a client's difference over which items are tested, which are the same in every seed."""
-    squares: list[float] = []
-    for record in (run.result, run.alone):
-        rows = [row for seed in (record.seeds if record else ()) for row in seed.clients if row.client == client]
-        known = [error for row in rows if (error := (row.errors or {}).get(name)) is not None]
-        if not known:
-            return None
-        squares.append(fmean(known) ** 2)
-    return math.sqrt(sum(squares))
+    """Standard error of a client's difference over which items are tested, which are the same in every seed.
+
+    Where both models' answers were held together, of what they answer differently; else as if items were not the same.
+    """
+    rows = [
+        [row for seed in (record.seeds if record else ()) for row in seed.clients if row.client == client]
+        for record in (run.result, run.alone)
+    ]
+    paired = [error for row in rows[1] if (error := (row.paired or {}).get(name)) is not None]
+    if paired:
+        return fmean(paired)
+    known = [[error for row in each if (error := (row.errors or {}).get(name)) is not None] for each in rows]
+    return math.hypot(*map(fmean, known)) if all(known) else None
 
 
 def _overall_error(run: Run, gains: Sequence[Gain]) -> float | None:
@@ -265,10 +268,7 @@ def _items(error: float | None, name: str) -> str:
     if error is None:
         return ""
     reach = points(_NORMAL * error, name).lstrip("+")
-    return (
-        f"Other test items might move it by up to {reach}{unit_of(name)} more (95 %; less, as both models are tested "
-        f"on the same ones)."
-    )
+    return f"Other test items might move it by up to {reach}{unit_of(name)} more (95 %)."
 
 
 def _certainty(overall: PairedComparison, *, drawn: bool = True) -> str:

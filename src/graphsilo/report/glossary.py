@@ -34,8 +34,9 @@ TERMS = {
     "interval": (
         "95 % interval",
         "Where the mean difference may lie, judged by how much seeds differ (Student's t) and by how many items are "
-        "tested, which are the same in every seed. Errors of the two models are taken as unrelated, which makes it "
-        "rather too wide than too narrow; of a ranking such as AUC it is over seeds alone.",
+        "tested, which are the same in every seed and for both models: only what they answer differently counts. "
+        "Without saved models their errors are taken as unrelated, which is rather too wide than too narrow; of a "
+        "ranking such as AUC it is over seeds alone.",
     ),
     "own": ("Clients' own models", "Every silo's model after its local steps of a round, before it is averaged."),
     "common": ("Common model", "The one model that the silos made together (aggregate), scored at the silos."),

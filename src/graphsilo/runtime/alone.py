@@ -27,7 +27,7 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.models.view import GraphTensors
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.exchange import Exchange
-from graphsilo.runtime.hosted import HostedClient
+from graphsilo.runtime.hosted import NOBODY, HostedClient, Reported
 from graphsilo.types import ClientId
 
 
@@ -53,8 +53,13 @@ class FederationOfOne(Exchange):
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         self.held.load_state(states[self.held.client.id])
 
-    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
-        yield self.held.client.id, self.held.finish(embeddings=embeddings, study=study)
+    def finish(
+        self, *, embeddings: bool, study: bool = False, reported: Mapping[ClientId, Reported] = NOBODY
+    ) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        yield (
+            self.held.client.id,
+            self.held.finish(embeddings=embeddings, study=study, reported=reported.get(self.held.client.id)),
+        )
 
 
 class StepRequest(Message):

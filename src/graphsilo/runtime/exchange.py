@@ -23,6 +23,7 @@ from graphsilo.federation.message import FieldSpec, Message, check_shapes, expec
 from graphsilo.federation.outliers import outliers
 from graphsilo.federation.secure.fixed import LARGEST_WEIGHTED
 from graphsilo.federation.wire import Encoded
+from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.machine import peak
 from graphsilo.runtime.secure import SecureSums, impossible_total
 from graphsilo.types import ClientId
@@ -277,8 +278,13 @@ class Exchange(Federation):
         """Put every client where it was."""
 
     @abstractmethod
-    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
-        """Each client's models worth keeping, its embeddings and its study, one client at a time; use them at once."""
+    def finish(
+        self, *, embeddings: bool, study: bool = False, reported: Mapping[ClientId, Reported] = NOBODY
+    ) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        """Each client's models worth keeping, its embeddings and its study, one client at a time; use them at once.
+
+        Of clients in ``reported`` also what the model that the run reports answers on their test items.
+        """
 
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""

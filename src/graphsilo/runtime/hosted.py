@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,12 +15,17 @@ from torch import Tensor
 
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
-from graphsilo.federation.message import Message
+from graphsilo.federation.message import Message, Tensors
 from graphsilo.federation.model_files import COMMON, fill_tensors, scale_tensors, word_tensors
 from graphsilo.runtime.parties import Parties
+from graphsilo.types import ClientId
 
 Numbering: TypeAlias = tuple[int, int, dict[str, int]]
 """Round of a client's last call, how often its step had been asked for before in it, and that of every step."""
+
+Reported: TypeAlias = tuple[str, Tensors | None]
+"""Of a client, the view that its run reports; and the server's model of the best round where that is the view."""
+NOBODY: Mapping[ClientId, Reported] = MappingProxyType({})
 
 
 class HostedClient:
@@ -99,9 +105,9 @@ class HostedClient:
         self.left_out = dict(state.get("left_out", {}))
         self.asked = state.get("asked", b"")
 
-    def finish(self, *, embeddings: bool, study: bool) -> dict[str, Any]:
-        """Models of the last and the best round, by what features are scaled and filled, and embeddings of the best
-        on the first evaluation set."""
+    def finish(self, *, embeddings: bool, study: bool, reported: Reported | None = None) -> dict[str, Any]:
+        """Models of the last and the best round, by what features are scaled and filled, and embeddings and answers of
+        the best on the first evaluation set."""
         client, silo = self.client, self.client.silo
         result: dict[str, Any] = {"last": client.final_models(), "best": self.best}
         if silo.scale is not None:
@@ -110,17 +116,24 @@ class HostedClient:
             result["fills"] = fill_tensors(silo.fills)
         if silo.schema.booleans:
             result["booleans"] = word_tensors(silo.schema.booleans)
-        if embeddings:
-            if self.best is not None:
-                last = encode_tree(result["last"])
-                client.load_final(self.best)
-            with torch.no_grad():
-                embedded = client.embed(client.tensors(silo.seen.graph))
-            if self.best is not None:
-                result["last"] = decode_tree(last)
-                client.load_final(result["last"])
-            if embedded is not None:
-                result["embeddings"] = embedded.cpu()
         if study:
             result["study"] = dict(client.study())
+        if not embeddings and reported is None:
+            return result
+        if self.best is not None:
+            last = encode_tree(result["last"])
+            client.load_final(self.best)
+        with torch.no_grad():
+            embedded = client.embed(client.tensors(silo.seen.graph)) if embeddings else None
+        if embedded is not None:
+            result["embeddings"] = embedded.cpu()
+        if reported is not None:
+            view, common = reported
+            if common is not None:
+                client.install_aggregate(common)
+            if silo.schema.task != "link":
+                result["answers"] = client.answers(view)
+        if self.best is not None:
+            result["last"] = decode_tree(last)
+            client.load_final(result["last"])
         return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from graphsilo.data.scales import UNSCALED, Scaling
@@ -11,6 +12,7 @@ from graphsilo.data.silos.scaling import FeatureScale, prepared
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
+from graphsilo.federation.model_files import read_answers
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.settings import MethodConfig
@@ -30,6 +32,7 @@ class ClientSetup:
         scale: By what, where they agreed on it.
         compression: How they compress the models that they send.
         select_by: Name of the metric of their choices by validation items.
+        beside: Folder of the run beside which this one is a reference row, as the holder of the silos has it.
     """
 
     method: Method
@@ -41,6 +44,7 @@ class ClientSetup:
     scale: FeatureScale | None = None
     compression: Compression = UNCOMPRESSED
     select_by: str = "accuracy"
+    beside: Path | None = None
 
     @property
     def common(self) -> ModelSpec:
@@ -63,5 +67,6 @@ class ClientSetup:
                 self.common,
                 compression=self.compression,
                 select_by=self.select_by,
+                beside=read_answers(self.beside, self.seed, silo.client),
             )
         )

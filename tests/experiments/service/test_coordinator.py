@@ -207,7 +207,7 @@ def test_every_silo_trains_alone_at_its_site(sites: Any, kit: Path, tmp_path: Pa
     service.status.listeners.append(lambda text: rounds.append(len(service.status.tree()["rounds"])))
     assert [job.state for job in service.serve(until_idle=True)] == ["done", "done"]
     whole = tmp_path / "whole"
-    run(sites.config(method__rounds=3, run__references=["local", "alone"]), out=whole)
+    run(sites.config(method__rounds=3, run__references=["local", "alone"], evaluation__models=True), out=whole)
     for row in ("local", "alone"):
         apart, own = (
             json.loads((folder / "references" / row / "result.json").read_text())
@@ -215,7 +215,8 @@ def test_every_silo_trains_alone_at_its_site(sites: Any, kit: Path, tmp_path: Pa
         )
         assert_same(own, apart)
         for mine, theirs in zip(own["seeds"], apart["seeds"], strict=True):
-            assert [each["test"] for each in mine["clients"]] == [each["test"] for each in theirs["clients"]]
+            for key in ("test", "paired"):
+                assert [each[key] for each in mine["clients"]] == [each[key] for each in theirs["clients"]]
     assert "references" not in json.loads((tmp_path / "off" / "result.json").read_text())
     assert max(rounds) == 3
     told = (kit / "run" / "coordinator.log").read_text()

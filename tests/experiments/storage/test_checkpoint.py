@@ -42,7 +42,7 @@ def test_parked_clients_keep_their_files_and_only_these(tmp_path):
     kept.save(0, {**TREE, "clients": {**clients, 1: OffloadedState(newer, ())}}, {})
     found = Checkpoints(tmp_path / "checkpoints", "print").load(0)["clients"]
     assert [state.path and state.path.read_bytes() for state in found.values()] == [b"first", b"third", None]
-    assert [state.remember for state in found.values()] == [False, False, False]
+    assert [state.remember for state in found.values()] == [(), (), ()]
     assert len(list(beside.iterdir())) == 2
     kept.save(0, TREE, {})
     assert not beside.exists()
@@ -76,10 +76,10 @@ def test_damage_anywhere_is_seen(tmp_path):
 def test_a_later_format_is_refused(tmp_path, monkeypatch):
     from graphsilo.experiments.storage import checkpoint
 
-    monkeypatch.setattr(checkpoint, "FORMAT", 5)
+    monkeypatch.setattr(checkpoint, "FORMAT", 6)
     Checkpoints(tmp_path, "print").save(0, TREE, {})
     monkeypatch.undo()
-    with pytest.raises(RunError, match="has format 5; this graphsilo reads 4"):
+    with pytest.raises(RunError, match="has format 6; this graphsilo reads 5"):
         Checkpoints(tmp_path, "print").load(0)
 
 

@@ -294,6 +294,11 @@ def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def finish(run: str, view: str | None = None) -> dict[str, Any]:
+    """What ends a seed of the one client of 'north'."""
+    return {"do": "finish", "run": run, "seed": 0, "client": 0, "embeddings": False, "view": view}
+
+
 @pytest.mark.parametrize("operation", ["answer", "__init__", "\x1b[2Jgone", 7, None, ["open"], {"a": 1}])
 def test_strange_operation_is_refused_unseen(operation: Any, sites: Any) -> None:
     answer = ask(sites.supervisors["north"], {"do": operation})
@@ -362,7 +367,7 @@ def test_checkpoints_are_few_whatever_they_are_called(sites: Any) -> None:
 def test_complete_run_is_not_opened_or_written_again(sites: Any) -> None:
     site = sites.supervisors["north"]
     assert ask(site, opening(site, "complete"))["ok"]
-    assert ask(site, {"do": "finish", "run": "complete", "seed": 0, "embeddings": False, "models": True})["ok"]
+    assert ask(site, finish("complete"))["ok"]
     result = {"do": "result", "run": "complete", "results": [[0, {"score": 1}]], "config": {}}
     assert ask(site, result)["ok"]
     folder = site.folder / "results" / "complete" / "north"
@@ -378,20 +383,23 @@ def test_only_runs_that_took_place_here_leave_something_here(sites: Any) -> None
     site = sites.supervisors["north"]
     weights = tensor_file({"weight": torch.ones(2)})
     result = {"do": "result", "run": "never", "results": [[0, {"score": 1}]], "config": {}}
-    model = {**result, "results": [], "model": [0, 0]}
-    for asked, payloads in ((result, []), (model, [weights])):
-        answer = ask(site, asked, payloads=payloads)
-        assert (answer["kind"], answer["ok"]) == ("RunError", False)
-        assert "was not opened for client 0 at this site" in answer["text"]
+    assert "is not open at this site" in ask(site, finish("never", "aggregate"), payloads=[weights])["text"]
+    answer = ask(site, result)
+    assert (answer["kind"], answer["ok"]) == ("RunError", False)
+    assert "was not opened for client 0 at this site" in answer["text"]
     assert not (site.folder / "results" / "never").exists()
     assert ask(site, opening(site, "never"))["ok"]
+    for asked in ({"view": "theirs"}, {"client": 7}):
+        assert not ask(site, {**finish("never"), **asked})["ok"]
+    assert not ask(site, finish("never", "aggregate"), payloads=[weights])["ok"]  # of another model
+    assert not (site.folder / "results" / "never").exists()
+    assert ask(site, finish("never", "own"))["ok"]
     os.kill(site.worker_pid, signal.SIGKILL)
-    assert ask(site, model, payloads=[weights])["ok"]
     assert ask(site, result)["ok"]
     folder = site.folder / "results" / "never" / "north"
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert json.loads((folder / "result.json").read_text())["silo_data"]
-    assert ask(site, model, payloads=[tensor_file({"weight": torch.zeros(2)})])["ok"]
+    assert not ask(site, finish("never", "own"))["ok"]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
 
 

@@ -34,7 +34,6 @@ from graphsilo.experiments.storage.records import (
     OwnSummary,
     RunRecord,
     SiloShare,
-    mode_of,
     tree_of,
 )
 from graphsilo.experiments.storage.results import Result
@@ -42,7 +41,6 @@ from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
 from graphsilo.federation.class_counts import CountingClient, count_classes
 from graphsilo.federation.exposure import visible_to_coordinator
-from graphsilo.federation.model_files import aggregate_path
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.setup import ClientSetup
@@ -214,7 +212,7 @@ def run_over(
         )
         own = own_results(result.record, participants, sparse)
         trees = {client: tree_of(one) for client, one in own.items()}
-        sites.send_results(trees, result.record.config, _common_models(result.record, Path(out)))
+        sites.send_results(trees, result.record.config)
         return result
     finally:
         sites.close()
@@ -330,21 +328,6 @@ def own_results(record: RunRecord, participants: RemoteParticipants, sparse: boo
         )
         for client, spec in participants.models.items()
     }
-
-
-def _common_models(record: RunRecord, folder: Path) -> dict[ClientId, dict[int, bytes]]:
-    """The server's models by client and seed, as files hold them, of clients whose reported model they are."""
-    found: dict[ClientId, dict[int, bytes]] = {}
-    for seed in record.seeds:
-        for row in seed.clients:
-            if not mode_of(seed, row.client).startswith("aggregate"):
-                continue
-            for owner in (row.client, None):
-                path = aggregate_path(folder, seed.seed, owner, "best")
-                if path.is_file():
-                    found.setdefault(row.client, {})[seed.seed] = path.read_bytes()
-                    break
-    return found
 
 
 def _run_name(folder: Path, config: RunConfig, resume: bool) -> str:

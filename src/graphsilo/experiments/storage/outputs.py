@@ -22,6 +22,7 @@ from graphsilo.federation.model_files import (
     SCALE,
     Kept,
     aggregate_path,
+    answers_path,
     embedding_path,
     flat,
     kept_tensors,
@@ -31,6 +32,7 @@ from graphsilo.federation.model_files import (
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.exchange import Exchange
+from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.types import ClientId
 
 
@@ -42,6 +44,7 @@ def write_outputs(
     wanted: EvaluationConfig,
     best: Aggregates,
     scale: FeatureScale | None = None,
+    reported: Mapping[ClientId, Reported] = NOBODY,
 ) -> dict[str, dict[str, float]]:
     """Write what is wanted of every client's best and last model, its embeddings and its study, and aggregates.
 
@@ -52,6 +55,7 @@ def write_outputs(
         wanted: What to write.
         best: The aggregates of the best round.
         scale: Of the features, where all silos agreed on one: the aggregate needs it, too.
+        reported: Of clients whose answers are wanted, too: what the run reports.
 
     Returns:
         The plain numbers of the clients' studies, by client (as text) and name; empty unless they are wanted.
@@ -63,7 +67,8 @@ def write_outputs(
     arrays: dict[str, NDArray[Any]] = {}
 
     def files() -> Iterator[tuple[Path, Tensors]]:
-        for client, kept in federation.finish(embeddings=wanted.embeddings and folder is not None, study=wanted.study):
+        embeddings = wanted.embeddings and folder is not None
+        for client, kept in federation.finish(embeddings=embeddings, study=wanted.study, reported=reported):
             for name, value in kept.get("study", {}).items():
                 if isinstance(value, torch.Tensor):
                     arrays[f"client-{client}/{name}"] = value.detach().cpu().numpy()
@@ -76,8 +81,9 @@ def write_outputs(
                     weights = kept_tensors(kept, when)
                     if weights:
                         yield model_path(folder, seed, client, when), weights
-            if "embeddings" in kept:
-                yield embedding_path(folder, seed, client), {"embeddings": kept["embeddings"]}
+            for name, path in (("embeddings", embedding_path), ("answers", answers_path)):
+                if name in kept:
+                    yield path(folder, seed, client), {name: kept[name]}
         if folder is not None and wanted.models:
             beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
             for when, kept_aggregates in (("best", best), ("last", Aggregates(server.aggregates()))):
@@ -111,6 +117,10 @@ class Aggregates:
                 if id(weights) not in copies:
                     copies[id(weights)] = {name: tensor.detach().clone() for name, tensor in weights.items()}
                 self._of[client] = copies[id(weights)]
+
+    def of(self, client: ClientId) -> Tensors | None:
+        """The model that is kept for a client."""
+        return self._of.get(client)
 
     def distinct(self) -> list[tuple[ClientId | None, Tensors]]:
         """Each model and whose it is: one that is everybody's is nobody's."""

@@ -263,6 +263,8 @@ class ClientScores(Record, kw_only=True):
         best_round, mode: If it has its own.
         test: Its scores.
         errors: Their standard errors over which items are tested, of those that are made of counts.
+        paired: In a reference row, standard errors of the differences to the run that it stands beside, whose models
+            answer on the same items.
     """
 
     client: int
@@ -275,6 +277,7 @@ class ClientScores(Record, kw_only=True):
     mode: str | None = None
     test: Scores
     errors: dict[str, Share] | None = None
+    paired: dict[str, Share] | None = None
 
 
 class Seed(Record, kw_only=True):

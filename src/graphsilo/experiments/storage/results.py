@@ -52,6 +52,7 @@ from graphsilo.experiments.storage.records import (
 from graphsilo.experiments.storage.views import flatten
 from graphsilo.federation.ledger import COLUMNS, Ledger, Rows
 from graphsilo.federation.registry import Method
+from graphsilo.federation.scoring import PAIRED
 
 LEDGER_ROWS = 1 << 18
 """Rows of the ledger after which a part of its table is written: what is held of it at once."""
@@ -191,11 +192,15 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
         each = per_client(scores.of("test"), clients=scores.clients, rare=scores.rare)
     else:
         each = [{"client": client} for client in scores.clients]
+    paired: dict[int, dict[str, float | None]] = {}
     for name, pairs in scores.scores.items():
         kind, _, metric = name.partition("/")
         if kind == "test":
             for row, value in zip(each, pairs[:, 0].tolist(), strict=True):
                 row[metric] = None if value != value else value
+        elif kind == PAIRED:
+            for client, value in zip(scores.clients, pairs[:, 0].tolist(), strict=True):
+                paired.setdefault(client, {})[metric] = value
     errors: dict[int, dict[str, float | None]] = {}
     if scores.counts is not None and simulation.task != "link":
         spread = item_errors(scores.of("test").sum(axis=1))
@@ -216,6 +221,7 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
             best_round=kept.rounds[facts["client"]][0] if facts["client"] in kept.rounds else None,
             mode=reported.whose.get(facts["client"]),
             errors=None if pooled else errors.get(facts["client"]),
+            paired=paired.get(facts["client"]),
             test=Scores.of(
                 {key: value for key, value in found.get(facts["client"], {}).items() if key not in ("client", "items")}
             ),

@@ -11,6 +11,7 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange
+from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.local.offloading import ClientCache
 from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.types import ClientId
@@ -48,9 +49,11 @@ class InProcess(Exchange):
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         self.cache.load(states)
 
-    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+    def finish(
+        self, *, embeddings: bool, study: bool = False, reported: Mapping[ClientId, Reported] = NOBODY
+    ) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
-            yield client, self.cache.finish(client, embeddings=embeddings, study=study)
+            yield client, self.cache.finish(client, embeddings, study, reported.get(client))
 
     def client(self, client: ClientId) -> ClientBase[Any]:
         """A client itself: for prediction after a run and for tests; methods cannot reach it."""

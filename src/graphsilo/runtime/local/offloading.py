@@ -30,7 +30,7 @@ from graphsilo.federation.secure.messages import CALL, STEPS
 from graphsilo.federation.wire import Encoded
 from graphsilo.models.view import forget_tensors
 from graphsilo.runtime.dispatch import Inbox, call
-from graphsilo.runtime.hosted import HostedClient, Numbering
+from graphsilo.runtime.hosted import HostedClient, Numbering, Reported
 from graphsilo.runtime.local.placement import MemoryBudget, graphs_of
 from graphsilo.runtime.local.shared_files import join_shared, read_shared, received, split_shared, write_shared
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
@@ -186,7 +186,7 @@ class ClientCache:
         return reply
 
     def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
-        """Have clients keep a copy of their models of a view, None for all; who is offloaded does so when it is back."""
+        """Have clients keep a copy of their models of a view; who is offloaded does so when it is back."""
         wanted = set(self.clients) if clients is None else set(self.clients).intersection(clients)
         for client in wanted & self._here.keys():
             self._here[client].remember(view)
@@ -237,9 +237,11 @@ class ClientCache:
                 self._changed.add(client)
                 self._shrink()
 
-    def finish(self, client: ClientId, *, embeddings: bool, study: bool) -> dict[str, Any]:
-        """A client's models, embeddings and study at the end of a run."""
-        found = self.get(client).finish(embeddings=embeddings, study=study)
+    def finish(
+        self, client: ClientId, embeddings: bool, study: bool, reported: Reported | None = None
+    ) -> dict[str, Any]:
+        """A client's models, embeddings, study and answers at the end of a run."""
+        found = self.get(client).finish(embeddings=embeddings, study=study, reported=reported)
         self._shrink()
         return found
 

@@ -23,7 +23,7 @@ from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.model_files import scale_of
+from graphsilo.federation.model_files import read_answers, scale_of
 from graphsilo.federation.own import Own, admit, class_at
 from graphsilo.federation.trust import allow
 from graphsilo.runtime.alone import client_of
@@ -74,7 +74,7 @@ def main() -> None:
                     cache.remember(header["clients"], header["view"])
                     channel.send({"ok": True})
                 elif operation == "finish":
-                    found = cache.finish(header["client"], embeddings=header["embeddings"], study=header["study"])
+                    found = cache.finish(**decode_tree(payloads[0]))
                     channel.send({"ok": True}, [encode_tree(found)])
             except Exception as error:
                 channel.send(
@@ -101,7 +101,10 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
         model, common = (ModelSpec(*wire) for wire in (header["models"][str(client)], header["common"]))
         silo = prepared(_silo(store, client), scaling, scale)
         seed, device, select_by = header["seed"], header["device"], header["select_by"]
-        return kind(ClientContext(client, silo, config, model, seed, device, common, None, compression, select_by))
+        beside = read_answers(None if header["beside"] is None else Path(header["beside"]), seed, client)
+        return kind(
+            ClientContext(client, silo, config, model, seed, device, common, None, compression, select_by, beside)
+        )
 
     def folder() -> Path:
         place = Path(header["offloaded"])

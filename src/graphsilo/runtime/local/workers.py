@@ -32,6 +32,7 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import ClientCache, OffloadFolder, received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget, beside_coordinator, expected_work, graph_bytes
@@ -153,6 +154,7 @@ class WorkerPool:
                 "scaling": setup.scaling.tree(),
                 "compression": setup.compression.wire(),
                 "select_by": setup.select_by,
+                "beside": None if setup.beside is None else str(setup.beside),
             }
             self.send(index, header, [] if setup.scale is None else [encode_tree(scale_tensors(setup.scale))])
 
@@ -378,13 +380,16 @@ class Workers(Exchange):
         self.here.load({client: states[client] for client in self.here.clients if client in states})
         self.pool.answers()
 
-    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+    def finish(
+        self, *, embeddings: bool, study: bool = False, reported: Mapping[ClientId, Reported] = NOBODY
+    ) -> Iterator[tuple[ClientId, dict[str, Any]]]:
         for client in self.clients:
             if client not in self._worker:
-                yield client, self.here.finish(client, embeddings=embeddings, study=study)
+                yield client, self.here.finish(client, embeddings, study, reported.get(client))
                 continue
             index = self._worker[client]
-            self.pool.send(index, {"do": "finish", "client": client, "embeddings": embeddings, "study": study})
+            asked = {"client": client, "embeddings": embeddings, "study": study, "reported": reported.get(client)}
+            self.pool.send(index, {"do": "finish"}, [encode_tree(asked)])
             yield client, decode_tree(self.pool.answer(index)[1][0])
 
     def peak_rss_bytes(self) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
@@ -28,12 +28,14 @@ from graphsilo.federation.interface import Failure, handlers_of, or_fewer
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message
+from graphsilo.federation.model_files import SCALE, flat, scale_tensors, tensor_file
 from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.secure.messages import ANSWERS, CALL, MASK, Offer
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime.alone import AloneClient
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError
 from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, check_release, checked
@@ -70,9 +72,11 @@ class Remote(Exchange):
             "scaling": setup.scaling.tree(),
             "compression": setup.compression.wire(),
             "select_by": setup.select_by,
+            "beside": sites.beside,
             **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
+        self._agreed = {} if setup.scale is None else flat({SCALE: scale_tensors(setup.scale)})
         self._models = {client: spec.wire() for client, spec in setup.models.items()}
         self._opened: set[str] = set()
         self._refused: dict[ClientId, str] = {}
@@ -259,7 +263,9 @@ class Remote(Exchange):
     def _session(self, operation: str, **settings: Any) -> dict[str, Any]:
         return {"do": operation, "run": self.run, "seed": self.seed, **settings}
 
-    def _together(self, headers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    def _together(
+        self, headers: Mapping[str, Mapping[str, Any]], payloads: Mapping[str, Sequence[Any]] | None = None
+    ) -> list[str]:
         """Ask several sites at once. One that does not answer is left out where the method can do without it.
 
         Returns:
@@ -269,7 +275,9 @@ class Remote(Exchange):
             StateLost: One has forgotten its clients.
             FederationError: One could not do it, or too few answered.
         """
-        futures = {site: self.sites.submit(site, header) for site, header in headers.items()}
+        futures = {
+            site: self.sites.submit(site, header, (payloads or {}).get(site, ())) for site, header in headers.items()
+        }
         wait(list(futures.values()))
         done: list[str] = []
         silent: list[str] = []
@@ -321,10 +329,25 @@ class Remote(Exchange):
         done = self._together(asked)
         self._opened -= asked.keys() - set(done)  # these begin with their checkpoint when they are back
 
-    def finish(self, *, embeddings: bool, study: bool = False) -> Iterator[tuple[ClientId, dict[str, Any]]]:
-        """The sites write their models into their own folders; nothing comes here."""
-        header = self._session("finish", embeddings=embeddings, models=self.sites.keeps_models)
-        self._together(dict.fromkeys(self._here(), header))
+    def finish(
+        self, *, embeddings: bool, study: bool = False, reported: Mapping[ClientId, Reported] = NOBODY
+    ) -> Iterator[tuple[ClientId, dict[str, Any]]]:
+        """The sites write models and answers into their own folders; nothing comes here."""
+        waiting = {
+            site: [client for client in status.clients if client not in self._refused]
+            for site, status in (self.sites.status.items() if self.sites.beside is None else ())
+        }
+        while any(waiting.values()):  # one client of a site at a time: a message has a bound
+            headers: dict[str, dict[str, Any]] = {}
+            models: dict[str, list[Any]] = {}
+            for site in [site for site in self._here() if waiting.get(site)]:
+                client = waiting[site].pop(0)
+                view, common = reported.get(client, (None, None))
+                headers[site] = self._session("finish", client=client, embeddings=embeddings, view=view)
+                models[site] = [] if common is None else [tensor_file({**common, **self._agreed})]
+            if not headers:
+                break
+            self._together(headers, models)
         for client in self.clients:
             yield client, {"last": {}, "best": None}
 

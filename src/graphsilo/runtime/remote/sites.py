@@ -117,7 +117,7 @@ class RemoteSites:
         self.limits: dict[ClientId, float] = {}
         self.degrees: dict[ClientId, float] = {}
         self.facts: dict[str, Any] = {}
-        self.keeps_models = True
+        self.beside: str | None = None
         self._references: list[str] = []
         self._threads = ThreadPoolExecutor(max(2, len(self.status)), thread_name_prefix="site")
         self._closed = threading.Event()
@@ -224,7 +224,7 @@ class RemoteSites:
     def for_reference(self, name: str) -> RemoteSites:
         """The same sites for a reference row: its checkpoints stand apart, and its models are not kept."""
         other = copy.copy(self)
-        other.run, other.keeps_models = f"{self.run}.{name}", False
+        other.run, other.beside = f"{self.run}.{name}", self.run
         self._references.append(other.run)
         return other
 
@@ -232,22 +232,17 @@ class RemoteSites:
         self,
         results: Mapping[ClientId, Mapping[str, Any]],
         config: Mapping[str, Any],
-        models: Mapping[ClientId, Mapping[int, bytes]],
     ) -> None:
         """Give every silo its own part of the result; one that does not answer goes without.
 
         Args:
             results: Of each client.
             config: Of the run.
-            models: Of each client whose reported model is the server's: that model of each seed, as a file.
         """
         for site, status in self.status.items():
             own = [[client, dict(results[client])] for client in status.clients if client in results]
-            files = [(who, seed, data) for who in status.clients for seed, data in models.get(who, {}).items()]
             try:
                 header = {"do": "result", "run": self.run, "results": own, "config": dict(config)}
-                for client, seed, data in files:  # one at a time: a message has a bound
-                    checked(site, self.request(site, {**header, "results": [], "model": [client, seed]}, [data]))
                 checked(site, self.request(site, header))
                 for reference in self._references:  # nothing to tell, and checkpoints to forget
                     checked(site, self.request(site, {**header, "run": reference, "results": []}))

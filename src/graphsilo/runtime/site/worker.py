@@ -60,10 +60,13 @@ from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.model_files import (
+    SCALE,
     aggregate_path,
+    answers_path,
     embedding_path,
     kept_tensors,
     model_path,
+    read_answers,
     tensor_file,
     tensors_in_file,
 )
@@ -211,6 +214,9 @@ class SiteWorker:
             raise ConfigError(
                 f"evaluation.select_by must be one of {', '.join(selecting(header['task']))}; got {shown(select_by)}."
             )
+        beside = header.get("beside")
+        if beside is not None and not run.startswith(f"{safe_name(beside)}."):
+            raise ConfigError("a reference row stands beside a run of the same name.")
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         counting = bool(header.get("counting"))
         agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
@@ -282,7 +288,10 @@ class SiteWorker:
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(_sums(member, "noise")) if config.promises(1) else None
-            context = ClientContext(client, own, config, spec, seed, device, common, secret, compression, select_by)
+            context = ClientContext(
+                client, own, config, spec, seed, device, common, secret, compression, select_by,
+                None if beside is None else read_answers(self._results(beside, client), seed, client),
+            )  # fmt: skip
             held = clients[client] = HostedClient(kind(context), parties)
             if secure:
                 held.settled = _settled(header, packet.payloads, spec)
@@ -352,19 +361,28 @@ class SiteWorker:
     # -- after a run ----------------------------------------------------------------------------------------------
 
     def do_finish(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
-        """Write the clients' models, embeddings and studies of a seed into the site's own folder."""
-        session = self._open(packet)
-        wanted = packet.header
-        for client, held in session.clients.items():
-            found = held.finish(embeddings=bool(wanted["embeddings"]), study=False)
-            folder = self._results(session.run, client)
-            if wanted["models"]:
-                for when in ("best", "last"):
-                    weights = kept_tensors(found, when)
-                    if weights:
-                        _write(model_path(folder, session.seed, client, when), tensor_file(weights))
-            if "embeddings" in found:
-                _write(embedding_path(folder, session.seed, client), tensor_file({"embeddings": found["embeddings"]}))
+        """Write a client's models, embeddings and answers of a seed into the site's own folder.
+
+        With the server's model of the best round, where that is what the run reports of the client.
+        """
+        session, wanted = self._open(packet), packet.header
+        client, view = wanted["client"], wanted["view"]
+        if client not in session.clients or view not in (None, "own", "aggregate"):
+            raise FederationError("a site cannot do what was asked of it.")
+        sent = tensors_in_file(bytes(packet.payloads[0])) if packet.payloads else None
+        common = sent and {name: tensor for name, tensor in sent.items() if not name.startswith(f"{SCALE}/")}
+        reported = None if view is None else (view, common)
+        found = session.clients[client].finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
+        folder, seed = self._results(session.run, client), session.seed
+        files: dict[Path, Mapping[str, torch.Tensor]] = {
+            model_path(folder, seed, client, when): kept_tensors(found, when) for when in ("best", "last")
+        }
+        files[aggregate_path(folder, seed, None, "best")] = sent or {}
+        for name, place in (("embeddings", embedding_path), ("answers", answers_path)):
+            files[place(folder, seed, client)] = {name: found[name]} if name in found else {}
+        for path, tensors in files.items():
+            if tensors:
+                _write(path, tensor_file(tensors))
         return {}, []
 
     def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -376,22 +394,14 @@ class SiteWorker:
         run = safe_name(header["run"])
         state = SiteState(self.folder / "state", run)
         opened = state.opened()
-        sent = [header["model"][0]] if "model" in header else [client for client, _ in header["results"]]
-        for client in sent:
+        for client, _ in header["results"]:
             if self._member(client).client not in opened and not self._is_complete(run, client):
                 raise RunError(
                     f"run '{run}' was not opened for client {client} at this site, so that nothing is kept of it here."
                 )
-        # Complete is what the coordinator sent before it was killed, and had not noted yet.
-        if "model" in header:
-            client, seed = header["model"]
-            if not self._is_complete(run, client):
-                path = aggregate_path(self._results(run, client), int(seed), None, "best")
-                _write(path, tensor_file(tensors_in_file(bytes(packet.payloads[0]))))
-            return {}, []
         config = {name: value for name, value in header["config"].items() if name != "own"}
         for client, tree in header["results"]:
-            if self._is_complete(run, client):
+            if self._is_complete(run, client):  # was sent before the coordinator was killed, which had not noted it yet
                 continue
             member, folder = self._member(client), self._results(run, client)
             own = {**tree, "silo": member.file.name, "silo_file": str(member.file.path), "client": client}
