@@ -1,0 +1,35 @@
+"""FedTrees — boosted trees on propagated columns, from sums alone.
+
+Every silo makes the same fixed columns of its nodes (``columns``). A round is one step of boosting: level by level,
+silos send how many of their training nodes fall into each bin of each column, with the sums of their gradients and
+hessians, as whole numbers; the server adds them up and takes the best splits. The trees are the ones that all silos'
+rows in one place would have given, bit for bit, whatever the number of silos or their order. Validation says after how
+many rounds a model is best, as in any method. Each silo also corrects the leaves towards its own rows and grows trees
+of its own rows alone, and takes what its own validation nodes prefer.
+
+Ours; the parts are known: Friedman, "Greedy Function Approximation", 2001; Chen and Guestrin, "XGBoost", KDD 2016 (gain,
+histograms); Ke et al., "LightGBM", NeurIPS 2017, and Shi et al., "Quantized Training of Gradient Boosting Decision Trees",
+NeurIPS 2022 (whole numbers); horizontal sums of histograms as in FederBoost and FedTree; columns see ``columns``.
+"""
+
+from __future__ import annotations
+
+from graphsilo.federation.registry import Method
+from graphsilo.methods.fedtrees.client import Client
+from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.server import Server
+
+METHOD = Method(
+    name="fedtrees",
+    family="other",
+    title="FedTrees",
+    citation="graphsilo's own; boosted trees from sums of histograms, on propagated features.",
+    summary="Boosted trees on propagated features: exact sums of histograms each round, then a choice at each silo.",
+    config=FedTreesConfig,
+    client=Client,
+    server=Server,
+    tasks=("node",),
+    backbone=False,
+    edge_weights=True,
+    balances="balance=0.5",
+)

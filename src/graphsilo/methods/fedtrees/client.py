@@ -1,0 +1,302 @@
+"""FedTrees' client: counts into histograms, and chooses between the common forest, a corrected one and its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.evaluate.choice import Judge
+from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.interface import handler
+from graphsilo.federation.message import Tensors
+from graphsilo.methods.fedridge.labels import label_columns
+from graphsilo.methods.fedtrees import bins, forest
+from graphsilo.methods.fedtrees.columns import node_columns
+from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
+from graphsilo.methods.fedtrees.messages import (
+    AdoptRequest,
+    Cells,
+    CellsRequest,
+    CountRequest,
+    Counts,
+    Done,
+    HistogramRequest,
+    Histograms,
+    StartRequest,
+)
+from graphsilo.models.view import GraphTensors
+
+COMMON, CORRECTED, ALONE = "common", "corrected", "alone"
+
+
+class Client(ClientBase[FedTreesConfig]):
+    """Counts into histograms, and chooses between the common forest, a corrected one and its own."""
+
+    def __init__(self, context: ClientContext[FedTreesConfig]):
+        super().__init__(context)
+        self._edges = torch.zeros(0, self.config.bins - 1)
+        self._class_weights = torch.ones(self.silo.schema.num_classes, dtype=torch.float64)
+        self._scale = 1
+        self._forests: dict[str, Tensors] = {}
+        self._aggregate: Tensors | None = None
+        self._alone_steps = 0  # of the own trees alone: as many as validation liked best
+        self._best_alone = -np.inf
+        self._chosen = COMMON
+        self._margins: dict[tuple[str, int], tuple[Any, int, Floats]] = {}
+
+    # -- the sums ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _train(self) -> NDArray[np.int64]:
+        """Training nodes that count: labelled, of a class with enough of them."""
+        labels = self.silo.labels[self.silo.train]
+        enough = self.silo.class_counts() >= self.config.min_count
+        found: NDArray[np.int64] = self.silo.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
+        return found
+
+    @cached_property
+    def _labels(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self.silo.labels[self._train]
+        return found
+
+    @handler
+    def count(self, request: CountRequest) -> Counts:
+        """Training nodes by class."""
+        counts = np.bincount(self._labels, minlength=self.silo.schema.num_classes)
+        return Counts(classes=torch.from_numpy(counts))
+
+    @handler
+    def cells(self, request: CellsRequest) -> Cells:
+        """Training nodes by cell of each column."""
+        rows, cells = self._rows(self.data)[self._train], request.cells.numpy()
+        found = bins.fine_counts(rows, cells) if cells.shape[1] else bins.coarse_counts(rows)
+        found = found.reshape(len(cells), -1)
+        return Cells(counts=torch.from_numpy(self._enough(found, found).astype(np.int32)))
+
+    def _enough(self, numbers: Whole, counts: Whole) -> Whole:
+        """Numbers without those of fewer rows than may be told of."""
+        return np.where(counts >= self.config.min_count, numbers, 0)
+
+    @handler
+    def start(self, request: StartRequest) -> Done:
+        """Begin a forest."""
+        self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
+        self._scale = request.scale
+        self._forests = {COMMON: forest.empty(request.base.double().numpy(), self.config.depth)}
+        if self.config.own:
+            weights = self._class_weights.numpy()
+            base = forest.base_of(weights * np.bincount(self._labels, minlength=len(weights)))
+            self._forests[CORRECTED] = dict(self._forests[COMMON])
+            self._forests[ALONE] = forest.empty(base, self.config.depth)
+        return Done(clients=1)
+
+    @handler
+    def histograms(self, request: HistogramRequest) -> Histograms:
+        """Sums of the next level of a tree."""
+        self._need(request.step)
+        layout = self._layout(request.step)
+        nodes = forest.leaves_of(self._rows(self.data)[self._train], request.columns, request.thresholds)
+        found = self._sums(COMMON, layout, nodes, request.wanted.numpy())
+        found = self._enough(found, found[:, 2:]).astype(np.int32)
+        first, second, counts = (torch.from_numpy(np.ascontiguousarray(found[:, place])) for place in range(3))
+        return Histograms(gradients=first, hessians=second, counts=counts)
+
+    def _need(self, steps: int) -> None:
+        have = len(self._forests[COMMON]["columns"]) if self._forests else -1
+        if have != steps:
+            raise MessageError(
+                f"this silo has {max(have, 0)} trees of the common forest, and the next one was asked for after {steps}: "
+                f"it has missed some. It can take part again once it is given the forest."
+            )
+
+    def _layout(self, step: int) -> Layout:
+        return Layout.drawn(self._edges.numpy(), self.config.column_share, self.context.seed, step)
+
+    def _sums(self, track: str, layout: Layout, nodes: Whole, wanted: Whole) -> Whole:
+        """[W, 3, B] histograms of the own rows, beside what a forest says so far."""
+        first, second = ((self._scale * each).round().astype(np.int64) for each in self._gradients(track))
+        return forest.histograms(layout.places(self._codes), layout.size, nodes, wanted, first, second)
+
+    def _gradients(self, track: str) -> tuple[Floats, Floats]:
+        margins = self._says(track, self.data)[self._train]
+        return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
+
+    @cached_property
+    def _codes(self) -> NDArray[np.uint8]:
+        return bins.codes_of(self._rows(self.data)[self._train], self._edges.numpy())
+
+    # -- the columns ---------------------------------------------------------------------------------------------
+
+    def _rows(self, data: GraphTensors) -> NDArray[np.float32]:
+        """[n, p] the columns of all nodes. Nothing is known of labels around the nodes of graphs that are not the
+        silo's own."""
+        config, classes = self.config, self.silo.schema.num_classes
+        own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
+        key = ("trees columns", config.dim, self.context.seed, config.label_features)
+
+        def make() -> NDArray[np.float32]:
+            found = node_columns(data, config.dim, self.context.seed)
+            if not config.label_features:
+                return found
+            columns = self._label_columns(data) if own else sp.csr_matrix((data.num_nodes, 2 * classes))
+            return np.hstack([found, columns.toarray()], dtype=np.float32)
+
+        mine = (self._train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
+        return data.cached((*key, *mine), make)
+
+    def _label_columns(self, data: GraphTensors) -> sp.csr_matrix:
+        nodes = self._train
+        if data.graph is not self.silo.graph:  # training saw a part of it
+            nodes = data.graph.rows_of(self.data.graph.global_ids[nodes])
+        return label_columns(data, nodes, self._labels, self.silo.schema.num_classes)
+
+    # -- the forests ---------------------------------------------------------------------------------------------
+
+    @handler
+    def adopt(self, request: AdoptRequest) -> Done:
+        """Keep the common forest; correct its new leaves, grow a tree of the own rows, and choose by own validation."""
+        if not self._forests:
+            raise MessageError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
+        before = len(self._forests[COMMON]["columns"])
+        self._forests[COMMON] = self.keep(request.forest)
+        if self.config.own:
+            for step in range(before, len(request.forest["columns"])):
+                self._correct(step)
+                self._grow_alone(step)
+            self._chosen = self._choose()
+        return Done(clients=1)
+
+    def _correct(self, step: int) -> None:
+        tree = {name: each[step : step + 1] for name, each in self._forests[COMMON].items() if name != "base"}
+        leaves = forest.leaves_of(self._rows(self.data)[self._train], tree["columns"][0], tree["thresholds"][0])
+        sums = np.zeros((2, *tree["values"].shape[1:]))
+        for kind, each in enumerate(self._gradients(CORRECTED)):
+            for output in range(leaves.shape[1]):
+                sums[kind, output] = np.bincount(leaves[:, output], each[:, output], minlength=sums.shape[2])
+        mine = forest.corrected(tree, sums, self.config.rule, self.config.own_weight)
+        self._forests[CORRECTED] = forest.joined(self._forests[CORRECTED], mine)
+
+    def _grow_alone(self, step: int) -> None:
+        layout, mine = self._layout(step), self._forests[ALONE]
+        growing = forest.Growing(self.config.rule, layout, len(mine["base"]), self._scale)
+        rows = self._rows(self.data)[self._train]
+        while len(growing.wanted):
+            nodes = forest.leaves_of(rows, torch.from_numpy(growing.columns), torch.from_numpy(growing.thresholds))
+            growing.grow(self._sums(ALONE, layout, nodes, growing.wanted))
+        self._forests[ALONE] = forest.joined(mine, growing.tree())
+
+    def _choose(self) -> str:
+        """Which forest the own validation nodes prefer: the first of equals, and the own trees alone only where they
+        are clearly better."""
+        seen = self.silo.seen
+        items = np.asarray(seen.items["val"], dtype=np.int64)
+        items = items[seen.graph.labels[items] >= 0]
+        judge = Judge(METRICS[self.context.select_by], seen.graph.labels[items])
+        if not len(items) or not len(self._train):
+            return COMMON
+        data = self.tensors(seen.graph)
+        outputs = [_log_shares(self._says(track, data)[items]) for track in (COMMON, CORRECTED, ALONE)]
+        value = judge.quality(outputs[2])
+        if value > self._best_alone:
+            self._best_alone, self._alone_steps = value, len(self._forests[ALONE]["columns"])
+        outputs[2] = _log_shares(self._says(ALONE, data, self._alone_steps)[items])
+        return (COMMON, CORRECTED, ALONE)[judge.best(outputs, apart=1)]
+
+    def _says(self, track: str, data: GraphTensors, steps: int | None = None) -> Floats:
+        """[n, C'] what a forest says of all nodes, kept from step to step."""
+        known = self._forests[track]
+        steps = len(known["columns"]) if steps is None else steps
+        key = (track if steps == len(known["columns"]) else f"{track} before", id(data))
+        held = self._margins.get(key)
+        if held is None or held[0] is not data or held[1] > steps:
+            held = (data, 0, np.tile(known["base"].double().numpy(), (data.num_nodes, 1)))
+        margins = held[2].copy() if held[1] < steps else held[2]
+        forest.add_trees(margins, self._rows(data), known, range(held[1], steps))
+        self._margins[key] = (data, steps, margins)
+        return margins
+
+    # -- prediction ----------------------------------------------------------------------------------------------
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        classes = self.silo.schema.num_classes
+        if view == "aggregate":
+            if self._aggregate is None:
+                return torch.full((data.num_nodes, classes), -float(np.log(classes)), device=data.device)
+            common = self._forests.get(COMMON)
+            if common is not None and _same(common, self._aggregate):
+                margins = self._says(COMMON, data)
+            else:
+                margins = np.tile(self._aggregate["base"].double().numpy(), (data.num_nodes, 1))
+                forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
+        elif not self._forests:  # before round 1
+            return torch.full((data.num_nodes, classes), -float(np.log(classes)), device=data.device)
+        else:
+            margins = self._says(self._chosen, data, self._alone_steps if self._chosen == ALONE else None)
+        return torch.from_numpy(_log_shares(margins)).to(data.device)
+
+    def install_aggregate(self, weights: Tensors) -> None:
+        wanted = forest.empty(np.zeros(forest.outputs_of(self.silo.schema.num_classes)), self.config.depth)
+        for name, each in weights.items():
+            if name not in wanted or each.shape[1:] != wanted[name].shape[1:] or (
+                name == "columns" and each.numel() and each.max() >= self.config.width(self.silo.schema)
+            ):
+                raise MessageError(f"the aggregate's '{name[:40]}' has shape {tuple(each.shape)}, which is no forest's.")
+        self._aggregate = dict(weights) or None
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "edges": self._edges, "class_weights": self._class_weights, "scale": self._scale,
+            "forests": self._forests, "alone_steps": self._alone_steps, "best_alone": float(self._best_alone),
+            "chosen": self._chosen,
+        }  # fmt: skip
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._edges, self._class_weights = state["edges"], state["class_weights"]
+        self._scale, self._chosen = int(state["scale"]), str(state["chosen"])
+        self._forests = {track: dict(each) for track, each in state["forests"].items()}
+        self._alone_steps, self._best_alone = int(state["alone_steps"]), float(state["best_alone"])
+        self._forget()
+
+    def _forget(self) -> None:
+        self._margins = {}
+        self.__dict__.pop("_codes", None)
+
+    def release(self) -> None:
+        self._forget()
+
+    def final_models(self) -> dict[str, Tensors]:
+        if not self._forests:
+            return {}
+        own = dict(self._forests[self._chosen])
+        if self._chosen == ALONE:
+            own = {name: each if name == "base" else each[: self._alone_steps] for name, each in own.items()}
+        return {"own": own, "common": dict(self._forests[COMMON])}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        self._forests, self._chosen = {COMMON: dict(models["own"])}, COMMON
+        self._forget()
+
+    def study(self) -> Mapping[str, Any]:
+        """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
+        return {"chosen": float((COMMON, CORRECTED, ALONE).index(self._chosen))} if self._forests else {}
+
+
+def _log_shares(margins: Floats) -> NDArray[np.float32]:
+    """[n, C] log-probabilities."""
+    found: NDArray[np.float32] = F.log_softmax(torch.from_numpy(forest.logits(margins)), dim=1).float().numpy()
+    return found
+
+
+def _same(one: Tensors, other: Tensors) -> bool:
+    return all(torch.equal(each, other[name]) for name, each in one.items())

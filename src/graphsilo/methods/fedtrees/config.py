@@ -1,0 +1,63 @@
+"""Settings of FedTrees."""
+
+from __future__ import annotations
+
+from graphsilo.data.silos.silo import Schema
+from graphsilo.federation.settings import MethodConfig, setting
+from graphsilo.methods.fedtrees.columns import width_of
+from graphsilo.methods.fedtrees.forest import Rule
+from graphsilo.settings import Share
+
+
+class FedTreesConfig(MethodConfig):
+    """Settings of FedTrees."""
+
+    rounds: int = setting(
+        100, "steps of boosting, one a round: a tree, or one for each of several classes", source="scikit-learn", ge=1
+    )
+    lr: float = setting(0.1, "what a tree's leaves are multiplied by", source="scikit-learn", gt=0, le=1)
+    depth: int = setting(5, "levels of splits of a tree, which has up to 2^depth leaves", source="ours", ge=1, le=10)
+    bins: int = setting(64, "most bins of a column", source="ours; LightGBM: 255", ge=2, le=255)
+    column_share: float = setting(
+        0.5, "share of the columns that a round draws for its trees", source="ours; the idea: Breiman 2001", gt=0, le=1
+    )
+    l2: float = setting(1.0, "λ: added to the sum of hessians of a leaf", source="XGBoost", ge=0)
+    gamma: float = setting(0.0, "γ: gain that a split must have", source="XGBoost", ge=0)
+    min_child: int = setting(10, "fewest training nodes of all silos in a leaf", source="ours; LightGBM: 20", ge=1)
+    dim: int = setting(
+        64, "features wider than this are scaled to length 1 and projected at random onto so many columns",
+        source="ours; the projection: Kane and Nelson 2014", ge=1,
+    )  # fmt: skip
+    label_features: bool = setting(
+        True, "the columns ½ [N Y ‖ (N² − diag N²) Y] of the classes Y of the silo's own training nodes",
+        source="ours; labels as features: UniMP, Shi et al. 2021",
+    )  # fmt: skip
+    balance: Share = setting(
+        0.0, "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes", source="ours"
+    )
+    own: bool = setting(
+        True, "whether silos correct the common leaves towards their own rows, or grow trees of these alone, where "
+        "their validation nodes prefer it", source="ours",
+    )  # fmt: skip
+    own_weight: float = setting(
+        4.0, "how much the common leaf counts beside the hessians of the own rows in a corrected one", source="ours",
+        gt=0, when={"own": (True,)},
+    )  # fmt: skip
+    min_count: int = setting(
+        1, "a class with fewer training nodes at a silo, and a bin of a histogram with fewer of its rows, is left out "
+        "of its sums", source="ours", ge=1,
+    )  # fmt: skip
+
+    @property
+    def chooses_by_validation(self) -> bool:
+        """Each silo its own model."""
+        return self.own
+
+    def width(self, schema: Schema) -> int:
+        """p, the columns of a node."""
+        return width_of(schema.num_features, self.dim, schema.num_classes if self.label_features else 0)
+
+    @property
+    def rule(self) -> Rule:
+        """How a tree grows."""
+        return Rule(self.depth, self.lr, self.l2, self.gamma, self.min_child)

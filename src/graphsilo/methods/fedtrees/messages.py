@@ -1,0 +1,138 @@
+"""What FedTrees' clients and server send each other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.methods.fedtrees.bins import COARSE, FINE
+
+
+class CountRequest(Message):
+    """Ask how much there is to learn from."""
+
+
+class Counts(Message):
+    """One client's training nodes by class.
+
+    Attributes:
+        classes: [C].
+    """
+
+    classes: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class="min_count")
+
+    def check(self) -> None:
+        if int(self.classes.min()) < 0:
+            raise MessageError(f"Counts has {int(self.classes.min())} training nodes of a class; at least 0 can be.")
+
+
+class CellsRequest(Message):
+    """Ask how the numbers of each column lie.
+
+    Attributes:
+        cells: [p, q] of each column the cells to count the parts of, -1 for none; q = 0: all cells.
+    """
+
+    cells: Tensor = sends("statistic", dtype=torch.int64, shape=("columns", "refined"))
+
+
+class Cells(Message):
+    """One client's training nodes by cell of each column.
+
+    Attributes:
+        counts: [p, 2^12], or [p, q · 2^6] parts of the cells that were asked for.
+    """
+
+    counts: Tensor = sends("statistic", dtype=torch.int32, shape=("columns", "cells"), per_class=False)
+
+    def check(self) -> None:
+        if self.counts.numel() and int(self.counts.min()) < 0:
+            raise MessageError(f"Cells has {int(self.counts.min())} training nodes in a cell; at least 0 can be.")
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, CellsRequest)
+        columns, refined = request.cells.shape
+        if tuple(self.counts.shape) != (columns, refined << FINE if refined else 1 << COARSE):
+            raise MessageError(f"Cells has the shape {tuple(self.counts.shape)}; {columns} columns were asked about.")
+
+
+class StartRequest(Message):
+    """What all trees have in common.
+
+    Attributes:
+        base: [C'] what is said of every node before the first tree.
+        edges: [p, bins - 1] between the bins of the columns.
+        class_weights: [C].
+        scale: Steps of a gradient of 1.
+    """
+
+    base: Tensor = sends("model", shape=("outputs",))
+    edges: Tensor = sends("statistic", shape=("columns", "edges"))
+    class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
+    scale: int = sends("control")
+
+
+class HistogramRequest(Message):
+    """Ask for the sums of the next level of a tree.
+
+    Attributes:
+        step: Trees that there are already.
+        columns, thresholds: [C', 2^level - 1] of the one that grows.
+        wanted: [W, 2] output and node of each histogram.
+        size: B, its entries.
+    """
+
+    step: int = sends("control")
+    columns: Tensor = sends("model", shape=("outputs", "nodes"))
+    thresholds: Tensor = sends("model", shape=("outputs", "nodes"))
+    wanted: Tensor = sends("control", dtype=torch.int64, shape=("wanted", 2))
+    size: int = sends("control")
+
+
+class Histograms(Message):
+    """Sums over one client's training nodes by node of the tree and bin; the first entry is of all bins.
+
+    Attributes:
+        gradients, hessians: [W, B] whole numbers, in steps.
+        counts: [W, B] training nodes.
+    """
+
+    gradients: Tensor = sends("statistic", dtype=torch.int32, shape=("wanted", "entries"))
+    hessians: Tensor = sends("statistic", dtype=torch.int32, shape=("wanted", "entries"))
+    counts: Tensor = sends("statistic", dtype=torch.int32, shape=("wanted", "entries"), per_class=False)
+
+    def check(self) -> None:
+        least = min((int(each.min()) for each in (self.hessians, self.counts) if each.numel()), default=0)
+        if least < 0:
+            raise MessageError(f"Histograms has {least} as a sum of hessians or a number of nodes; at least 0 can be.")
+        if bool((self.counts > self.counts[:, :1]).any()):
+            raise MessageError("Histograms has more training nodes in a bin than in all of them.")
+        empty = self.counts == 0
+        if bool((self.gradients[empty] != 0).any() or (self.hessians[empty] != 0).any()):
+            raise MessageError("Histograms has a sum over no training node that is not 0.")
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, HistogramRequest)
+        if tuple(self.counts.shape) != (len(request.wanted), request.size):
+            raise MessageError(
+                f"Histograms has the shape {tuple(self.counts.shape)}; {len(request.wanted)} histograms of "
+                f"{request.size} entries were asked for."
+            )
+
+
+class AdoptRequest(Message):
+    """The common forest.
+
+    Attributes:
+        forest: ``columns``, ``thresholds``, ``values`` and ``base``.
+    """
+
+    forest: Tensors = sends("model")
+
+
+class Done(Message):
+    """The client has it; nothing about it is said."""
+
+    clients: int = sends("counts")

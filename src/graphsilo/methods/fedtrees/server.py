@@ -1,0 +1,106 @@
+"""FedTrees' server: adds up, finds edges and splits, and hands the forest out."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from graphsilo.errors import FederationError
+from graphsilo.federation.interface import Federation
+from graphsilo.federation.message import Tensors
+from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.methods.fedtrees import bins, forest
+from graphsilo.methods.fedtrees.client import Client
+from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.messages import (
+    AdoptRequest,
+    CellsRequest,
+    CountRequest,
+    HistogramRequest,
+    StartRequest,
+)
+from graphsilo.types import ClientId
+
+
+class Server(ServerBase[FedTreesConfig]):
+    """Adds up, finds edges and splits, and hands the forest out.
+
+    Attributes:
+        forest: The common one.
+        edges: [p, bins - 1] between the bins of the columns.
+        scale: Steps of a gradient of 1.
+    """
+
+    kept = ("forest", "edges", "scale")
+
+    def __init__(self, context: ServerContext[FedTreesConfig]):
+        super().__init__(context)
+        self.edges = torch.zeros(0, self.config.bins - 1)
+        self.scale = 1
+        outputs = forest.outputs_of(self.schema.num_classes)
+        self.forest = forest.empty(np.zeros(outputs), self.config.depth)
+
+    def expected_bytes(self) -> tuple[int, int]:
+        config, columns = self.config, self.config.width(self.schema)
+        outputs = forest.outputs_of(self.schema.num_classes)
+        drawn = max(1, round(config.column_share * columns))
+        # A level's smaller children: 1, 1, 2, 4, ...
+        each = 3 * 4 * (1 + drawn * config.bins) * outputs * 2 ** (config.depth - 1)
+        cells = 4 * columns * ((1 << bins.COARSE) + ((config.bins - 1) << bins.FINE))
+        tree = 4 * outputs * (3 * 2**config.depth)
+        trees = config.rounds * (config.rounds + 1) // 2
+        return (config.rounds * each + cells) * self.asked, tree * trees * len(self.context.clients)
+
+    def set_up(self, federation: Federation) -> None:
+        """Counts of classes, the edges of all columns, and where the forest begins."""
+        config, asked = self.config, self.select(federation, 1)
+        counts = federation.sum(Client.count, CountRequest(), to=asked).require(config.min_clients)
+        total = counts.classes.numpy().astype(np.float64)
+        present = total > 0
+        if not present.any() and config.min_count > 1:
+            raise FederationError(
+                f"no silo has a training node that counts: every class has fewer than method.min_count="
+                f"{config.min_count} of them at every silo. Lower it."
+            )
+        self.log["training_items"] = float(total.sum())
+        weights = np.zeros(len(total))
+        weights[present] = (total.sum() / (present.sum() * total[present])) ** config.balance
+        base = forest.base_of(weights * total)
+        self.edges = self._find_edges(federation, asked)
+        self.scale = forest.scale_of(int(total.sum()), float(weights.max(initial=0.0)))
+        self.forest = forest.empty(base, config.depth)
+        start = StartRequest(
+            base=self.forest["base"], edges=self.edges, class_weights=torch.from_numpy(weights), scale=self.scale
+        )
+        federation.sum(Client.start, start).require(config.min_clients)
+
+    def _find_edges(self, federation: Federation, asked: tuple[ClientId, ...]) -> torch.Tensor:
+        config = self.config
+
+        def counted(cells: np.ndarray) -> np.ndarray:
+            request = CellsRequest(cells=torch.from_numpy(cells))
+            return federation.sum(Client.cells, request, to=asked).require(config.min_clients).counts.numpy()
+
+        columns = config.width(self.schema)
+        coarse = counted(np.zeros((columns, 0), dtype=np.int64))
+        cells = bins.cells_to_refine(coarse, config.bins)
+        fine = counted(cells).reshape(*cells.shape, -1)
+        return torch.from_numpy(bins.edges_of(coarse, cells, fine, config.bins))
+
+    def round(self, federation: Federation, number: int) -> None:
+        """One step: a tree of each output, a level at a time."""
+        config, asked, step = self.config, self.select(federation, number), len(self.forest["columns"])
+        layout = forest.Layout.drawn(self.edges.numpy(), config.column_share, self.context.seed, step)
+        growing = forest.Growing(config.rule, layout, len(self.forest["base"]), self.scale)
+        while len(growing.wanted):
+            request = HistogramRequest(
+                step=step, columns=torch.from_numpy(growing.columns), thresholds=torch.from_numpy(growing.thresholds),
+                wanted=torch.from_numpy(growing.wanted), size=layout.size,
+            )  # fmt: skip
+            found = federation.sum(Client.histograms, request, to=asked).require(config.min_clients)
+            growing.grow(np.stack([each.numpy() for each in (found.gradients, found.hessians, found.counts)], axis=1))
+        self.forest = forest.joined(self.forest, growing.tree())
+        federation.sum(Client.adopt, AdoptRequest(forest=self.forest)).require(config.min_clients)
+
+    def aggregate(self) -> Tensors | None:
+        return self.forest if len(self.forest["columns"]) else None
