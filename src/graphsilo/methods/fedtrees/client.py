@@ -170,7 +170,7 @@ class Client(ClientBase[FedTreesConfig]):
             raise MessageError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
         before = len(self._forests[COMMON]["columns"])
         self._forests[COMMON] = self.keep(request.forest)
-        if self.config.own:
+        if self.config.own and len(request.forest["columns"]) > before:
             for step in range(before, len(request.forest["columns"])):
                 self._correct(step)
                 self._grow_alone(step)

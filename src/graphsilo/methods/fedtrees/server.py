@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -29,14 +32,15 @@ class Server(ServerBase[FedTreesConfig]):
         forest: The common one.
         edges: [p, bins - 1] between the bins of the columns.
         scale: Steps of a gradient of 1.
+        current: Who has all trees so far.
     """
 
-    kept = ("forest", "edges", "scale")
 
     def __init__(self, context: ServerContext[FedTreesConfig]):
         super().__init__(context)
         self.edges = torch.zeros(0, self.config.bins - 1)
         self.scale = 1
+        self.current: set[ClientId] = set(context.clients)
         outputs = forest.outputs_of(self.schema.num_classes)
         self.forest = forest.empty(np.zeros(outputs), self.config.depth)
 
@@ -90,6 +94,8 @@ class Server(ServerBase[FedTreesConfig]):
     def round(self, federation: Federation, number: int) -> None:
         """One step: a tree of each output, a level at a time."""
         config, asked, step = self.config, self.select(federation, number), len(self.forest["columns"])
+        if not self.current.issuperset(asked):  # some have missed trees; a sum of few might show theirs
+            self._hand_out(federation, asked)
         layout = forest.Layout.drawn(self.edges.numpy(), config.column_share, self.context.seed, step)
         growing = forest.Growing(config.rule, layout, len(self.forest["base"]), self.scale)
         while len(growing.wanted):
@@ -100,7 +106,21 @@ class Server(ServerBase[FedTreesConfig]):
             found = federation.sum(Client.histograms, request, to=asked).require(config.min_clients)
             growing.grow(np.stack([each.numpy() for each in (found.gradients, found.hessians, found.counts)], axis=1))
         self.forest = forest.joined(self.forest, growing.tree())
-        federation.sum(Client.adopt, AdoptRequest(forest=self.forest)).require(config.min_clients)
+        self._hand_out(federation, asked)
+
+    def _hand_out(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
+        found = federation.sum(Client.adopt, AdoptRequest(forest=self.forest), to=asked)
+        found.require(self.config.min_clients)
+        self.current = set(found.clients)
 
     def aggregate(self) -> Tensors | None:
         return self.forest if len(self.forest["columns"]) else None
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "forest": self.forest, "edges": self.edges, "scale": self.scale, "current": sorted(self.current)
+        }  # fmt: skip
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.forest, self.edges = dict(state["forest"]), state["edges"]
+        self.scale, self.current = int(state["scale"]), set(state["current"])
