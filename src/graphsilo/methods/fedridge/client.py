@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -15,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo.errors import MessageError
+from graphsilo.evaluate.choice import Judge
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -42,11 +42,6 @@ from graphsilo.models.view import GraphTensors
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 """What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
 USUAL_SHARPNESS = 8.0
-DOUBT = 0.5
-"""Standard errors by which the own rows alone must be better. Of 0, ½, 1 and 1.64 the best by cross-validation on the
-validation items of nine graphs, three cuts each."""
-GROUPS = 20
-"""Of validation items: each is left out once to see how much a difference depends on a few of them."""
 
 
 class Client(ClientBase[FedRidgeConfig]):
@@ -176,7 +171,7 @@ class Client(ClientBase[FedRidgeConfig]):
             known = [shifted(weights, request.shifts[at], place) for weights in known]
             output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
             outputs = output.split(self.silo.schema.num_classes, dim=1)
-            best = self._best(outputs, len(alone))
+            best = self._judge.best([self._scored(output) for output in outputs], len(alone))
             for view, chosen in (("own", best), ("common", 0)):
                 self._models[view] = {**self._models[view], name: known[chosen]}
                 self._sharpness[view][name] = self._sharpest(outputs[chosen])
@@ -202,40 +197,12 @@ class Client(ClientBase[FedRidgeConfig]):
         alone = fit(root * target, sorted(self.config.ridge, reverse=True))
         return [(common + change).float() for change in changes], [weights.float() for weights in alone]
 
-    def _best(self, outputs: Sequence[Tensor], alone: int) -> int:
-        """Which of several models the own validation items prefer.
+    @property
+    def _judge(self) -> Judge:
+        return Judge(self.metric, self.silo.seen.graph.labels[self._validation])
 
-        A few items prefer one of many models by chance, and others' rows usually help: the own rows alone must be
-        better by more than half a standard error.
-
-        Args:
-            outputs: Of the common model, its corrections and so many ridges of the own rows alone.
-            alone: How many of these.
-        """
-        values = [self._quality(output) for output in outputs]
-        joined = len(outputs) - alone
-        best = int(np.argmax(values[:joined]))  # the first of equals
-        if not alone:
-            return best
-        other = joined + int(np.argmax(values[joined:]))
-        gain = values[other] - values[best]
-        return other if gain > 0 and gain > DOUBT * self._error(outputs[other], outputs[best]) else best
-
-    def _error(self, one: Tensor, other: Tensor) -> float:
-        """Standard error of how much better one output is than another: the jackknife's, over groups of items."""
-        count = len(self._validation)
-        groups = min(count, GROUPS)
-        gains = []
-        for group in range(groups):
-            kept = np.arange(count) % groups != group
-            gains.append(self._quality(one, kept) - self._quality(other, kept))
-        return math.sqrt((groups - 1) * float(np.var(gains)))
-
-    def _quality(self, output: Tensor, items: Any = slice(None)) -> float:
-        labels = self.silo.seen.graph.labels[self._validation]
-        found = output[items].numpy() if self.metric.ranking is None else _logarithms(output[items])
-        value = self.metric.of_outputs(labels[items], found)
-        return -math.inf if value is None else self.metric.goodness(value)
+    def _scored(self, output: Tensor) -> np.ndarray[Any, Any]:
+        return output.numpy() if self.metric.ranking is None else _logarithms(output)
 
     def _sharpest(self, output: Tensor) -> float:
         if not len(output):

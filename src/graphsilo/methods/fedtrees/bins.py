@@ -1,7 +1,7 @@
 """Bins of columns from sums: counts of numbers on a fixed grid, twice, and edges between the bins.
 
-The grid is that of float32 itself: a number's sign, exponent and first bits of its fraction, in the order of numbers. It
-fits columns of any size without anybody's smallest and largest number, and its counts add up over silos.
+The grid is that of float32 itself: a number's sign, exponent and first bits of its fraction, in the order of numbers.
+It fits columns of any size without anybody's smallest and largest number, and its counts add up over silos.
 """
 
 from __future__ import annotations
@@ -97,8 +97,10 @@ def _edges(
     if len(starts) < 2:
         return np.zeros(0, dtype=np.float32)
     total = counts.cumsum()
-    after = np.arange(len(starts)) if len(starts) <= bins else np.unique(
-        np.searchsorted(total, _targets(total[-1], bins), side="left")
+    after = (
+        np.arange(len(starts))
+        if len(starts) <= bins
+        else np.unique(np.searchsorted(total, _targets(total[-1], bins), side="left"))
     )
     after = after[after < len(starts) - 1]
     middles = (_values(ends[after]) + _values(starts[after + 1])) / 2
@@ -106,7 +108,8 @@ def _edges(
 
 
 def _targets(total: int, bins: int) -> NDArray[np.float64]:
-    return np.arange(1, bins) * (float(total) / bins)
+    found: NDArray[np.float64] = np.arange(1, bins) * (float(total) / bins)
+    return found
 
 
 def codes_of(columns: NDArray[np.float32], edges: NDArray[np.float32]) -> NDArray[np.uint8]:

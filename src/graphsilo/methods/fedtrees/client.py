@@ -116,8 +116,8 @@ class Client(ClientBase[FedTreesConfig]):
         have = len(self._forests[COMMON]["columns"]) if self._forests else -1
         if have != steps:
             raise MessageError(
-                f"this silo has {max(have, 0)} trees of the common forest, and the next one was asked for after {steps}: "
-                f"it has missed some. It can take part again once it is given the forest."
+                f"this silo has {max(have, 0)} trees of the common forest, and the one after {steps} was asked for: it "
+                f"has missed some. It can take part again once it is given the forest."
             )
 
     def _layout(self, step: int) -> Layout:
@@ -248,10 +248,14 @@ class Client(ClientBase[FedTreesConfig]):
     def install_aggregate(self, weights: Tensors) -> None:
         wanted = forest.empty(np.zeros(forest.outputs_of(self.silo.schema.num_classes)), self.config.depth)
         for name, each in weights.items():
-            if name not in wanted or each.shape[1:] != wanted[name].shape[1:] or (
-                name == "columns" and each.numel() and each.max() >= self.config.width(self.silo.schema)
+            if (
+                name not in wanted
+                or each.shape[1:] != wanted[name].shape[1:]
+                or (name == "columns" and each.numel() and each.max() >= self.config.width(self.silo.schema))
             ):
-                raise MessageError(f"the aggregate's '{name[:40]}' has shape {tuple(each.shape)}, which is no forest's.")
+                raise MessageError(
+                    f"the aggregate's '{name[:40]}' has shape {tuple(each.shape)}, which is no forest's."
+                )
         self._aggregate = dict(weights) or None
 
     def state(self) -> dict[str, Any]:

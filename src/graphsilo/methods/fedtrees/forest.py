@@ -44,12 +44,12 @@ def base_of(counts: Floats) -> Floats:
     """[C'] what is said of every row before the first tree: logarithms of the classes' (weighted) shares."""
     if not counts.any():
         return np.zeros(outputs_of(len(counts)))
-    shares = np.log(np.maximum(counts, 1e-3) / counts.sum())
+    shares: Floats = np.log(np.maximum(counts, 1e-3) / counts.sum())
     return shares[1:] - shares[:1] if len(counts) == 2 else shares
 
 
 def scale_of(rows: int, heaviest: float) -> int:
-    """Steps of a gradient of 1: a power of two, such that the sum over so many rows of such a weight is small enough."""
+    """Steps of a gradient of 1: a power of two, with which the sum over so many rows of such a weight is small enough."""
     steps = _FINEST
     while steps > 1 and steps * rows * max(heaviest, 1.0) > _LARGEST:
         steps //= 2
@@ -268,7 +268,7 @@ class Growing:
         if self._level == self.rule.depth or not len(place):
             children = nodes[split] * [1, 2]
             self._end(children, lower)
-            self._end(children + [0, 1], whole - lower)
+            self._end(children + np.array([0, 1]), whole - lower)
             self.wanted = nodes[:0]
             self._level = self.rule.depth
             return

@@ -35,7 +35,6 @@ class Server(ServerBase[FedTreesConfig]):
         current: Who has all trees so far.
     """
 
-
     def __init__(self, context: ServerContext[FedTreesConfig]):
         super().__init__(context)
         self.edges = torch.zeros(0, self.config.bins - 1)
