@@ -126,6 +126,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedridge",
         "fedsage",
         "fedtgp",
+        "fedtrees",
         "focal",
         "fpl",
         "gcfl",

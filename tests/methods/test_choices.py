@@ -16,7 +16,10 @@ def _noted(asked, name, compute, *values):
     return compute(*values)
 
 
-CHOOSING = {"fedlog": {"pretrain_epochs": 1}, "fedridge": {}, "opfgl": {"stage1_epochs": 2, "stage2_epochs": 2}}
+CHOOSING = {
+    "fedlog": {"pretrain_epochs": 1}, "fedridge": {}, "fedtrees": {"min_child": 1},
+    "opfgl": {"stage1_epochs": 2, "stage2_epochs": 2},
+}  # fmt: skip
 
 
 def test_these_are_all_that_choose():

@@ -63,6 +63,7 @@ ONLY_SUMS = {
     "fedridge",
     "fedsage",
     "fedstar",
+    "fedtrees",
     "focal",
     "global",
     "local",
@@ -103,14 +104,14 @@ def test_labels_stay_in_variants(name, settings):
     conformance.check_labels_stay(method, {**method.quick, **settings})
 
 
-CHOOSING = {"fedlog": {"compat": "release"}, "fedridge": {}, "opfgl": {}}
+CHOOSING = {"fedlog": {"compat": "release"}, "fedridge": {}, "fedtrees": {}, "opfgl": {}}
 """Who chooses by validation inside the client; everybody else is held to the labels of validation nodes, too."""
 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_who_chooses_by_validation(name):
     method = registry.load(name)
-    assert method.config().chooses_by_validation is (name in ("fedridge", "opfgl"))
+    assert method.config().chooses_by_validation is (name in ("fedridge", "fedtrees", "opfgl"))
     assert method.config(**CHOOSING.get(name, {})).chooses_by_validation is (name in CHOOSING)
 
 

@@ -123,6 +123,12 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "private_dim": Trial([2], {"epsilon": 2.0}),
         "random_features": Trial([7]),
     },
+    "fedtrees": {
+        "dim": Trial([2]),
+        "gamma": Trial([1.0]),
+        "balance": Trial([1.0]),
+        "min_count": Trial([12]),
+    },
     "fedsage_plus": {
         "generator_hidden": Trial([(8,)]),
         "encoder_widths": Trial([(4, 8)]),

@@ -169,6 +169,15 @@ exchange=outputs
         score num_samples: counts
         adopt clients: counts
     """,
+    "fedtrees": """
+        count classes: counts int64 [classes] per_class=min_count
+        cells counts: statistic int32 [columns, cells] per_class=False
+        start clients: counts
+        histograms gradients: statistic int32 [wanted, entries]
+        histograms hessians: statistic int32 [wanted, entries]
+        histograms counts: statistic int32 [wanted, entries] per_class=False
+        adopt clients: counts
+    """,
     "opfgl": """
         statistics counts: counts float64 [classes] per_class=min_count
         statistics labelled: counts float64 [classes] per_class=min_count

@@ -147,6 +147,21 @@ TABLES = {
         delta 1e-05 (0, 1)
         private_dim 256 [1, inf)
     """,
+    "fedtrees": f"""{ROUNDS}
+        lr 0.1 (0, 1]
+        depth 5 [1, 10]
+        bins 64 [2, 255]
+        column_share 0.5 (0, 1]
+        l2 1.0 [0, inf)
+        gamma 0.0 [0, inf)
+        min_child 10 [1, inf)
+        dim 64 [1, inf)
+        label_features True
+        balance 0.0 [0, 1]
+        own True
+        own_weight 4.0 (0, inf)
+        min_count 1 [1, inf)
+    """,
     "fairfgl": f"""{LOCAL_TRAINING}
         rounds 150 [1, inf)
         history 5 [0, inf)
@@ -404,6 +419,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedproto": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "fedridge": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
+    "fedtrees": (("node",), BOTH_MODELS, {"edge_weights"}, None),
     "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
     "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),
     "dp_fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),

@@ -8,8 +8,8 @@ many rounds a model is best, as in any method. Each silo also corrects the leave
 of its own rows alone, and takes what its own validation nodes prefer.
 
 Ours; the parts are known: Friedman, "Greedy Function Approximation", 2001; Chen and Guestrin, "XGBoost", KDD 2016
-(gain, histograms); Ke et al., "LightGBM", NeurIPS 2017, and Shi et al., "Quantized Training of Gradient Boosting Decision
-Trees", NeurIPS 2022 (whole numbers); horizontal sums of histograms as in FederBoost and FedTree; columns see ``columns``.
+(gain, histograms); Shi et al., "Quantized Training of Gradient Boosting Decision Trees", NeurIPS 2022 (whole numbers);
+horizontal sums of histograms as in FederBoost and FedTree; columns see ``columns``.
 """
 
 from __future__ import annotations

@@ -108,8 +108,7 @@ def _edges(
 
 
 def _targets(total: int, bins: int) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.arange(1, bins) * (float(total) / bins)
-    return found
+    return np.arange(1, bins, dtype=np.float64) * (float(total) / bins)
 
 
 def codes_of(columns: NDArray[np.float32], edges: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -49,7 +49,7 @@ def base_of(counts: Floats) -> Floats:
 
 
 def scale_of(rows: int, heaviest: float) -> int:
-    """Steps of a gradient of 1: a power of two, with which the sum over so many rows of such a weight is small enough."""
+    """Steps of a gradient of 1: a power of two with which the sum over so many rows of such a weight has 31 bits."""
     steps = _FINEST
     while steps > 1 and steps * rows * max(heaviest, 1.0) > _LARGEST:
         steps //= 2
