@@ -90,7 +90,7 @@ def evidence(view: View) -> tuple[Tensor | None, str]:
         return columns @ back.t(), f"Σ yφᵀ, projected back{sums.whose}"
     for call, spec, tensor in view.fields("statistic", "synthetic"):
         whose = "" if call.client is not None else ", made of all silos"
-        if tensor.ndim == 2 and tensor.shape[1] % features == 0 and len(tensor) and len(tensor) % classes == 0:
+        if tensor.ndim == 2 and tensor.numel() and tensor.shape[1] % features == 0 and len(tensor) % classes == 0:
             return tensor.reshape(classes, -1, tensor.shape[1]).mean(1)[:, :features], f"{spec.name}{whose}"
     found = _decoded(view)
     if found[0] is not None:

@@ -32,7 +32,7 @@ PACKAGE = "graphsilo.methods"
 
 View: TypeAlias = Literal["own", "aggregate"]
 Family: TypeAlias = Literal[
-    "one round", "averaging", "missing neighbours", "unseen classes", "prototypes", "fairness", "reference", "other"
+    "one round", "trees", "averaging", "missing neighbours", "unseen classes", "prototypes", "fairness", "reference", "other"
 ]
 
 

@@ -21,7 +21,7 @@ from graphsilo.methods.fedtrees.server import Server
 
 METHOD = Method(
     name="fedtrees",
-    family="other",
+    family="trees",
     title="FedTrees",
     citation="graphsilo's own; boosted trees from sums of histograms, on propagated features.",
     summary="Boosted trees on propagated features: exact sums of histograms each round, then a choice at each silo.",

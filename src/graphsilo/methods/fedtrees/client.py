@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,7 +36,9 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.models.view import GraphTensors
+from graphsilo.training.sharing import shared_copy
 
+T = TypeVar("T")
 COMMON, CORRECTED, ALONE = "common", "corrected", "alone"
 
 
@@ -54,6 +56,7 @@ class Client(ClientBase[FedTreesConfig]):
         self._best_alone = -np.inf
         self._chosen = COMMON
         self._margins: dict[tuple[str, int], tuple[Any, int, Floats]] = {}
+        self._held: dict[str, tuple[int, Any]] = {}
 
     # -- the sums ------------------------------------------------------------------------------------------------
 
@@ -79,8 +82,8 @@ class Client(ClientBase[FedTreesConfig]):
     @handler
     def cells(self, request: CellsRequest) -> Cells:
         """Training nodes by cell of each column."""
-        rows, cells = self._rows(self.data)[self._train], request.cells.numpy()
-        found = bins.fine_counts(rows, cells) if cells.shape[1] else bins.coarse_counts(rows)
+        cells = request.cells.numpy()
+        found = bins.fine_counts(self._trained, cells) if cells.shape[1] else bins.coarse_counts(self._trained)
         found = found.reshape(len(cells), -1)
         return Cells(counts=torch.from_numpy(self._enough(found, found).astype(np.int32)))
 
@@ -93,6 +96,7 @@ class Client(ClientBase[FedTreesConfig]):
         """Begin a forest."""
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
         self._scale = request.scale
+        self._forget()
         self._forests = {COMMON: forest.empty(request.base.double().numpy(), self.config.depth)}
         if self.config.own:
             weights = self._class_weights.numpy()
@@ -105,9 +109,8 @@ class Client(ClientBase[FedTreesConfig]):
     def histograms(self, request: HistogramRequest) -> Histograms:
         """Sums of the next level of a tree."""
         self._need(request.step)
-        layout = self._layout(request.step)
-        nodes = forest.leaves_of(self._rows(self.data)[self._train], request.columns, request.thresholds)
-        found = self._sums(COMMON, layout, nodes, request.wanted.numpy())
+        nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
+        found = self._sums(COMMON, request.step, nodes, request.wanted.numpy())
         found = self._enough(found, found[:, 2:]).astype(np.int32)
         first, second, counts = (torch.from_numpy(np.ascontiguousarray(found[:, place])) for place in range(3))
         return Histograms(gradients=first, hessians=second, counts=counts)
@@ -120,21 +123,44 @@ class Client(ClientBase[FedTreesConfig]):
                 f"has missed some. It can take part again once it is given the forest."
             )
 
-    def _layout(self, step: int) -> Layout:
-        return Layout.drawn(self._edges.numpy(), self.config.column_share, self.context.seed, step)
+    def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Whole:
+        """[W, 3, B] histograms of the own rows for the tree of a step, beside what a forest says so far."""
+        layout, places = self._layout(step)
+        first, second = self._once((track, step), lambda: self._whole_gradients(track))
+        return forest.histograms(places, layout.size, nodes, wanted, first, second)
 
-    def _sums(self, track: str, layout: Layout, nodes: Whole, wanted: Whole) -> Whole:
-        """[W, 3, B] histograms of the own rows, beside what a forest says so far."""
-        first, second = ((self._scale * each).round().astype(np.int64) for each in self._gradients(track))
-        return forest.histograms(layout.places(self._codes), layout.size, nodes, wanted, first, second)
+    def _whole_gradients(self, track: str) -> tuple[Whole, Whole]:
+        first, second = self._gradients(track)
+        return (self._scale * first).round().astype(np.int64), (self._scale * second).round().astype(np.int64)
 
     def _gradients(self, track: str) -> tuple[Floats, Floats]:
         margins = self._says(track, self.data)[self._train]
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
 
+    def _layout(self, step: int) -> tuple[Layout, Whole]:
+        """What stands where in the histograms of a step, and the entries that each own row counts in."""
+
+        def make() -> tuple[Layout, Whole]:
+            layout = Layout.drawn(self._edges.numpy(), self.config.column_share, self.context.seed, step)
+            return layout, layout.places(self._codes)
+
+        return self._once(("layout", step), make)
+
+    def _once(self, key: tuple[str, int], make: Callable[[], T]) -> T:
+        """What all levels of a tree need: made for the first one."""
+        name, step = key
+        if name not in self._held or self._held[name][0] != step:
+            self._held[name] = step, make()
+        found: T = self._held[name][1]
+        return found
+
     @cached_property
     def _codes(self) -> NDArray[np.uint8]:
-        return bins.codes_of(self._rows(self.data)[self._train], self._edges.numpy())
+        return bins.codes_of(self._trained, self._edges.numpy())
+
+    @cached_property
+    def _trained(self) -> NDArray[np.float32]:
+        return self._rows(self.data)[self._train]
 
     # -- the columns ---------------------------------------------------------------------------------------------
 
@@ -169,7 +195,7 @@ class Client(ClientBase[FedTreesConfig]):
         if not self._forests:
             raise MessageError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
         before = len(self._forests[COMMON]["columns"])
-        self._forests[COMMON] = self.keep(request.forest)
+        self._forests[COMMON] = shared_copy(request.forest, "cpu")
         if self.config.own and len(request.forest["columns"]) > before:
             for step in range(before, len(request.forest["columns"])):
                 self._correct(step)
@@ -179,7 +205,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     def _correct(self, step: int) -> None:
         tree = {name: each[step : step + 1] for name, each in self._forests[COMMON].items() if name != "base"}
-        leaves = forest.leaves_of(self._rows(self.data)[self._train], tree["columns"][0], tree["thresholds"][0])
+        leaves = forest.leaves_of(self._trained, tree["columns"][0], tree["thresholds"][0])
         sums = np.zeros((2, *tree["values"].shape[1:]))
         for kind, each in enumerate(self._gradients(CORRECTED)):
             for output in range(leaves.shape[1]):
@@ -188,12 +214,11 @@ class Client(ClientBase[FedTreesConfig]):
         self._forests[CORRECTED] = forest.joined(self._forests[CORRECTED], mine)
 
     def _grow_alone(self, step: int) -> None:
-        layout, mine = self._layout(step), self._forests[ALONE]
-        growing = forest.Growing(self.config.rule, layout, len(mine["base"]), self._scale)
-        rows = self._rows(self.data)[self._train]
+        mine = self._forests[ALONE]
+        growing = forest.Growing(self.config.rule, self._layout(step)[0], len(mine["base"]), self._scale)
         while len(growing.wanted):
-            nodes = forest.leaves_of(rows, torch.from_numpy(growing.columns), torch.from_numpy(growing.thresholds))
-            growing.grow(self._sums(ALONE, layout, nodes, growing.wanted))
+            upper = torch.from_numpy(growing.columns), torch.from_numpy(growing.thresholds)
+            growing.grow(self._sums(ALONE, step, forest.leaves_of(self._trained, *upper), growing.wanted))
         self._forests[ALONE] = forest.joined(mine, growing.tree())
 
     def _choose(self) -> str:
@@ -273,8 +298,9 @@ class Client(ClientBase[FedTreesConfig]):
         self._forget()
 
     def _forget(self) -> None:
-        self._margins = {}
-        self.__dict__.pop("_codes", None)
+        self._margins, self._held = {}, {}
+        for name in ("_codes", "_trained"):
+            self.__dict__.pop(name, None)
 
     def release(self) -> None:
         self._forget()
