@@ -1,0 +1,234 @@
+"""Whole runs: exact whatever the cut, a loss that falls, own models, and data that spoils a learner."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graphsilo.data.silos.silo import Schema
+from graphsilo.errors import FederationError, MessageError
+from graphsilo.federation import registry
+from graphsilo.methods.fedtrees.messages import Cells, CellsRequest, Counts, HistogramRequest, Histograms
+from graphsilo.testing import conformance
+from kit.fedtrees import QUICK, silo_of
+
+
+def played(kit, silos, rounds=4, **settings):
+    server, federation = kit.build("fedtrees", silos, **{**QUICK, **settings})
+    server.set_up(federation)
+    for number in range(1, rounds + 1):
+        federation.at("round", number)
+        server.round(federation, number)
+    return server, federation
+
+
+@pytest.mark.parametrize(("classes", "more"), [(2, {}), (3, {"balance": 0.5, "column_share": 1.0})])
+def test_the_forest_is_that_of_one_place_bit_for_bit(kit, classes, more):
+    cuts = [[[0, 1, 2, 3, 4]], [[3], [0, 1, 2, 4]], [[4], [2], [0], [1], [3]]]
+    forests = []
+    for cut in cuts:
+        silos = [silo_of(client, numbers, classes) for client, numbers in enumerate(cut)]
+        forests.append(played(kit, silos, own=False, **more)[0].forest)
+    assert len(forests[0]["columns"]) == 4
+    assert forests[0]["values"].any()
+    for other in forests[1:]:
+        assert all(torch.equal(forests[0][name], other[name]) for name in other)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_loss_falls_with_every_tree(kit, classes):
+    silos = [silo_of(client, [client], classes) for client in range(3)]
+    server, federation = kit.build("fedtrees", silos, **QUICK, lr=0.5, column_share=1.0)
+    server.set_up(federation)
+    losses = []
+    for number in range(1, 8):
+        server.round(federation, number)
+        total = 0.0
+        for silo in silos:
+            client = federation.client(silo.client)
+            client.install_aggregate(server.aggregate())
+            output = client.predict(client.data, "aggregate")[silo.train]
+            total += float(F.nll_loss(output, torch.from_numpy(silo.labels[silo.train]), reduction="sum"))
+        losses.append(total)
+    assert (np.diff(losses) < 0).all()
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_a_forest_that_came_from_elsewhere_answers_as_the_own_copy(kit):
+    server, federation = played(kit, [silo_of(client, [client]) for client in range(2)])
+    held, fresh = federation.client(0), kit.build("fedtrees", [silo_of(0, [0])], **QUICK)[1].client(0)
+    for client in (held, fresh):
+        client.install_aggregate(server.aggregate())
+    assert torch.equal(held.predict(held.data, "aggregate"), fresh.predict(fresh.data, "aggregate"))
+    fresh.load_final(held.final_models())
+    assert torch.equal(held.predict(held.data), fresh.predict(fresh.data))
+
+
+def test_a_silo_unlike_the_others_takes_its_own_trees(kit):
+    """Its classes are the others' turned round: nothing that they know holds there."""
+    odd = silo_of(3, [3], 2)
+    graph = replace(odd.graph, labels=1 - odd.graph.labels)
+    odd = replace(odd, graph=graph, evaluations=(replace(odd.seen, graph=graph),))
+    silos = [*(silo_of(client, [client], 2, nodes=120) for client in range(3)), odd]
+    server, federation = played(kit, silos, rounds=6, lr=0.5, label_features=False)
+    client = federation.client(3)
+    assert client._chosen != "common"
+    client.install_aggregate(server.aggregate())
+    own, common = (
+        (client.predict(client.data, view).argmax(1).numpy() == odd.labels)[odd.seen.items["val"]].mean()
+        for view in ("own", "aggregate")
+    )
+    assert own > common
+
+
+def test_who_was_not_asked_catches_up(kit):
+    silos = [silo_of(client, [client]) for client in range(4)]
+    server, federation = played(kit, silos, rounds=5, participation=0.5)
+    assert len(server.forest["columns"]) == 5
+    for client in server.current:
+        assert len(federation.client(client)._forests["common"]["columns"]) == 5
+
+
+# -- data that spoils a learner --------------------------------------------------------------------------------------
+
+
+def features(silo, values):
+    graph = replace(silo.graph, features=values)
+    return replace(silo, graph=graph, evaluations=(replace(silo.seen, graph=graph),))
+
+
+def spoilt(what):
+    silos = [silo_of(client, [client], 2) for client in range(3)]
+    nothing = np.zeros(0, np.int64)
+    if what == "constant columns":
+        return [features(silo, np.full_like(silo.graph.features, 3.0)) for silo in silos]
+    if what == "huge numbers":
+        return [features(silo, silo.graph.features * np.float32(1e37)) for silo in silos]
+    if what == "one class":
+        return [replace(silo, train=silo.train[silo.labels[silo.train] == 0]) for silo in silos]
+    if what == "no validation nodes":
+        return [replace(silo, evaluations=(replace(silo.seen, items={**silo.seen.items, "val": nothing}),))
+                for silo in silos]  # fmt: skip
+    if what == "a silo without rows":
+        return [replace(silos[0], train=nothing), *silos[1:]]
+    if what == "nobody trains":
+        return [replace(silo, train=nothing) for silo in silos]
+    assert what == "a class nobody has"
+    return [
+        replace(silo, schema=Schema("node", 5, 4), graph=(new := replace(silo.graph, num_classes=4)),
+                evaluations=(replace(silo.seen, graph=new),))
+        for silo in silos
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["constant columns", "huge numbers", "one class", "no validation nodes", "a silo without rows", "nobody trains",
+     "a class nobody has"],
+)  # fmt: skip
+@pytest.mark.parametrize("l2", [0.0, 1.0])
+def test_no_data_makes_it_warn_or_lose_a_number(kit, what, l2):
+    silos = spoilt(what)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        server, federation = played(kit, silos, balance=1.0, l2=l2)
+        for silo in silos:
+            client = federation.client(silo.client)
+            client.install_aggregate(server.aggregate())
+            for view in ("own", "aggregate"):
+                output = client.predict(client.data, view)
+                assert torch.isfinite(output).all()
+                assert torch.allclose(output.exp().sum(1), torch.ones(len(output)), atol=1e-5)
+    if what == "one class":
+        assert not client.predict(client.data).argmax(1).any()
+    if what == "a class nobody has":
+        assert client.predict(client.data).argmax(1).max() < 2
+
+
+def test_a_hundred_thousand_columns_are_projected(kit):
+    import scipy.sparse as sp
+
+    silo = silo_of(0, [0], 2)
+    wide = sp.random(len(silo.graph.features), 100_000, 1e-4, "csr", np.float32, np.random.default_rng(0))
+    silo = replace(features(silo, wide), schema=Schema("node", 100_000, 2))
+    server, federation = played(kit, [silo], rounds=1, dim=8)
+    assert federation.client(0)._rows(federation.client(0).data).shape[1] == 3 * 8 + 2 + 4
+    assert torch.isfinite(server.forest["values"]).all()
+
+
+def test_classes_and_bins_of_few_rows_do_not_leave(kit):
+    silos = [silo_of(client, [client]) for client in range(3)]
+    client = kit.build("fedtrees", silos, **QUICK, min_count=4)[1].client(0)
+    cells = client.cells(CellsRequest(cells=torch.zeros(client.config.width(client.silo.schema), 0, dtype=torch.int64)))
+    assert not set(cells.counts.unique().tolist()) & {1, 2, 3}
+    with pytest.raises(FederationError, match=r"fewer than method\.min_count=99"):
+        played(kit, silos, min_count=99)
+
+
+# -- messages --------------------------------------------------------------------------------------------------------
+
+
+def whole(*rows):
+    return torch.tensor(rows, dtype=torch.int32)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (Counts(classes=torch.tensor([3, -1])), "at least 0"),
+        (Cells(counts=whole([0, -2])), "at least 0"),
+        (Histograms(gradients=whole([1, 1]), hessians=whole([1, -1]), counts=whole([1, 1])), "at least 0"),
+        (Histograms(gradients=whole([1, 1]), hessians=whole([1, 1]), counts=whole([1, 2])), "than in all of them"),
+        (Histograms(gradients=whole([1, 1]), hessians=whole([1, 0]), counts=whole([1, 0])), "no training node"),
+    ],
+)
+def test_what_no_rows_can_say_is_refused(message, text):
+    with pytest.raises(MessageError, match=text):
+        message.check()
+
+
+def test_answers_have_the_form_that_was_asked_for():
+    asked = HistogramRequest(
+        step=0, columns=torch.zeros(1, 0), thresholds=torch.zeros(1, 0), wanted=torch.zeros(1, 2, dtype=torch.int64),
+        size=3,
+    )  # fmt: skip
+    answer = Histograms(gradients=whole([1, 1]), hessians=whole([1, 1]), counts=whole([1, 1]))
+    with pytest.raises(MessageError, match="3 entries"):
+        answer.check_answer(asked)
+    with pytest.raises(MessageError, match="2 columns"):
+        Cells(counts=whole([1, 1])).check_answer(CellsRequest(cells=torch.zeros(2, 0, dtype=torch.int64)))
+
+
+# -- beside others ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_as_good_as_scikit_learns_on_one_silo(kit):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    silo = silo_of(0, range(4), 2, nodes=600)
+    values = silo.graph.features
+    labels = (values[:, 0] + values[:, 1] * values[:, 2] > 0).astype(np.int64)
+    graph = replace(silo.graph, labels=labels)
+    silo = replace(silo, graph=graph, evaluations=(replace(silo.seen, graph=graph),))
+    server, federation = played(kit, [silo], rounds=30, depth=4, min_child=10, bins=64, column_share=1.0, own=False)
+    client = federation.client(0)
+    rows, test = client._rows(client.data), np.setdiff1d(np.arange(len(labels)), silo.train)
+    theirs = HistGradientBoostingClassifier(
+        max_iter=30, max_depth=4, max_leaf_nodes=None, min_samples_leaf=10, max_bins=64, l2_regularization=1.0,
+        early_stopping=False,
+    ).fit(rows[silo.train], labels[silo.train])  # fmt: skip
+    client.install_aggregate(server.aggregate())
+    mine = client.predict(client.data, "aggregate")[test].argmax(1).numpy()
+    assert (mine == labels[test]).mean() == pytest.approx(theirs.score(rows[test], labels[test]), abs=0.01)
+    assert (mine == labels[test]).mean() > 0.9
+
+
+@pytest.mark.slow
+def test_worker_processes_give_the_same_numbers():
+    conformance.check_workers(registry.load("fedtrees"), {})
