@@ -101,6 +101,13 @@ def test_fedridge_without_a_silo_is_that_of_the_others_alone(
         assert [row["client"] for row in result.tree["seeds"][0]["clients"]] == clients
 
 
+def test_fedtrees_without_a_silo_is_that_of_the_others_alone(files: list[str], tmp_path: Path) -> None:
+    trees = {**BASE, "model": {}, "method": {"name": "fedtrees", "rounds": 3, "min_child": 2}}
+    graphsilo.run(trees, without=1, out=tmp_path / "cut", report=False)
+    graphsilo.run(own(trees, [files[0], files[2], files[3]]), out=tmp_path / "others", report=False)
+    assert models(tmp_path / "cut", [0, 2, 3]) == models(tmp_path / "others", [0, 1, 2])
+
+
 def test_fedavg_without_a_silo_is_that_of_the_others_alone(files: list[str], tmp_path: Path) -> None:
     graphsilo.run(BASE, without=1, out=tmp_path / "cut", report=False)
     graphsilo.run(own(BASE, [files[0], files[2], files[3]]), out=tmp_path / "others", report=False)

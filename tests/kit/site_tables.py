@@ -71,6 +71,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedridge": {
         "method.own": False,
     },  # one tensor under two names
+    "fedtrees": {"method.min_child": 2},
     "majority": {},
     "opfgl": {},
     "fedgta": {"method.participation": 0.7},

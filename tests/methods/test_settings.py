@@ -149,9 +149,9 @@ TABLES = {
     """,
     "fedtrees": f"""{ROUNDS}
         lr 0.1 (0, 1]
-        depth 5 [1, 10]
-        bins 64 [2, 255]
-        column_share 0.5 (0, 1]
+        depth 4 [1, 10]
+        bins 32 [2, 255]
+        column_share 0.3 (0, 1]
         l2 1.0 [0, inf)
         gamma 0.0 [0, inf)
         min_child 10 [1, inf)

@@ -292,7 +292,7 @@ def test_sums_are_enough_for_one_common_generator():
     ("name", "settings"),
     [
         ("fedavg", {}), ("fedavg", {"participation": 0.7, "weight_by": "uniform"}), ("fedprox", {}), ("scaffold", {}),
-        ("fedlog", {}), ("opfgl", {}), ("fedridge", {}), ("fedproto", {}),
+        ("fedlog", {}), ("opfgl", {}), ("fedridge", {}), ("fedtrees", {}), ("fedproto", {}),
     ],
 )  # fmt: skip
 def test_runs_come_to_the_same_as_in_plain(name, settings):

@@ -32,8 +32,9 @@ PACKAGE = "graphsilo.methods"
 
 View: TypeAlias = Literal["own", "aggregate"]
 Family: TypeAlias = Literal[
-    "one round", "trees", "averaging", "missing neighbours", "unseen classes", "prototypes", "fairness", "reference", "other"
-]
+    "one round", "trees", "averaging", "missing neighbours", "unseen classes", "prototypes", "fairness", "reference",
+    "other",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

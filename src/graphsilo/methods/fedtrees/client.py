@@ -222,8 +222,7 @@ class Client(ClientBase[FedTreesConfig]):
         self._forests[ALONE] = forest.joined(mine, growing.tree())
 
     def _choose(self) -> str:
-        """Which forest the own validation nodes prefer: the first of equals, and the own trees alone only where they
-        are clearly better."""
+        """Which forest the own validation nodes prefer: another than the common one only where it is clearly better."""
         seen = self.silo.seen
         items = np.asarray(seen.items["val"], dtype=np.int64)
         items = items[seen.graph.labels[items] >= 0]
@@ -236,7 +235,7 @@ class Client(ClientBase[FedTreesConfig]):
         if value > self._best_alone:
             self._best_alone, self._alone_steps = value, len(self._forests[ALONE]["columns"])
         outputs[2] = _log_shares(self._says(ALONE, data, self._alone_steps)[items])
-        return (COMMON, CORRECTED, ALONE)[judge.best(outputs, apart=1)]
+        return (COMMON, CORRECTED, ALONE)[judge.best(outputs, apart=2)]
 
     def _says(self, track: str, data: GraphTensors, steps: int | None = None) -> Floats:
         """[n, C'] what a forest says of all nodes, kept from step to step."""

@@ -16,10 +16,10 @@ class FedTreesConfig(MethodConfig):
         100, "steps of boosting, one a round: a tree, or one for each of several classes", source="scikit-learn", ge=1
     )
     lr: float = setting(0.1, "what a tree's leaves are multiplied by", source="scikit-learn", gt=0, le=1)
-    depth: int = setting(5, "levels of splits of a tree, which has up to 2^depth leaves", source="ours", ge=1, le=10)
-    bins: int = setting(64, "most bins of a column", source="ours; LightGBM: 255", ge=2, le=255)
+    depth: int = setting(4, "levels of splits of a tree, which has up to 2^depth leaves", source="ours", ge=1, le=10)
+    bins: int = setting(32, "most bins of a column", source="ours; LightGBM: 255", ge=2, le=255)
     column_share: float = setting(
-        0.5, "share of the columns that a round draws for its trees", source="ours; the idea: Breiman 2001", gt=0, le=1
+        0.3, "share of the columns that a round draws for its trees", source="ours; the idea: Breiman 2001", gt=0, le=1
     )
     l2: float = setting(1.0, "λ: added to the sum of hessians of a leaf", source="XGBoost", ge=0)
     gamma: float = setting(0.0, "γ: gain that a split must have", source="XGBoost", ge=0)
