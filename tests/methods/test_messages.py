@@ -176,7 +176,8 @@ exchange=outputs
         histograms gradients: statistic int32 [wanted, entries]
         histograms hessians: statistic int32 [wanted, entries]
         histograms counts: statistic int32 [wanted, entries] per_class=False
-        adopt clients: counts
+        adopt counts: counts int64 [forests, classes, classes]
+        adopt ranked: score float64
     """,
     "opfgl": """
         statistics counts: counts float64 [classes] per_class=min_count

@@ -1,15 +1,16 @@
-"""Which of several models a silo's own validation items prefer."""
+"""Which of several models validation items prefer: a silo's own, or all silos' together by counts that add up."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.evaluate.metrics import Metric
+from graphsilo.evaluate.scores import Score
 
 DOUBT = 0.5
 """Standard errors by which a model of the own rows alone must be better. Of 0, ½, 1 and 1.64 the best by
@@ -18,26 +19,54 @@ GROUPS = 20
 """Of validation items: each is left out once to see how much a difference depends on a few of them."""
 
 
+def confusions(labels: NDArray[np.int64], guesses: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    """[candidates, C true, C predicted] counts of guesses [items, candidates]."""
+    candidates, cells = guesses.shape[1], classes * classes
+    places = labels[:, None] * classes + guesses + cells * np.arange(candidates)
+    found: NDArray[np.int64] = np.bincount(places.ravel(), minlength=candidates * cells)
+    return found.reshape(candidates, classes, classes)
+
+
+def weighted(scores: Sequence[Score]) -> NDArray[np.float64]:
+    """[2, scores] values times the items that they rest on, and these."""
+    return np.array([[(score.value or 0.0) * score.weight for score in scores], [score.weight for score in scores]])
+
+
+def worth(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[str, Any]) -> list[float]:
+    """What each candidate is worth to all silos together; empty where nobody could tell.
+
+    Args:
+        metric: What counts.
+        counts: [candidates, C true, C predicted] the sum of ``confusions``.
+        ranked: Where the metric is one of scores, by its name the sum of ``weighted``.
+    """
+    if ranked:
+        value, weight = np.asarray(ranked[metric.name])
+        return [metric.goodness(each) for each in (value / weight).tolist()] if weight.all() else []
+    return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
+
+
 class Judge:
     """Compares what models say of the same items.
 
     Args:
         metric: What counts.
         labels: [n] classes of the items.
+        doubt: Standard errors by which a model that stands apart must be better.
     """
 
-    def __init__(self, metric: Metric, labels: NDArray[np.int64]):
-        self.metric, self.labels = metric, labels
+    def __init__(self, metric: Metric, labels: NDArray[np.int64], doubt: float = DOUBT):
+        self.metric, self.labels, self.doubt = metric, labels, doubt
 
     def best(self, outputs: Sequence[NDArray[Any]], apart: int) -> int:
         """The number of the best; of equals the first.
 
-        A few items prefer one of many models by chance, and others' rows usually help: a model of the own rows alone
-        must be better by more than half a standard error.
+        A few items prefer one of many models by chance, and others' rows usually help: a model that stands apart must
+        be better by more than so many standard errors.
 
         Args:
             outputs: [n, C] of each model: logits or log-probabilities.
-            apart: How many of these, the last ones, are of the own rows alone.
+            apart: How many of these, the last ones, stand apart.
         """
         values = [self.quality(output) for output in outputs]
         joined = len(outputs) - apart
@@ -46,7 +75,7 @@ class Judge:
             return best
         other = joined + int(np.argmax(values[joined:]))
         gain = values[other] - values[best]
-        return other if gain > 0 and gain > DOUBT * self._error(outputs[other], outputs[best]) else best
+        return other if gain > 0 and gain > self.doubt * self._error(outputs[other], outputs[best]) else best
 
     def quality(self, output: NDArray[Any], items: Any = slice(None)) -> float:
         """How good one is on some items: larger is better."""

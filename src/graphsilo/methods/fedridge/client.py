@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge
+from graphsilo.evaluate.choice import Judge, confusions, weighted
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -136,7 +136,7 @@ class Client(ClientBase[FedRidgeConfig]):
             for start in range(0, len(items), BLOCK):
                 part = slice(start, start + BLOCK)
                 output = features.times(each, items[part]).view(-1, len(candidates), 1, classes) + shifts
-                counts += _confusion(labels[part], output.argmax(3).flatten(1).numpy(), classes)
+                counts += confusions(labels[part], output.argmax(3).flatten(1).numpy(), classes)
             found.append(counts)
             if self.metric.ranking is not None:  # all items at once, one candidate after the other
                 outputs = (features.times(each, items) + shift for each in candidates for shift in shifts)
@@ -144,7 +144,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self._forget_others(self._seen, request.candidates, request.dim)
         return Scores(
             counts=torch.from_numpy(np.concatenate(found)), num_samples=len(items),
-            ranked={self.metric.name: _weighted(ranked)} if ranked else {},
+            ranked={self.metric.name: torch.from_numpy(weighted(ranked))} if ranked else {},
         )  # fmt: skip
 
     @property
@@ -308,17 +308,3 @@ def _logarithms(output: Tensor) -> np.ndarray[Any, Any]:
     """Log-probabilities of a ridge's scores."""
     found: np.ndarray[Any, Any] = F.log_softmax(USUAL_SHARPNESS * output, dim=1).numpy()
     return found
-
-
-def _weighted(scores: Sequence[Score]) -> Tensor:
-    """[2, scores] float64: values times the items that they rest on, and these."""
-    weights = [score.weight for score in scores]
-    return torch.tensor([[(score.value or 0.0) * score.weight for score in scores], weights], dtype=torch.float64)
-
-
-def _confusion(labels: Any, guesses: Any, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """[candidates, C true, C predicted] counts of guesses [items, candidates]."""
-    candidates, cells = guesses.shape[1], classes * classes
-    places = labels[:, None] * classes + guesses + cells * np.arange(candidates)
-    found: np.ndarray[Any, np.dtype[np.int64]] = np.bincount(places.ravel(), minlength=candidates * cells)
-    return found.reshape(candidates, classes, classes)

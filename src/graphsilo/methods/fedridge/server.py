@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.evaluate.choice import worth
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
@@ -24,7 +25,6 @@ from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
     ScoreRequest,
-    Scores,
     StatisticsRequest,
     whole,
 )
@@ -196,7 +196,7 @@ class Server(ServerBase[FedRidgeConfig]):
             }
             request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
             found = federation.sum(Client.score, request, to=asked).require(config.min_clients)
-            if values := self._values(found):
+            if values := worth(METRICS[self.context.select_by], found.counts.numpy(), found.ranked):
                 scores = values
                 self.log["validation"] = max(scores[number] for number in known)
         best = max(known, key=scores.__getitem__)  # the first of equals
@@ -210,15 +210,6 @@ class Server(ServerBase[FedRidgeConfig]):
             Chosen(kind, place, solved[kind][place][at].float(), self.shifts[strength])
             for kind, place, at, strength in (names[each] for each in chosen)
         ]
-
-    def _values(self, found: Scores) -> list[float]:
-        """What each candidate is worth to all silos together; empty where nobody could tell."""
-        metric = METRICS[self.context.select_by]
-        if found.ranked:
-            value, weight = found.ranked[metric.name].numpy()
-            return [metric.goodness(each) for each in (value / weight).tolist()] if weight.all() else []
-        counts = found.counts.numpy()
-        return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
 
     def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""

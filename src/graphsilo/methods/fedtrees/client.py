@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge
+from graphsilo.evaluate.choice import Judge, confusions, weighted
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
@@ -33,13 +33,16 @@ from graphsilo.methods.fedtrees.messages import (
     Done,
     HistogramRequest,
     Histograms,
+    Scores,
     StartRequest,
 )
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
 
 T = TypeVar("T")
-COMMON, CORRECTED, ALONE = "common", "corrected", "alone"
+COMMON, CORRECTED, ALONE = FORESTS = ("common", "corrected", "alone")
+DOUBT = 1.0
+"""Standard errors by which a silo must be better off with another forest than the one that all silos prefer."""
 
 
 class Client(ClientBase[FedTreesConfig]):
@@ -190,18 +193,19 @@ class Client(ClientBase[FedTreesConfig]):
     # -- the forests ---------------------------------------------------------------------------------------------
 
     @handler
-    def adopt(self, request: AdoptRequest) -> Done:
+    def adopt(self, request: AdoptRequest) -> Scores:
         """Keep the common forest; correct its new leaves, grow a tree of the own rows, and choose by own validation."""
         if not self._forests:
             raise MessageError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
         before = len(self._forests[COMMON]["columns"])
         self._forests[COMMON] = shared_copy(request.forest, "cpu")
-        if self.config.own and len(request.forest["columns"]) > before:
-            for step in range(before, len(request.forest["columns"])):
-                self._correct(step)
-                self._grow_alone(step)
-            self._chosen = self._choose()
-        return Done(clients=1)
+        if not self.config.own:
+            classes = self.silo.schema.num_classes
+            return Scores(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
+        for step in range(before, len(request.forest["columns"])):
+            self._correct(step)
+            self._grow_alone(step)
+        return self._choose(request.preferred)
 
     def _correct(self, step: int) -> None:
         tree = {name: each[step : step + 1] for name, each in self._forests[COMMON].items() if name != "base"}
@@ -221,21 +225,30 @@ class Client(ClientBase[FedTreesConfig]):
             growing.grow(self._sums(ALONE, step, forest.leaves_of(self._trained, *upper), growing.wanted))
         self._forests[ALONE] = forest.joined(mine, growing.tree())
 
-    def _choose(self) -> str:
-        """Which forest the own validation nodes prefer: another than the common one only where it is clearly better."""
+    @cached_property
+    def _judge(self) -> tuple[Judge, NDArray[np.int64]]:
+        """Of the own validation nodes, and these."""
         seen = self.silo.seen
         items = np.asarray(seen.items["val"], dtype=np.int64)
         items = items[seen.graph.labels[items] >= 0]
-        judge = Judge(METRICS[self.context.select_by], seen.graph.labels[items])
-        if not len(items) or not len(self._train):
-            return COMMON
-        data = self.tensors(seen.graph)
-        outputs = [_log_shares(self._says(track, data)[items]) for track in (COMMON, CORRECTED, ALONE)]
-        value = judge.quality(outputs[2])
+        return Judge(METRICS[self.context.select_by], seen.graph.labels[items], DOUBT), items
+
+    def _choose(self, preferred: int) -> Scores:
+        """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
+        (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
+        value = judge.quality(_log_shares(self._says(ALONE, data)[items]))
         if value > self._best_alone:
             self._best_alone, self._alone_steps = value, len(self._forests[ALONE]["columns"])
-        outputs[2] = _log_shares(self._says(ALONE, data, self._alone_steps)[items])
-        return (COMMON, CORRECTED, ALONE)[judge.best(outputs, apart=2)]
+        steps = (None, None, self._alone_steps)
+        outputs = [_log_shares(self._says(track, data, at)[items]) for track, at in zip(FORESTS, steps, strict=True)]
+        order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
+        self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
+        classes, ranked = self.silo.schema.num_classes, {}
+        if judge.metric.ranking is not None:
+            each = [judge.metric.rank(judge.labels, output) for output in outputs]
+            ranked = {judge.metric.name: torch.from_numpy(weighted(each))}
+        guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
+        return Scores(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
 
     def _says(self, track: str, data: GraphTensors, steps: int | None = None) -> Floats:
         """[n, C'] what a forest says of all nodes, kept from step to step."""
@@ -318,7 +331,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
-        return {"chosen": float((COMMON, CORRECTED, ALONE).index(self._chosen))} if self._forests else {}
+        return {"chosen": float(FORESTS.index(self._chosen))} if self._forests else {}
 
 
 def _log_shares(margins: Floats) -> NDArray[np.float32]:

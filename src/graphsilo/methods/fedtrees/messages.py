@@ -127,9 +127,33 @@ class AdoptRequest(Message):
 
     Attributes:
         forest: ``columns``, ``thresholds``, ``values`` and ``base``.
+        preferred: Number of the kind of forest that was best before, by all silos' validation nodes together.
     """
 
     forest: Tensors = sends("model")
+    preferred: int = sends("control")
+
+
+class Scores(Message):
+    """What one client's validation nodes say of its forests: the common one, the corrected one, its own alone.
+
+    Attributes:
+        counts: [forests, C true, C predicted] validation nodes; no forests where silos choose nothing.
+        ranked: Where ``evaluation.select_by`` is a metric of scores, by its name [2, forests]: its value times the
+            nodes that it rests on, and these.
+    """
+
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("forests", "classes", "classes"))
+    ranked: Tensors = sends("score", dtype=torch.float64)
+
+    def check(self) -> None:
+        true = self.counts.sum(2)
+        if self.counts.numel() and (int(self.counts.min()) < 0 or bool((true != true[0]).any())):
+            raise MessageError(
+                f"Scores has {int(self.counts.min())} nodes in one place, or not the same nodes for each forest."
+            )
+        if any(bool((above.abs() > below).any()) for above, below in dict(self.ranked).values()):
+            raise MessageError("Scores.ranked is no mean of scores from 0 to 1.")
 
 
 class Done(Message):

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from graphsilo.errors import FederationError
+from graphsilo.evaluate.choice import worth
+from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -33,6 +35,7 @@ class Server(ServerBase[FedTreesConfig]):
         edges: [p, bins - 1] between the bins of the columns.
         scale: Steps of a gradient of 1.
         current: Who has all trees so far.
+        preferred: Number of the kind of forest that all silos' validation nodes together liked best.
     """
 
     def __init__(self, context: ServerContext[FedTreesConfig]):
@@ -40,6 +43,7 @@ class Server(ServerBase[FedTreesConfig]):
         self.edges = torch.zeros(0, self.config.bins - 1)
         self.scale = 1
         self.current: set[ClientId] = set(context.clients)
+        self.preferred = 0
         outputs = forest.outputs_of(self.schema.num_classes)
         self.forest = forest.empty(np.zeros(outputs), self.config.depth)
 
@@ -108,18 +112,23 @@ class Server(ServerBase[FedTreesConfig]):
         self._hand_out(federation, asked)
 
     def _hand_out(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
-        found = federation.sum(Client.adopt, AdoptRequest(forest=self.forest), to=asked)
-        found.require(self.config.min_clients)
+        found = federation.sum(Client.adopt, AdoptRequest(forest=self.forest, preferred=self.preferred), to=asked)
+        scores = found.require(self.config.min_clients)
         self.current = set(found.clients)
+        if values := worth(METRICS[self.context.select_by], scores.counts.numpy(), scores.ranked):
+            self.preferred = int(np.argmax(values))  # the first of equals
+            self.log.update(forest=float(self.preferred), validation=values[0])
 
     def aggregate(self) -> Tensors | None:
         return self.forest if len(self.forest["columns"]) else None
 
     def state(self) -> dict[str, Any]:
         return {
-            "forest": self.forest, "edges": self.edges, "scale": self.scale, "current": sorted(self.current)
+            "forest": self.forest, "edges": self.edges, "scale": self.scale, "current": sorted(self.current),
+            "preferred": self.preferred,
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.forest, self.edges = dict(state["forest"]), state["edges"]
         self.scale, self.current = int(state["scale"]), set(state["current"])
+        self.preferred = int(state["preferred"])
