@@ -101,7 +101,7 @@ class Client(ClientBase[FedTreesConfig]):
         self._scale = request.scale
         self._forget()
         self._forests = {COMMON: forest.empty(request.base.double().numpy(), self.config.depth)}
-        if self.config.own:
+        if request.own:
             weights = self._class_weights.numpy()
             base = forest.base_of(weights * np.bincount(self._labels, minlength=len(weights)))
             self._forests[CORRECTED] = dict(self._forests[COMMON])
@@ -199,7 +199,7 @@ class Client(ClientBase[FedTreesConfig]):
             raise MessageError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
         before = len(self._forests[COMMON]["columns"])
         self._forests[COMMON] = shared_copy(request.forest, "cpu")
-        if not self.config.own:
+        if ALONE not in self._forests:
             classes = self.silo.schema.num_classes
             return Scores(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
         for step in range(before, len(request.forest["columns"])):

@@ -66,12 +66,14 @@ class StartRequest(Message):
         edges: [p, bins - 1] between the bins of the columns.
         class_weights: [C].
         scale: Steps of a gradient of 1.
+        own: Whether silos have forests of their own beside the common one.
     """
 
     base: Tensor = sends("model", shape=("outputs",))
     edges: Tensor = sends("statistic", shape=("columns", "edges"))
     class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
     scale: int = sends("control")
+    own: bool = sends("control")
 
 
 class HistogramRequest(Message):

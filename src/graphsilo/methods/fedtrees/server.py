@@ -77,8 +77,9 @@ class Server(ServerBase[FedTreesConfig]):
         self.scale = forest.scale_of(int(total.sum()), float(weights.max(initial=0.0)))
         self.forest = forest.empty(base, config.depth)
         start = StartRequest(
-            base=self.forest["base"], edges=self.edges, class_weights=torch.from_numpy(weights), scale=self.scale
-        )
+            base=self.forest["base"], edges=self.edges, class_weights=torch.from_numpy(weights), scale=self.scale,
+            own=config.own and len(federation.clients) > 1,
+        )  # fmt: skip
         federation.sum(Client.start, start).require(config.min_clients)
 
     def _find_edges(self, federation: Federation, asked: tuple[ClientId, ...]) -> torch.Tensor:
