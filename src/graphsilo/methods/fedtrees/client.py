@@ -55,8 +55,6 @@ class Client(ClientBase[FedTreesConfig]):
         self._scale = 1
         self._forests: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
-        self._alone_steps = 0  # of the own trees alone: as many as validation liked best
-        self._best_alone = -np.inf
         self._chosen = COMMON
         self._margins: dict[tuple[str, int], tuple[Any, int, Floats]] = {}
         self._held: dict[str, tuple[int, Any]] = {}
@@ -236,11 +234,7 @@ class Client(ClientBase[FedTreesConfig]):
     def _choose(self, preferred: int) -> Scores:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
         (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
-        value = judge.quality(_log_shares(self._says(ALONE, data)[items]))
-        if value > self._best_alone:
-            self._best_alone, self._alone_steps = value, len(self._forests[ALONE]["columns"])
-        steps = (None, None, self._alone_steps)
-        outputs = [_log_shares(self._says(track, data, at)[items]) for track, at in zip(FORESTS, steps, strict=True)]
+        outputs = [_log_shares(self._says(track, data)[items]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
         classes, ranked = self.silo.schema.num_classes, {}
@@ -250,18 +244,16 @@ class Client(ClientBase[FedTreesConfig]):
         guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
         return Scores(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
 
-    def _says(self, track: str, data: GraphTensors, steps: int | None = None) -> Floats:
+    def _says(self, track: str, data: GraphTensors) -> Floats:
         """[n, C'] what a forest says of all nodes, kept from step to step."""
-        known = self._forests[track]
-        steps = len(known["columns"]) if steps is None else steps
-        key = (track if steps == len(known["columns"]) else f"{track} before", id(data))
-        held = self._margins.get(key)
+        known, key = self._forests[track], (track, id(data))
+        steps, held = len(known["columns"]), self._margins.get(key)
         if held is None or held[0] is not data or held[1] > steps:
             held = (data, 0, np.tile(known["base"].double().numpy(), (data.num_nodes, 1)))
-        margins = held[2].copy() if held[1] < steps else held[2]
-        forest.add_trees(margins, self._rows(data), known, range(held[1], steps))
-        self._margins[key] = (data, steps, margins)
-        return margins
+        if held[1] < steps:
+            forest.add_trees(held[2], self._rows(data), known, range(held[1], steps))
+        self._margins[key] = (data, steps, held[2])
+        return held[2]
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
@@ -279,7 +271,7 @@ class Client(ClientBase[FedTreesConfig]):
         elif not self._forests:  # before round 1
             return torch.full((data.num_nodes, classes), -float(np.log(classes)), device=data.device)
         else:
-            margins = self._says(self._chosen, data, self._alone_steps if self._chosen == ALONE else None)
+            margins = self._says(self._chosen, data)
         return torch.from_numpy(_log_shares(margins)).to(data.device)
 
     def install_aggregate(self, weights: Tensors) -> None:
@@ -298,7 +290,7 @@ class Client(ClientBase[FedTreesConfig]):
     def state(self) -> dict[str, Any]:
         return {
             "edges": self._edges, "class_weights": self._class_weights, "scale": self._scale,
-            "forests": self._forests, "alone_steps": self._alone_steps, "best_alone": float(self._best_alone),
+            "forests": self._forests,
             "chosen": self._chosen,
         }  # fmt: skip
 
@@ -306,7 +298,6 @@ class Client(ClientBase[FedTreesConfig]):
         self._edges, self._class_weights = state["edges"], state["class_weights"]
         self._scale, self._chosen = int(state["scale"]), str(state["chosen"])
         self._forests = {track: dict(each) for track, each in state["forests"].items()}
-        self._alone_steps, self._best_alone = int(state["alone_steps"]), float(state["best_alone"])
         self._forget()
 
     def _forget(self) -> None:
@@ -320,10 +311,7 @@ class Client(ClientBase[FedTreesConfig]):
     def final_models(self) -> dict[str, Tensors]:
         if not self._forests:
             return {}
-        own = dict(self._forests[self._chosen])
-        if self._chosen == ALONE:
-            own = {name: each if name == "base" else each[: self._alone_steps] for name, each in own.items()}
-        return {"own": own, "common": dict(self._forests[COMMON])}
+        return {"own": dict(self._forests[self._chosen]), "common": dict(self._forests[COMMON])}
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
         self._forests, self._chosen = {COMMON: dict(models["own"])}, COMMON
