@@ -1,0 +1,48 @@
+"""Which of several models is taken, by one silo's validation items and by sums over silos."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphsilo.evaluate.choice import Judge, confusions, weighted, worth
+from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.scores import Score
+
+LABELS = np.repeat([0, 1], 10)
+
+
+def right(count):
+    """Outputs that are right on the first ``count`` of twenty items."""
+    truth = np.eye(2)[LABELS]
+    return np.where(np.arange(20)[:, None] < count, truth, 1 - truth)
+
+
+@pytest.mark.parametrize(
+    ("hits", "apart", "doubt", "best"),
+    [
+        ([10, 12, 11], 0, 0.5, 1),
+        ([12, 12, 11], 0, 0.5, 0),  # the first of equals
+        ([10, 12, 12], 1, 0.5, 1),
+        ([10, 12, 13], 1, 0.5, 2),  # 0.05 more, by 0.05 standard errors: one item of twenty
+        ([10, 12, 13], 1, 1.5, 1),
+        ([10, 12, 20], 1, 1.5, 2),
+    ],
+)
+def test_what_stands_apart_must_be_clearly_better(hits, apart, doubt, best):
+    assert Judge(METRICS["accuracy"], LABELS, doubt).best([right(each) for each in hits], apart) == best
+
+
+def test_a_silo_without_items_takes_the_first():
+    nothing = np.zeros((0, 2))
+    assert Judge(METRICS["accuracy"], LABELS[:0], 1.0).best([nothing] * 3, 2) == 0
+
+
+def test_sums_of_silos_say_what_each_candidate_is_worth():
+    guesses = np.stack([LABELS, np.zeros(20, dtype=np.int64)], axis=1)
+    counts = sum(confusions(LABELS[part], guesses[part], 2) for part in (slice(0, 3), slice(3, 20)))
+    assert counts[1].tolist() == [[10, 0], [10, 0]]
+    assert worth(METRICS["accuracy"], counts, {}) == [1.0, 0.5]
+    assert worth(METRICS["accuracy"], np.zeros_like(counts), {}) == []
+    ranked = weighted([Score(0.5, 4), Score(None, 0)]) + weighted([Score(1.0, 12), Score(0.8, 5)])
+    assert worth(METRICS["auc"], counts[:0], {"auc": ranked}) == pytest.approx([14 / 16, 0.8])
