@@ -24,7 +24,7 @@ from graphsilo.attacks.rows import reach, ridge_sums
 from graphsilo.attacks.views import Update, View, dense, weights_in
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.message import Tensors
-from graphsilo.methods.fedridge.features import projection
+from graphsilo.models.columns import projection
 from graphsilo.types import ClientId
 
 ATTACK, SILO = "attribute", "attribute, of the silo"

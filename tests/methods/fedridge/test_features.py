@@ -12,7 +12,8 @@ import torch
 import graphsilo
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.methods.fedridge import features as fedridge_features
-from graphsilo.methods.fedridge.features import BLOCK, SMALL, Features, Recipe, projection, unit_rows
+from graphsilo.methods.fedridge.features import SMALL, Features, Recipe
+from graphsilo.models.columns import BLOCK, projection, unit_rows
 from graphsilo.models.view import GraphTensors
 from kit.fedridge import played
 

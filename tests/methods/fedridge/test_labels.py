@@ -15,7 +15,8 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import Features, Recipe
-from graphsilo.methods.fedridge.labels import Labelled, label_columns
+from graphsilo.methods.fedridge.labels import Labelled
+from graphsilo.models.columns import label_columns
 from graphsilo.models.view import GraphTensors
 
 

@@ -22,8 +22,8 @@ from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
-from graphsilo.methods.fedridge.features import BLOCK, CONSTANT, Features, Recipe
-from graphsilo.methods.fedridge.labels import LABELLED, Labelled, label_columns
+from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe
+from graphsilo.methods.fedridge.labels import LABELLED, Labelled
 from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
@@ -37,6 +37,7 @@ from graphsilo.methods.fedridge.messages import (
 )
 from graphsilo.methods.fedridge.private import SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
+from graphsilo.models.columns import BLOCK, label_columns
 from graphsilo.models.view import GraphTensors
 
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)

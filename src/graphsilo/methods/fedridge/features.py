@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.sources import scratch
+from graphsilo.models.columns import BLOCK, inverse_lengths, projection, unit_rows
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
 from graphsilo.random import numpy_generator
@@ -34,15 +34,9 @@ HOPS: dict[Kind, int] = {"mean": 3, "sgc": 2, "separate": 2}
 
 CONSTANT = 0.1
 """The last column of φ, whose weight is a bias."""
-BLOCK = 4096
-"""Rows that are dense at once."""
 _KEY = "ridge features"
-_NOTHING = 1e-60
-"""Square of a length below which a row counts as zeros."""
 SMALL = 1 << 22
 """Numbers of a matrix that is dense however few of them are not zero: 16 MB."""
-_SPREAD = 4
-"""Entries of the projection that a raw feature has."""
 _AT_ONCE, _FEWEST = 1 << 17, 16
 """Numbers that are propagated at once (512 kB), and columns, whatever they take."""
 _DENSE_PROJECTION = 1 << 20
@@ -176,59 +170,6 @@ def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple[Any, ...]:
     # What is not projected is the same for every bound and every seed.
     narrow = (recipe.dim, recipe.seed) if recipe.projects(data.num_features, graphs=graphs) else None
     return (_KEY, recipe.kind, recipe.hops, narrow, size if graphs else None)
-
-
-def unit_rows(matrix: Matrix, inverse: NDArray[np.float32] | None = None, *, in_place: bool = False) -> Matrix:
-    """A matrix with rows of length 1; a row of zeros stays. A dense one may be changed in place.
-
-    Args:
-        matrix: [n, d].
-        inverse: [n] 1 / length of its rows, if known.
-        in_place: Whether a dense one is changed.
-    """
-    inverse = inverse_lengths(matrix, np.float32) if inverse is None else inverse
-    if sp.issparse(matrix):
-        data = matrix.data * np.repeat(inverse, np.diff(matrix.indptr))
-        return sp.csr_matrix((data, matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape)
-    scaled = matrix if in_place else scratch.empty(matrix.shape)
-    for start in range(0, len(matrix), BLOCK):
-        rows = slice(start, start + BLOCK)
-        np.multiply(matrix[rows], inverse[rows, None], out=scaled[rows])
-    return scaled
-
-
-def inverse_lengths(matrix: Matrix, precision: type[np.floating[Any]] = np.float64) -> NDArray[np.float32]:
-    """[n] 1 / length of each row, 0 where there is none.
-
-    Args:
-        matrix: [n, d].
-        precision: What squares of a dense one are added up in: those of a silo's own features may be of any size.
-    """
-    squares = np.zeros(matrix.shape[0])
-    if sp.issparse(matrix):
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        squares += np.bincount(rows, weights=np.square(matrix.data, dtype=np.float64), minlength=len(squares))
-    else:
-        for start in range(0, len(matrix), BLOCK):
-            part = matrix[start : start + BLOCK]
-            squares[start : start + BLOCK] = np.einsum("ij,ij->i", part, part, dtype=precision)
-    found = np.zeros(len(squares), dtype=np.float32)
-    np.divide(1.0, np.sqrt(squares), out=found, where=squares > _NOTHING, casting="same_kind")
-    return found
-
-
-@lru_cache(maxsize=8)  # all silos of a process use the same
-def projection(num_features: int, width: int, seed: int, block: int = 0) -> sp.csr_matrix:
-    """[num_features, width] random signs, a few in each row: rows keep their lengths and angles, roughly."""
-    draw = numpy_generator(seed, "ridge", "projection", block)
-    columns = draw.integers(0, width, size=(num_features, _SPREAD))
-    signs = draw.integers(0, 2, size=(num_features, _SPREAD)) * 2.0 - 1.0
-    rows = np.repeat(np.arange(num_features), _SPREAD)
-    values = (signs / np.sqrt(_SPREAD)).ravel().astype(np.float32)
-    return sp.csr_matrix((values, (rows, columns.ravel())), shape=(num_features, width))
 
 
 def _projected(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:

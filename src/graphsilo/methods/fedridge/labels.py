@@ -4,9 +4,6 @@ With Y the classes of the client's own training nodes, one row each and zeros fo
 without self-loops, a node has the columns ½ [N Y ‖ (N² − diag N²) Y]. No node's own label is in its own row, so that a
 training node's row is made as a test node's is. They are for the silo's own graph: elsewhere nodes may be of classes
 that the silo has no label of.
-
-Sources: Wang et al., "Bag of Tricks for Node Classification with Graph Neural Networks", 2021, and Shi et al., "Masked
-Label Prediction", IJCAI 2021 (labels of others as features); leaving out a node's own is done here by the diagonal.
 """
 
 from __future__ import annotations
@@ -21,13 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.methods.fedridge.features import Features
-from graphsilo.models.view import GraphTensors
 
 LABELLED = "+labels"
 """What the name of a kind of features ends with that has label features, too."""
-SCALE = 0.5
-_NOTHING = 1e-12
-"""What of a node's own label is less than this is rounding."""
 
 
 class Labelled:
@@ -55,28 +48,3 @@ class Labelled:
         for part, rows in self._features.blocks(items, dtype):
             labels = torch.from_numpy(self._columns[part].toarray()).to(rows.dtype)
             yield part, torch.cat([rows, labels], dim=1)
-
-
-def label_columns(
-    data: GraphTensors, nodes: NDArray[np.int64], labels: NDArray[np.int64], classes: int
-) -> sp.csr_matrix:
-    """[n, 2C] the label features of all nodes.
-
-    Args:
-        data: The graph.
-        nodes, labels: Numbers of the client's training nodes there, and their classes.
-        classes: C.
-    """
-    step = data.matrix("mean").astype(np.float64)
-    ones = np.ones(len(nodes))
-    known = sp.csr_matrix((ones, (nodes, labels)), shape=(data.num_nodes, classes))
-    one = step @ known
-    two = step @ one
-    # What comes back to a node after two steps is its own label.
-    back = np.asarray(step[nodes].multiply(step.T.tocsr()[nodes]).sum(axis=1)).ravel()
-    two = two - sp.csr_matrix((back, (nodes, labels)), shape=two.shape)
-    two.data[two.data < _NOTHING] = 0.0
-    found = sp.csr_matrix(SCALE * sp.hstack([one, two]), dtype=np.float32)
-    found.eliminate_zeros()
-    found.sort_indices()
-    return found

@@ -20,7 +20,7 @@ from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.client import Client, shifted
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
-from graphsilo.methods.fedridge.labels import LABELLED, SCALE
+from graphsilo.methods.fedridge.labels import LABELLED
 from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
@@ -30,6 +30,7 @@ from graphsilo.methods.fedridge.messages import (
 )
 from graphsilo.methods.fedridge.private import SENSITIVITY
 from graphsilo.methods.fedridge.solve import Spectrum, unpack
+from graphsilo.models.columns import SCALE
 from graphsilo.types import ClientId
 
 USUAL_RIDGE = 1.0

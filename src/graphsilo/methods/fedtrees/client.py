@@ -19,7 +19,6 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
-from graphsilo.methods.fedridge.labels import label_columns
 from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.columns import node_columns
 from graphsilo.methods.fedtrees.config import FedTreesConfig
@@ -36,6 +35,7 @@ from graphsilo.methods.fedtrees.messages import (
     Scores,
     StartRequest,
 )
+from graphsilo.models.columns import label_columns
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
 

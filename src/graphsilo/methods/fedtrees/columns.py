@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.methods.fedridge.features import projection, unit_rows
+from graphsilo.models.columns import projection, unit_rows
 from graphsilo.models.view import GraphTensors
 
 _ROUNDING = 1e-12
