@@ -41,8 +41,9 @@ from graphsilo.training.sharing import shared_copy
 
 T = TypeVar("T")
 COMMON, CORRECTED, ALONE = FORESTS = ("common", "corrected", "alone")
-DOUBT = 1.0
-"""Standard errors by which a silo must be better off with another forest than the one that all silos prefer."""
+DOUBT = 1.64
+"""Standard errors by which a silo must be better off with another forest than the one that all silos prefer: chance
+does that once in twenty times."""
 
 
 class Client(ClientBase[FedTreesConfig]):
