@@ -195,11 +195,16 @@ def test_what_no_rows_can_say_is_refused(message, text):
 def test_answers_have_the_form_that_was_asked_for():
     asked = HistogramRequest(
         step=0, columns=torch.zeros(1, 0), thresholds=torch.zeros(1, 0), wanted=torch.zeros(1, 2, dtype=torch.int64),
-        size=3,
+        size=3, largest=10,
     )  # fmt: skip
     answer = Histograms(gradients=whole([1, 1]), hessians=whole([1, 1]), counts=whole([1, 1]))
     with pytest.raises(MessageError, match="3 entries"):
         answer.check_answer(asked)
+    Histograms(gradients=whole([20, -10, 0]), hessians=whole([6, 3, 0]), counts=whole([2, 1, 0])).check_answer(asked)
+    for wrong in ({"gradients": whole([21, 0, 0])}, {"hessians": whole([8, 0, 0])}):
+        fields = {"gradients": whole([0, 0, 0]), "hessians": whole([0, 0, 0]), "counts": whole([2, 1, 0]), **wrong}
+        with pytest.raises(MessageError, match="10 steps"):
+            Histograms(**fields).check_answer(asked)
     with pytest.raises(MessageError, match="2 columns"):
         Cells(counts=whole([1, 1])).check_answer(CellsRequest(cells=torch.zeros(2, 0, dtype=torch.int64)))
 

@@ -84,6 +84,7 @@ class HistogramRequest(Message):
         columns, thresholds: [C', 2^level - 1] of the one that grows.
         wanted: [W, 2] output and node of each histogram.
         size: B, its entries.
+        largest: Steps that a gradient of one node has at most.
     """
 
     step: int = sends("control")
@@ -91,6 +92,7 @@ class HistogramRequest(Message):
     thresholds: Tensor = sends("model", shape=("outputs", "nodes"))
     wanted: Tensor = sends("control", dtype=torch.int64, shape=("wanted", 2))
     size: int = sends("control")
+    largest: int = sends("control")
 
 
 class Histograms(Message):
@@ -121,6 +123,12 @@ class Histograms(Message):
             raise MessageError(
                 f"Histograms has the shape {tuple(self.counts.shape)}; {len(request.wanted)} histograms of "
                 f"{request.size} entries were asked for."
+            )
+        bound = request.largest * self.counts.long()
+        if bool((self.gradients.abs() > bound).any() or (4 * self.hessians.long() > bound + 4 * self.counts).any()):
+            raise MessageError(
+                f"Histograms has larger gradients or hessians than its nodes can have: {request.largest} steps each at "
+                f"most, and a quarter of that."
             )
 
 

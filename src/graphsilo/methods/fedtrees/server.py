@@ -34,6 +34,7 @@ class Server(ServerBase[FedTreesConfig]):
         forest: The common one.
         edges: [p, bins - 1] between the bins of the columns.
         scale: Steps of a gradient of 1.
+        largest: Steps of the largest gradient that a node can have.
         current: Who has all trees so far.
         preferred: Number of the kind of forest that all silos' validation nodes together liked best.
     """
@@ -41,7 +42,7 @@ class Server(ServerBase[FedTreesConfig]):
     def __init__(self, context: ServerContext[FedTreesConfig]):
         super().__init__(context)
         self.edges = torch.zeros(0, self.config.bins - 1)
-        self.scale = 1
+        self.scale = self.largest = 1
         self.current: set[ClientId] = set(context.clients)
         self.preferred = 0
         outputs = forest.outputs_of(self.schema.num_classes)
@@ -75,6 +76,7 @@ class Server(ServerBase[FedTreesConfig]):
         base = forest.base_of(weights * total)
         self.edges = self._find_edges(federation, asked)
         self.scale = forest.scale_of(int(total.sum()), float(weights.max(initial=0.0)))
+        self.largest = int(np.ceil(self.scale * weights.max(initial=0.0)))
         self.forest = forest.empty(base, config.depth)
         start = StartRequest(
             base=self.forest["base"], edges=self.edges, class_weights=torch.from_numpy(weights), scale=self.scale,
@@ -105,7 +107,7 @@ class Server(ServerBase[FedTreesConfig]):
         while len(growing.wanted):
             request = HistogramRequest(
                 step=step, columns=torch.from_numpy(growing.columns), thresholds=torch.from_numpy(growing.thresholds),
-                wanted=torch.from_numpy(growing.wanted), size=layout.size,
+                wanted=torch.from_numpy(growing.wanted), size=layout.size, largest=self.largest,
             )  # fmt: skip
             found = federation.sum(Client.histograms, request, to=asked).require(config.min_clients)
             growing.grow(np.stack([each.numpy() for each in (found.gradients, found.hessians, found.counts)], axis=1))
@@ -125,11 +127,11 @@ class Server(ServerBase[FedTreesConfig]):
 
     def state(self) -> dict[str, Any]:
         return {
-            "forest": self.forest, "edges": self.edges, "scale": self.scale, "current": sorted(self.current),
-            "preferred": self.preferred,
+            "forest": self.forest, "edges": self.edges, "scale": self.scale, "largest": self.largest,
+            "current": sorted(self.current), "preferred": self.preferred,
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.forest, self.edges = dict(state["forest"]), state["edges"]
         self.scale, self.current = int(state["scale"]), set(state["current"])
-        self.preferred = int(state["preferred"])
+        self.largest, self.preferred = int(state["largest"]), int(state["preferred"])
