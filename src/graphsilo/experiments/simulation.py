@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphsilo import models
-from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
+from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash, describe
 from graphsilo.data.partition import Partition, audit, entry, partition_graphs
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
@@ -120,11 +120,13 @@ def _stand_in(like: Graph | GraphCollection, item: Graph | GraphCollection | Non
     labels = item.labels if item is not None and type(item) is type(like) else np.zeros(int(whole), dtype=np.int64)
     n, empty = len(labels), like.union.subgraph(np.zeros(0, dtype=np.int64))
     shape = (n, like.num_features)
+    kind, none = PublishedSplits if not empty.has_own_splits else dict, np.zeros(0, dtype=np.int64)
+    sparse = sp.csr_matrix((none.astype(np.float32), (none, none)), shape=shape)
     graph = replace(
         empty,
-        features=sp.csr_matrix(shape, dtype=np.float32) if empty.is_sparse else np.zeros(shape, dtype=np.float32),
+        features=sparse if empty.is_sparse else np.zeros(shape, dtype=np.float32),
         labels=np.full(n, -1) if whole else np.minimum(labels, 0),
-        splits=type(empty.splits)({key: np.zeros((n, *mask.shape[1:]), bool) for key, mask in empty.splits.items()}),
+        splits=kind({key: np.zeros((n, *mask.shape[1:]), bool) for key, mask in empty.splits.items()}),
         node_ids=None,
         node_names=None,
     )

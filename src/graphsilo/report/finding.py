@@ -124,7 +124,9 @@ def finding(run: Run) -> Finding:
     alone = "their backbone alone" if _beside(run) else "alone"
     chance = _certainty(overall, drawn=run.result.method.backbone)
     if len(overall.seeds) == 1 < len(run.seeds):
-        chance = SAME if seeds_alike(run.result) else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
+        chance = (
+            SAME if seeds_alike(run.result) else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
+        )
     certainty = " ".join(filter(None, (first.strip(), chance, _items(error, name), _beside(run), single)))
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
