@@ -458,7 +458,7 @@ def tune(
         call = _said(tune, arguments, settings, kept_data)
         names = [call.named("method", method) for method in each] if each else None
         chosen = _configuration(base, call)
-        wanted = tuning.Plan.of(
+        wanted = tuning.Plan.asked(
             kept, methods=names, space=said, trials=trials,
             tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in arguments else None,
             sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,

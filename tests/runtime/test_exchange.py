@@ -117,7 +117,8 @@ def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any
         r"silos 0\.\d+ at most: more than 100 times as much, its size taken into account, is not taken",
         rounds[1]["failures"][0],
     )
-    wide = run(small_config(method, {"min_clients": 3}, run={"largest_ratio": 1e9})).tree
+    config = small_config(method, {"min_clients": 3})  # whoever said it here would be told that nobody lies here
+    wide = run(config.model_copy(update={"run": config.run.model_copy(update={"largest_ratio": 1e9})})).tree
     assert not any("failures" in row for row in wide["seeds"][0]["rounds"])
 
 

@@ -9,6 +9,7 @@ from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, main_ones, metric_of
 from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
+from graphsilo.report.finding import SAME, seeds_alike
 from graphsilo.report.formats import (
     COST_TITLES,
     MISSING,
@@ -83,7 +84,7 @@ def scored(record: RunRecord) -> str:
     return (
         f"Scored: {whose} ({reported}) at the round that validation chose{others}. "
         f"{f'{part}. ' if part else ''}Sent and received: for training, per seed; what evaluation takes is in "
-        f"ledger.parquet."
+        f"ledger.parquet.{f' {SAME}' if seeds_alike(record) else ''}"
     )
 
 

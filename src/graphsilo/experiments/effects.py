@@ -331,13 +331,42 @@ def _participation(case: Case, key: str, value: Any) -> str | None:
         return "with run.alone every client is in a federation of one"
     if value == 1 or not (method.pooled or (method.alone and case.config.method_config().total_rounds == 1)):
         return None
-    why = "has all data in one place" if method.pooled else "has every silo find its answer by itself, once"
-    return f"{method.title} {why}"
+    return _pooled(case) or f"{method.title} has every silo find its answer by itself, once"
 
 
 def _noise(case: Case, key: str, value: Any) -> str | None:
     """It hides what leaves."""
-    return "with run.alone nothing of training leaves a silo" if case.config.run.alone and value is not None else None
+    return _apart(case) if value is not None and case.config.run.alone else None
+
+
+def _masked(case: Case, key: str, value: Any) -> str | None:
+    """It hides what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
+    summed = case.remote or case.config.evaluation.report == "federation"
+    return _apart(case) if value and (_pooled(case) or not summed) and not case.config.run.references else None
+
+
+def _bounds(case: Case, key: str, value: Any) -> str | None:
+    """It is about what silos send in training, also the one that holds all data."""
+    usual = value == type(case.config.run).model_fields[key].default
+    return None if usual or _pooled(case) or case.config.run.references else _apart(case)
+
+
+def _answers(case: Case, key: str, value: Any) -> str | None:
+    """One place always answers; by themselves silos may still fail to say that they are done."""
+    return _pooled(case) if value is not None and not case.config.run.references else None
+
+
+def _pooled(case: Case) -> str | None:
+    method = registry.load(case.config.method.name)
+    return f"{method.title} has all data in one place" if method.pooled else None
+
+
+def _apart(case: Case) -> str | None:
+    """Why nothing of training leaves a silo, where nothing does."""
+    method = registry.load(case.config.method.name)
+    if case.config.run.alone:
+        return "with run.alone nothing of training leaves a silo"
+    return _pooled(case) or (f"of {method.title} nothing of training leaves a silo" if method.alone else None)
 
 
 def _run(case: Case, key: str, value: Any) -> str | None:
@@ -413,6 +442,7 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "method.epsilon": (_noise,),
     "method.delta": (_noise,),
     "method.noise": (_noise,),
+    "method.min_clients": (_answers,),
     "model.*": (_backbone, _pool),
     "evaluation.model": (_reported,),
     "evaluation.select_by": (_select_by,),
@@ -421,5 +451,8 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "run.patience": (_between,),
     "run.*": (_run,),
     "run.compression": (_compression,),
+    "run.largest_ratio": (_between, _bounds),
+    "run.largest_value": (_bounds,),
+    "run.secure_sums": (_masked,),
     **dict.fromkeys(SEVERAL_ROUNDS, (_one_round,)),
 }

@@ -96,8 +96,8 @@ class SeedRun:
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
-        agrees = not (method.alone or method.pooled)
-        self.scaling = simulation.scaling if agrees else simulation.scaling.alone
+        self.exchanges = not (method.alone or method.pooled)
+        self.scaling = simulation.scaling if self.exchanges else simulation.scaling.alone
         self.scale: FeatureScale | None = None
         self.compression = Compression(config.run.compression, config.run.top_share)
         # Of set-up: what it took and who failed before the clock was last started.
@@ -133,7 +133,7 @@ class SeedRun:
     ) -> tuple[Seed, Ledger]:
         """Set up, train, evaluate; returns the seed's result and its ledger."""
         state = self.checkpoints.load(self.seed) if resume and self.checkpoints else None
-        ledger = Ledger()
+        ledger = Ledger(exchanges=self.exchanges)
         if state is not None:
             ledger.extend(state["history"]["ledger"])
         place = (self.seed, index + 1, len(self.config.run.seeds))

@@ -25,7 +25,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _NORMAL = 1.96
 ALONE = ("local", "majority")
 """Methods in which no silo hears of another."""
-_SAME = (
+SAME = (
     "All seeds gave the same numbers: nothing here is drawn at random, so that seeds say nothing of chance; other cuts "
     "and splits do (partition.seed)."
 )
@@ -124,13 +124,19 @@ def finding(run: Run) -> Finding:
     alone = "their backbone alone" if _beside(run) else "alone"
     chance = _certainty(overall, drawn=run.result.method.backbone)
     if len(overall.seeds) == 1 < len(run.seeds):
-        alike = all(seed.test == run.seeds[0].test for seed in run.seeds)
-        chance = _SAME if alike else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
+        chance = (
+            SAME if seeds_alike(run.result) else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
+        )
     certainty = " ".join(filter(None, (first.strip(), chance, _items(error, name), _beside(run), single)))
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
         return Finding(text, certainty, overall=overall)
     return Finding(_sentence(found, overall, name, run.names.title, scored, alone), certainty, found, overall)
+
+
+def seeds_alike(record: RunRecord) -> bool:
+    """Whether several seeds have the same scores."""
+    return len(record.seeds) > 1 and all(seed.test == record.seeds[0].test for seed in record.seeds)
 
 
 def gains_of(run: Run) -> tuple[Gain, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.storage import disk
 
 
@@ -49,7 +49,7 @@ def test_a_limit_on_file_size_leaves_the_old_file(tmp_path):
 
 def test_a_place_that_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match="could not be written"):
+    with pytest.raises(ConfigError, match="is to be written where a file is"):
         disk.write_text(tmp_path / "file" / "a.txt", "x")
     with pytest.raises(RunError, match="cannot be written"), disk.owned(tmp_path / "file" / "run"):
         pass

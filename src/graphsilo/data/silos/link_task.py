@@ -50,7 +50,10 @@ def build_link_silos(
         PartitionError: A client has too few links, or too few unlinked pairs.
     """
     if global_graph:
-        raise UnsupportedError("link prediction is scored on each client's own graph; leave global_graph out.")
+        raise UnsupportedError(
+            "link prediction is scored on each client's own graph: leave out the evaluation modes that end in _global "
+            "(evaluation.modes, --set evaluation.modes=[own_local])."
+        )
     partition.check(graph)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
     base = with_added_links(graph, partition)

@@ -16,7 +16,7 @@ import msgspec
 
 from graphsilo.data.arrays import read_npz
 from graphsilo.data.sources.files import atomic_file, atomic_files
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +37,7 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 
     Raises:
         RunError: The disk is full or cannot be written; the old file, if any, is unharmed.
+        ConfigError: There is a folder in its place, or a file in that of its folder.
     """
     with _explained(path), atomic_file(path) as file:
         file.write(data)
@@ -46,6 +47,9 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
+    except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+        place = "is a folder" if path.is_dir() else f"is to be written where a file is ({error.filename})"
+        raise ConfigError(f"{path} {place}: name a file in a folder.") from None
     except OSError as error:
         raise RunError(
             f"{path} could not be written ({error.strerror}). What was there before is unharmed: {MAKE_ROOM}"

@@ -653,8 +653,9 @@ def read(folder: Path) -> RunRecord | SiloRecord:
         RunError: It is damaged, or another version's.
     """
     if not folder.is_dir():
+        there = "that is a file" if folder.exists() else "there is no such folder"
         raise ConfigError(
-            f"a run folder was wanted at '{folder}', but there is no such folder: give the folder that "
+            f"a run folder was wanted at '{folder}', but {there}: give the folder that "
             f"`graphsilo run --out` wrote, the one that holds result.json."
         )
     path = folder / "result.json"
