@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.averaging import step_to
 from graphsilo.federation.codec import decode
-from graphsilo.federation.interface import Handler
+from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
 from graphsilo.runtime.local import offloading
@@ -95,6 +96,48 @@ def test_largest_value_is_a_setting(lies: Any) -> None:
     assert not any("failures" in row for row in allowed["seeds"][0]["rounds"])
     with pytest.raises(FederationError, match=r"client 1 failed in 'train' .* holds 2; at most 1\.5 is taken"):
         run(small_config(method, {}, run={"largest_value": 1.5}))
+
+
+class Held(Message):
+    """What is counted, in all forms, and beside it what is not."""
+
+    one: float = sends("counts", default=0.0)
+    some: list[int] = sends("counts", default=())
+    named: Tensors = sends("counts", dtype=(torch.float64, torch.int64), default=())
+    classes: Tensor | None = sends("counts", dtype=(torch.float32, torch.int64), default=None)
+    degrees: Tensor | None = sends("topology", dtype=torch.int64, whole=True, default=None)
+    share: float = sends("counts", whole=False, default=-0.5)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"one": 2.5}, {"one": -0.0}, {"one": -3.0}, {"one": 1e300}, {"one": float("nan")}, {"some": [1, -1]},
+        {"named": {"a": torch.tensor([3.0, 0.5])}}, {"named": {"a": torch.tensor(-1)}},
+        {"classes": torch.tensor([1.0, -0.0])}, {"classes": torch.tensor([2**54])}, {"degrees": torch.tensor([-1])},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_field_that_counts_is_declared_and_holds_whole_numbers(field: dict[str, Any]) -> None:
+    class Holder(fedavg.Client[Any]):
+        @handler
+        def hold(self, request: Empty) -> Held:
+            return Held(one=7.0, some=[1, 2], named={"a": torch.tensor([3, 0])}, classes=torch.tensor([1.0, 2.0**24]))
+
+    lie: list[dict[str, Any]] = []
+
+    class Lying(InProcess):
+        def deliver(self, *arguments: Any) -> Iterator[Any]:
+            for client, answer in super().deliver(*arguments):
+                yield client, unchecked(replace(decode(answer.data, Held), **lie[0])) if lie and client == 2 else answer
+
+    method = replace(registry.load("fedavg"), client=Holder)
+    _, federation, _ = conformance.assemble(method, {}, runtime=Lying)
+    assert federation.ask(Holder.hold, Empty()).clients == (0, 1, 2, 3)
+    lie.append(field)
+    answers = federation.ask(Holder.hold, Empty())
+    assert answers.clients == (0, 1, 3)
+    assert f"Held.{next(iter(field))} " in answers.failures[2].reason
 
 
 @pytest.mark.parametrize("liar", [0, 3])

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphsilo.errors import FederationError, MessageError, UnsupportedError
 from graphsilo.federation.codec import decode_known, encode
@@ -87,23 +88,24 @@ class Exchange(Federation):
         self.spent[client] = self.spent.get(client, 0.0) + seconds
 
     def _check_counts(self, client: ClientId, message: Message) -> None:
-        """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
+        """Refuse counts that count nothing, and a client that claims more items than its silo holds: it would outweigh
+        everybody.
 
-        Looked at are the weights, which are what a field of a sum is declared to be weighted by and, where a method
-        weighs answers itself, what is called ``num_samples``; and every tensor of counts without a bound of its own.
+        Held against the silo are the weights, which are what a field of a sum is declared to be weighted by and, where
+        a method weighs answers itself, what is called ``num_samples``; and every tensor of counts without a bound of
+        its own.
         """
-        limit = self.limits.get(client)
-        if limit is None:
-            return
-        specs = message.specs()
-        weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
-        looked_at = [spec for spec in specs if spec.form == "tensor" or spec.name in weights]
-        if found := _strange_count(message, looked_at, limit):
-            raise MessageError(
-                f"client {client} claims to stand for {found}; its silo said before round 1 that it holds {limit:g} at "
-                f"most."
-            )
-        message.check_degrees(self.degrees.get(client, math.inf))
+        if client in self.limits:
+            limit, specs = self.limits[client], message.specs()
+            weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
+            looked_at = [spec for spec in specs if spec.form == "tensor" or spec.name in weights]
+            if found := _strange_count(message, looked_at, limit):
+                raise MessageError(
+                    f"client {client} claims to stand for {found}; its silo said before round 1 that it holds "
+                    f"{limit:g} at most."
+                )
+            message.check_degrees(self.degrees.get(client, math.inf))
+        _check_whole(message)
 
     def _check_total(
         self, handler: Handler[Any, Any], request: Message, message: Message, clients: Sequence[ClientId]
@@ -121,6 +123,7 @@ class Exchange(Federation):
                     f"; {count} silos said before round 1 that they hold {limit:g} at most" if limit < math.inf else ""
                 )
                 raise MessageError(f"it stands for {found}{held}.")
+            _check_whole(message)
             _check_means(message)
             message.check_total(request, count)
             message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
@@ -283,6 +286,35 @@ class Exchange(Federation):
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""
         return peak()
+
+
+def _check_whole(message: Message) -> None:
+    """Refuse numbers that count nothing: below 0, -0.0, not whole.
+
+    Raises:
+        MessageError: A field holds one.
+    """
+    for spec in message.specs():
+        for numbers in _numbers(getattr(message, spec.name)) if spec.whole else ():
+            wrong = torch.signbit(numbers)
+            if numbers.is_floating_point():
+                wrong |= numbers != numbers.floor()
+            if wrong.any():
+                raise MessageError(
+                    f"{type(message).__name__}.{spec.name} holds {float(numbers[wrong].flatten()[0]):g}, and counts "
+                    f"are whole numbers from 0 on."
+                )
+
+
+def _numbers(value: Any) -> Iterator[Tensor]:
+    """What a field holds, as tensors; nothing where it was left out."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, int | float):
+        yield torch.tensor(value, dtype=torch.float64)
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _numbers(item)
 
 
 def _strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:

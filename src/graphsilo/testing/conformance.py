@@ -254,7 +254,9 @@ def traces(
     }
 
 
-LIES: Sequence[str] = ("not a number", "infinity", "too large", "another type", "other names or shapes")
+_SHAPES = ("another type", "other names or shapes")
+_COUNTLESS = "half an item too few"
+LIES: Sequence[str] = ("not a number", "infinity", "too large", *_SHAPES, _COUNTLESS)
 """What a client of ``check_liars`` answers."""
 EXAGGERATED = "the same, 100,000 times as large"
 """What one of ``check_exaggeration`` does: a number that a field may well hold, elsewhere."""
@@ -416,7 +418,7 @@ def forged(message: Message, lie: str, only: str | None = None) -> Encoded | Non
         elif spec.form == "tensor":
             changes[spec.name] = _false(value, lie)
         elif spec.form == "tensors":
-            other = "other." if lie == LIES[4] else ""
+            other = "other." if lie == _SHAPES[1] else ""
             changes[spec.name] = {other + name: _false(tensor, lie) for name, tensor in value.items()}
         else:
             changes[spec.name] = [_false(tensor, lie) for tensor in value]
@@ -447,13 +449,17 @@ def unchecked(message: Message) -> Encoded:
 def _can_lie(spec: FieldSpec, value: Any, lie: str) -> bool:
     if lie == EXAGGERATED and (spec.kind in APART or not spec.compared):
         return False
+    if lie == _COUNTLESS and not spec.whole:
+        return False
     if spec.form == "plain":
-        return isinstance(value, float) and lie not in LIES[3:]
+        return isinstance(value, float | int if lie == _COUNTLESS else float) and lie not in _SHAPES
     tensors = list(tensors_in(value))
-    floats = [one for one in tensors if one.is_floating_point() and (one.numel() or lie in LIES[3:])]
+    if lie == _COUNTLESS:
+        return any(one.numel() for one in tensors)
+    floats = [one for one in tensors if one.is_floating_point() and (one.numel() or lie in _SHAPES)]
     if lie == EXAGGERATED:
         return any(bool(one.any()) for one in floats)
-    return bool(tensors if lie in LIES[3:] else floats)
+    return bool(tensors if lie in _SHAPES else floats)
 
 
 def _false(tensor: Tensor, lie: str) -> Tensor:
@@ -462,6 +468,8 @@ def _false(tensor: Tensor, lie: str) -> Tensor:
         return tensor.to(torch.float32 if tensor.dtype is torch.float64 else torch.float64)
     if lie == "other names or shapes":
         return torch.cat([tensor, tensor[..., :1]], -1) if tensor.numel() and tensor.dim() else tensor.new_ones(7)
+    if lie == _COUNTLESS:
+        return tensor - 0.5 if tensor.is_floating_point() else -1 - tensor.abs()
     if not tensor.is_floating_point():
         return tensor
     if lie == EXAGGERATED:
