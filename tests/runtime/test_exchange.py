@@ -73,6 +73,18 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return install
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silos of which the coordinator knows no more than their cards."""
+    made = InProcess.__init__
+
+    def elsewhere(self: InProcess, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.limits = dict.fromkeys(self.clients, 150.0)
+
+    monkeypatch.setattr(InProcess, "__init__", elsewhere)
+
+
 @pytest.mark.parametrize("lie", list(LIES))
 def test_impossible_share_fails_who_sent_it(lie: str, lies: Any) -> None:
     liar, change, words = LIES[lie]
@@ -141,16 +153,9 @@ def test_a_field_that_counts_is_declared_and_holds_whole_numbers(field: dict[str
 
 
 @pytest.mark.parametrize("liar", [0, 3])
-def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any, monkeypatch: Any) -> None:
+def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any, apart: None) -> None:
     """What any bound must let through would still decide the mean."""
     lies(liar, lambda weights: {name: 1e5 * tensor for name, tensor in weights.items()})
-    made = InProcess.__init__
-
-    def apart(self: InProcess, *arguments: Any) -> None:
-        made(self, *arguments)
-        self.limits = dict.fromkeys(self.clients, 150.0)
-
-    monkeypatch.setattr(InProcess, "__init__", apart)
     method = registry.load("fedavg")
     tree = run(small_config(method, {"min_clients": 3})).tree
     rounds = tree["seeds"][0]["rounds"]
@@ -162,6 +167,42 @@ def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any
     )
     wide = run(small_config(method, {"min_clients": 3}, run={"largest_ratio": 1e9})).tree
     assert not any("failures" in row for row in wide["seeds"][0]["rounds"])
+
+
+def test_who_answers_zeros_is_told_and_not_blamed(lies: Any, apart: None) -> None:
+    lies(2, lambda weights: {name: 0 * tensor for name, tensor in weights.items()})
+    tree = run(small_config(registry.load("fedavg"), {})).tree
+    rounds = tree["seeds"][0]["rounds"]
+    assert [row.get("idle", []) for row in rounds] == [
+        [],
+        ["client 2 in 'train' (TrainReply.weights: zeros alone)"],
+        [],
+    ]
+    assert not any("failures" in row for row in rounds)
+    (warning,) = [text for text in tree["warnings"] if "nothing of their own" in text]
+    assert "client 2 in 1 of 3 rounds ('train' (TrainReply.weights: zeros alone))" in warning
+
+
+def test_who_says_that_it_has_nothing_may_answer_zeros(lies: Any, apart: None) -> None:
+    lies(2, lambda weights: {name: 0 * tensor for name, tensor in weights.items()}, samples=0.0)
+    assert not any("idle" in row for row in run(small_config(registry.load("fedavg"), {})).tree["seeds"][0]["rounds"])
+
+
+def test_a_check_that_a_lie_breaks_fails_who_sent_it(apart: None) -> None:
+    """And says so of nobody else; in one process, where nobody lies, it is a fault of the check."""
+
+    def check(client: int, reply: Any) -> None:
+        if client == 2:
+            torch.ones(3) + torch.ones(2)
+
+    server, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    request = fedavg.TrainRequest(weights=server.weights)
+    answers = federation.ask(fedavg.Client.train, request, check=check)
+    assert list(answers.failures) == [2]
+    assert "TrainReply is none that could be looked at (RuntimeError: The size of tensor" in answers.failures[2].reason
+    federation.limits = {}
+    with pytest.raises(RuntimeError, match="The size of tensor"):
+        federation.ask(fedavg.Client.train, request, check=check)
 
 
 def test_what_the_server_made_is_not_held_against_a_client() -> None:

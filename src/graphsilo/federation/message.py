@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, dataclass_transform, get_args, get_origin
 
@@ -341,6 +341,17 @@ def tensors_in(value: Any) -> Iterable[Tensor]:
     if isinstance(value, Tensor):
         return (value,)
     return value.values() if isinstance(value, Mapping) else value
+
+
+def numbers_in(value: Any) -> Iterator[Tensor]:
+    """Tensors of a field, plain numbers among them; nothing where it was left out or holds text."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, int | float):
+        yield torch.tensor(value, dtype=torch.float64)
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from numbers_in(item)
 
 
 def message_shapes(message: Message) -> dict[str, Any]:

@@ -6,22 +6,29 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from graphsilo.errors import FederationError, MessageError, UnsupportedError
+from graphsilo.errors import FederationError, MessageError, UnsupportedError, one_line
 from graphsilo.federation.codec import decode_known, encode
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request, Total
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
-from graphsilo.federation.message import FieldSpec, Message, check_shapes, expected_shapes, message_shapes, tensors_in
-from graphsilo.federation.outliers import outliers
+from graphsilo.federation.message import (
+    FieldSpec,
+    Message,
+    check_shapes,
+    expected_shapes,
+    message_shapes,
+    numbers_in,
+    tensors_in,
+)
+from graphsilo.federation.outliers import idle, outliers
 from graphsilo.federation.secure.fixed import LARGEST_WEIGHTED
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.machine import peak
@@ -56,6 +63,7 @@ class Exchange(Federation):
         self._answered: set[ClientId] = set()
         self._sent: set[ClientId] = set()
         self.failures: list[Failure] = []
+        self.idle: list[str] = []  # whose answers held nothing of their own (``outliers.idle``)
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
         self.degrees: Mapping[ClientId, float] = {}
@@ -125,8 +133,9 @@ class Exchange(Federation):
                 raise MessageError(f"it stands for {found}{held}.")
             _check_whole(message)
             _check_means(message)
-            message.check_total(request, count)
-            message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
+            with _looking(message):
+                message.check_total(request, count)
+                message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
         except MessageError as error:
             raise impossible_total(handler, count, error) from None
 
@@ -146,6 +155,9 @@ class Exchange(Federation):
         each = list(taken)
         answers = {client: answer for client, answer, _ in each if not isinstance(answer, Failure)}
         strange = outliers(answers, self.limits, self.largest_ratio)
+        asked = dict.fromkeys(answers, request) if isinstance(request, Message) else request
+        own = {client: answer for client, answer in answers.items() if client not in strange}
+        self.idle += [f"client {client} in '{handler.name}' ({text})" for client, text in idle(own, asked).items()]
         for client, answer, found in each:
             if client in strange:
                 reason = (
@@ -188,13 +200,14 @@ class Exchange(Federation):
                 else:
                     answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
                     found = message_shapes(answer)
-                answer.check()
-                self._check_counts(client, answer)
-                check_shapes(reply_type, found, wanted[id(requests[client])])
-                if client in self.limits:
-                    answer.check_answer(requests[client])
-                if check is not None:
-                    check(client, answer)
+                with _looking(answer) if client in self.limits else nullcontext():
+                    answer.check()
+                    self._check_counts(client, answer)
+                    check_shapes(reply_type, found, wanted[id(requests[client])])
+                    if client in self.limits:
+                        answer.check_answer(requests[client])
+                    if check is not None:
+                        check(client, answer)
                 if self.witness is not None:
                     self.witness.answered(client, handler, requests[client], answer)
                 self.note_answer(client, reply_type)
@@ -262,7 +275,7 @@ class Exchange(Federation):
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)
         self._answered, self._sent = set(), set()
-        self.failures = []
+        self.failures, self.idle = [], []
         self.spent = {}
 
     # -- for the runner, not for methods -------------------------------------------------------------------------
@@ -288,6 +301,21 @@ class Exchange(Federation):
         return peak()
 
 
+@contextmanager
+def _looking(message: Message) -> Iterator[None]:
+    """Nothing that stands in an answer from elsewhere ends a run in the middle of looking at it.
+
+    Raises:
+        MessageError: It was of shapes or numbers that nobody who wrote a check thought of.
+    """
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise MessageError(
+            f"{type(message).__name__} is none that could be looked at ({type(error).__name__}: {one_line(error, 300)})"
+        ) from error
+
+
 def _check_whole(message: Message) -> None:
     """Refuse numbers that count nothing: below 0, -0.0, not whole.
 
@@ -295,7 +323,7 @@ def _check_whole(message: Message) -> None:
         MessageError: A field holds one.
     """
     for spec in message.specs():
-        for numbers in _numbers(getattr(message, spec.name)) if spec.whole else ():
+        for numbers in numbers_in(getattr(message, spec.name)) if spec.whole else ():
             wrong = torch.signbit(numbers)
             if numbers.is_floating_point():
                 wrong |= numbers != numbers.floor()
@@ -304,17 +332,6 @@ def _check_whole(message: Message) -> None:
                     f"{type(message).__name__}.{spec.name} holds {float(numbers[wrong].flatten()[0]):g}, and counts "
                     f"are whole numbers from 0 on."
                 )
-
-
-def _numbers(value: Any) -> Iterator[Tensor]:
-    """What a field holds, as tensors; nothing where it was left out."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, int | float):
-        yield torch.tensor(value, dtype=torch.float64)
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _numbers(item)
 
 
 def _strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:
