@@ -125,7 +125,7 @@ class Held(Message):
     "field",
     [
         {"one": 2.5}, {"one": -0.0}, {"one": -3.0}, {"one": 1e300}, {"one": float("nan")}, {"some": [1, -1]},
-        {"named": {"a": torch.tensor([3.0, 0.5])}}, {"named": {"a": torch.tensor(-1)}},
+        {"named": {"a": torch.tensor([3.0, 0.5]).double()}}, {"named": {"a": torch.tensor(-1)}},
         {"classes": torch.tensor([1.0, -0.0])}, {"classes": torch.tensor([2**54])}, {"degrees": torch.tensor([-1])},
     ],
     ids=str,
