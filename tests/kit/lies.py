@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -20,9 +22,11 @@ from graphsilo.federation.codec import decode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.message import FieldSpec, Message
 from graphsilo.federation.registry import Method
+from graphsilo.federation.secure.party import Party
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.runtime.secure import SecureSums
 from graphsilo.testing import conformance
 from graphsilo.types import ClientId
 
@@ -70,21 +74,58 @@ def lied_to(method: Method, seed: int) -> tuple[ClientId, Outcome, Any]:
     return liar, outcome, server
 
 
+def masked_faults(method: Method, seed: int, patch: pytest.MonkeyPatch) -> list[str]:
+    """What is wrong with how a run on secure sums took lies that a client masked: it names nobody but the liar, and
+    nothing that it makes is endless."""
+    draw = Random(f"{method.name} masked {seed}")
+    liar, often, outcome, honest = draw.randrange(4), draw.choice([1.0, 0.3]), Outcome(), Party.begin
+
+    def begin(self: Party, purpose: Any, answer: Message, *rest: Any) -> Any:
+        if self.client != liar or not answer.specs() or draw.random() >= often:
+            return honest(self, purpose, answer, *rest)
+        spec = draw.choice(answer.specs())
+        words, value = false(spec, getattr(answer, spec.name), draw)
+        outcome.told.append(f"{type(answer).__name__}.{spec.name}: {words}")
+        lie = replace(answer, **{spec.name: value})  # type: ignore[type-var]
+        return honest(self, purpose, lie, *rest)
+
+    patch.setattr(Party, "begin", begin)
+    server, federation, _ = conformance.assemble(method, method.quick)
+    federation.secure = SecureSums(0, federation.run, singles=())
+    federation.limits = dict.fromkeys(federation.clients, 300.0)
+    federation.degrees = dict.fromkeys(federation.clients, 1e5)
+    try:
+        conformance.play(server, federation)
+        federation.at("evaluation", 9)
+        evaluate(federation, server, method.client, modes_of(RunConfig().evaluation, method), auc=False, summed=True)
+    except Exception as error:
+        outcome.error = error
+    named = {int(number) for number in re.findall(r"\bclient (\d)", str(outcome.error or ""))}
+    named |= {failure.client for failure in federation.failures}
+    found = [f"names another: {outcome.error}"] if named - {liar} else []
+    return [f"client {liar} told {outcome.told}: {text}" for text in (*found, *_broken(outcome, server))]
+
+
 def faults(method: Method, seed: int) -> list[str]:
     """What is wrong with how a run took its lies: it ends in words that name the liar, or goes on without it, finite;
     nobody honest is blamed."""
     liar, outcome, server = lied_to(method, seed)
     error = outcome.error
     found = [f"blames another: {failure}" for failure in outcome.failures if failure.client != liar]
-    if error is not None and not isinstance(error, GraphsiloError):
-        found.append("".join(traceback.format_exception(error)))
-    elif error is not None and f"client {liar}" not in str(error):
+    if error is not None and f"client {liar}" not in str(error):
         found.append(f"does not name the liar: {error}")
+    return [f"client {liar} told {outcome.told}: {text}" for text in (*found, *_broken(outcome, server))]
+
+
+def _broken(outcome: Outcome, server: Any) -> list[str]:
+    """What no lie may bring about: a traceback, a book, an endless model."""
+    error = outcome.error
+    stray = error is not None and not isinstance(error, GraphsiloError)
+    found = ["".join(traceback.format_exception(error))] if stray else []
     said = [str(error or ""), *map(str, outcome.failures)]
     found += [f"says {len(text)} characters" for text in said if len(text) > LONGEST]
     reached = [tensor for aggregate in server.aggregates().values() for tensor in aggregate.values()]
-    found += [] if all(bool(torch.isfinite(tensor).all()) for tensor in reached) else ["an aggregate is endless"]
-    return [f"client {liar} told {outcome.told}: {text}" for text in found]
+    return found + ([] if all(bool(torch.isfinite(one).all()) for one in reached) else ["an aggregate is endless"])
 
 
 class _Liar(InProcess):
