@@ -25,7 +25,8 @@ class Spent:
     """What left.
 
     Attributes:
-        squared_mu: Σ μ² over messages with noise: together they tell as much as one release with its root (``federation.noise``).
+        squared_mu: Σ μ² over messages with noise: together they tell as much as one release with its root
+            (``federation.noise``).
         bytes: Of tensors and text.
     """
 

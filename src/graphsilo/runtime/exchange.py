@@ -133,7 +133,7 @@ class Exchange(Federation):
                 raise MessageError(f"it stands for {found}{held}.")
             _check_whole(message)
             _check_means(message)
-            with _looking(message):
+            with _looking(type(message)):
                 message.check_total(request, count)
                 message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
         except MessageError as error:
@@ -194,13 +194,13 @@ class Exchange(Federation):
             answer: Reply | Failure
             found: Mapping[str, Any] = {}
             try:
-                came, found = decode_known(reply.data, carrier, largest_value=self.largest_value)
-                if isinstance(came, reply_type):
-                    answer = came
-                else:
-                    answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
-                    found = message_shapes(answer)
-                with _looking(answer) if client in self.limits else nullcontext():
+                with _looking(reply_type) if client in self.limits else nullcontext():
+                    came, found = decode_known(reply.data, carrier, largest_value=self.largest_value)
+                    if isinstance(came, reply_type):
+                        answer = came
+                    else:
+                        answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
+                        found = message_shapes(answer)
                     answer.check()
                     self._check_counts(client, answer)
                     check_shapes(reply_type, found, wanted[id(requests[client])])
@@ -302,7 +302,7 @@ class Exchange(Federation):
 
 
 @contextmanager
-def _looking(message: Message) -> Iterator[None]:
+def _looking(kind: type[Message]) -> Iterator[None]:
     """Nothing that stands in an answer from elsewhere ends a run in the middle of looking at it.
 
     Raises:
@@ -312,7 +312,7 @@ def _looking(message: Message) -> Iterator[None]:
         yield
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise MessageError(
-            f"{type(message).__name__} is none that could be looked at ({type(error).__name__}: {one_line(error, 300)})"
+            f"{kind.__name__} is none that could be looked at ({type(error).__name__}: {one_line(error, 300)})"
         ) from error
 
 
