@@ -114,16 +114,16 @@ def faults(method: Method, seed: int) -> list[str]:
     found = [f"blames another: {failure}" for failure in outcome.failures if failure.client != liar]
     if error is not None and f"client {liar}" not in str(error):
         found.append(f"does not name the liar: {error}")
+    said = [str(error or ""), *map(str, outcome.failures)]
+    found += [f"says {len(text)} characters" for text in said if len(text) > LONGEST]
     return [f"client {liar} told {outcome.told}: {text}" for text in (*found, *_broken(outcome, server))]
 
 
 def _broken(outcome: Outcome, server: Any) -> list[str]:
-    """What no lie may bring about: a traceback, a book, an endless model."""
+    """What no lie may bring about: a traceback, an endless model."""
     error = outcome.error
     stray = error is not None and not isinstance(error, GraphsiloError)
     found = ["".join(traceback.format_exception(error))] if stray else []
-    said = [str(error or ""), *map(str, outcome.failures)]
-    found += [f"says {len(text)} characters" for text in said if len(text) > LONGEST]
     reached = [tensor for aggregate in server.aggregates().values() for tensor in aggregate.values()]
     return found + ([] if all(bool(torch.isfinite(one).all()) for one in reached) else ["an aggregate is endless"])
 
