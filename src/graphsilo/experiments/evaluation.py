@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.errors import FederationError, MessageError, UnsupportedError, one_line
 from graphsilo.evaluate import metrics, sums
 from graphsilo.evaluate.scores import Score, combine
 from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
@@ -296,10 +296,18 @@ def believable(
     Looked at are silos elsewhere, of which it is known what they said they hold (``limits``).
     """
     limits: Mapping[ClientId, float] = getattr(federation, "limits", {})
+    if not limits:
+        return answers
     seen = Counter((name, tuple(kinds)) for _, reply in answers for name, kinds in reply.kinds.items())
     usual: dict[str, tuple[str, ...]] = {}
-    for (name, kinds), _ in seen.most_common():
+    times: dict[str, int] = {}
+    for (name, kinds), often in seen.most_common():
         usual.setdefault(name, kinds)
+        if times.setdefault(name, often) == often and usual[name] != kinds:
+            raise FederationError(
+                f"silos count different kinds of items in {one_line(name, 60)}, as many these as those: one side does "
+                f"not answer what it was asked, and nobody can say which. Run the same release at all of them."
+            )
     good, failures = dict(answers.answers), dict(answers.failures)
     for client, reply in answers:
         if client not in limits:

@@ -20,6 +20,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.secure.peers import MIN_PARTIES
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
+_IDLE = re.compile(r"client (\d+) in (.*)", re.DOTALL)
 _LONGEST_REASON = 300
 _MAX = 8
 """Silos that are named before the rest is only counted."""
@@ -55,6 +56,7 @@ def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, p
     return [
         *([untrained_words(lost, participants.schema.class_names)] if lost else ()),
         *failure_warnings(seeds, participants),
+        *_idle_warnings(seeds, participants),
         *_one_class_warnings(config, seeds, method, participants),
         *_inverted_warnings(seeds, method, participants),
         *_swapped_warnings(seeds, participants),
@@ -87,6 +89,25 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
     if len(steps) > _MAX:
         found_so_far.append(f"{len(steps) - _MAX} more clients failed; see failures in result.json.")
     return found_so_far
+
+
+def _idle_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
+    """Says which silos elsewhere sent nothing of their own while others did."""
+    found: dict[int, tuple[int, str]] = {}
+    rows = [row for seed in seeds for row in seed.rounds]
+    for row in rows:
+        for client, text in {int(each[1]): each[2] for each in map(_IDLE.match, row.idle or ()) if each}.items():
+            found[client] = found.get(client, (0, ""))[0] + 1, text
+    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    each = [
+        f"client {_called(client, names)} in {often} of {len(rows)} rounds ({text})"
+        for client, (often, text) in sorted(found.items())
+    ]
+    return each and [
+        f"silos whose answers held nothing of their own, although others' did: {several(each, _MAX)}. So answers who "
+        f"does not train, who holds the data of another, whose software is broken, and who only takes what the others "
+        f"made: ask their owners."
+    ]
 
 
 def _called(client: int, names: Mapping[int, str | None]) -> str:

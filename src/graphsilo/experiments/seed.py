@@ -335,7 +335,7 @@ class SeedRun:
         # What a method's only round hands out is made of what was sent in set-up, and everybody is handed it.
         sent = federation.ledger.senders("setup", handlers_of(self.method.client)) if server.rounds == 1 else ()
         row: dict[str, Any] = {"round": number, "participants": len(sent or federation.participants)}
-        failures = list(federation.failures)
+        failures, idle = list(federation.failures), federation.idle
         asked = _Asked(federation.ledger.traffic(), federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))
         if number % config.every == 0 or number == server.rounds:
@@ -358,6 +358,8 @@ class SeedRun:
         self._last_clients = partial(asked.clients, self.metric.name)
         if failures:
             row["failures"] = [str(failure) for failure in failures]
+        if idle:
+            row["idle"] = idle
         row.update(self._clock.stop())
         self._since_save += row["wall_seconds"]
         progress.rounds.append(row)

@@ -137,7 +137,7 @@ class Accumulator(Generic[Reply]):
             for client in group.clients:
                 found[client] = (
                     f"client {client}: {self.kind.__name__}.{name} has {differing(mine, theirs)}, {who} has "
-                    f"{differing(theirs, mine)}. "
+                    f"{differing(theirs, mine)}{'' if largest else ', and nobody can say which of them is right'}. "
                     f"All clients must run the same model and settings to be summed."
                 )
         return dict(sorted(found.items()))

@@ -139,7 +139,7 @@ class EvaluateSums(Message):
     """
 
     counts: Tensors = sends("counts", dtype=torch.int64)
-    means: Tensors = sends("counts", dtype=torch.float64)
+    means: Tensors = sends("counts", dtype=torch.float64, whole=False)
     ranked: Tensors = sends("score", dtype=torch.float64, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
 

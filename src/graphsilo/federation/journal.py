@@ -280,7 +280,7 @@ class Journal:
             )
         before = counted or Spent()
         squared, size = told(entries) ** 2, sent(entries)
-        return Spent(before.releases, max(before.squared_mu, squared), max(before.bytes, size))
+        return Spent(max(before.squared_mu, squared), max(before.bytes, size))
 
     def repair(self) -> Spent:
         """Have the account say what the lines say that can be read: for the owner, who knows what the others were.

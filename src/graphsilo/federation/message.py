@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, dataclass_transform, get_args, get_origin
 
@@ -68,6 +68,7 @@ class FieldSpec:
     like: str | None
     words: int
     compared: bool
+    whole: bool
 
 
 def sends(
@@ -85,6 +86,7 @@ def sends(
     like: str | None = None,
     words: int = 1,
     compared: bool = True,
+    whole: bool | None = None,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -115,6 +117,8 @@ def sends(
             the 2^-80.
         compared: Between machines, a client whose numbers are far larger than most others' has failed (``outliers``).
             False where honest silos may differ as much.
+        whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
+            kind ``counts`` is, unless a field of weights or means says False.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -135,7 +139,7 @@ def sends(
         "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
-        "compared": compared,
+        "compared": compared, "whole": kind == "counts" if whole is None else whole,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -337,6 +341,17 @@ def tensors_in(value: Any) -> Iterable[Tensor]:
     if isinstance(value, Tensor):
         return (value,)
     return value.values() if isinstance(value, Mapping) else value
+
+
+def numbers_in(value: Any) -> Iterator[Tensor]:
+    """Tensors of a field, plain numbers among them; nothing where it was left out or holds text."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, int | float):
+        yield torch.tensor(value, dtype=torch.float64)
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from numbers_in(item)
 
 
 def message_shapes(message: Message) -> dict[str, Any]:

@@ -235,6 +235,40 @@ def test_impossible_share_fails_who_sent_it(lie: str, sites: Any, tmp_path: Path
     assert re.match(said, failures[1][0])
 
 
+def answering_in_training(change: Callable[[fedavg.TrainReply], fedavg.TrainReply]) -> Any:
+    """What 'south' answers in training, changed."""
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header.get("handler") != "train":
+            return answer
+        packet = unpack(answer)
+        encoded = unchecked(change(decode(bytes(packet.payloads[0]), fedavg.TrainReply)))
+        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
+        return pack(packet.header, [encoded.data])
+
+    return after
+
+
+@pytest.mark.parametrize("samples", [2.5, -0.0])
+def test_half_an_item_fails_who_counts_it(samples: float, sites: Any, tmp_path: Path) -> None:
+    after = answering_in_training(lambda reply: replace(reply, num_samples=samples))
+    with pytest.raises(
+        FederationError, match=rf"client 1 failed in 'train' .*num_samples holds {samples:g}, and counts"
+    ):
+        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out")
+
+
+def test_who_trains_nothing_is_told_and_not_blamed(sites: Any, tmp_path: Path) -> None:
+    zeros = answering_in_training(
+        lambda reply: replace(reply, weights={name: 0 * weight for name, weight in reply.weights.items()})
+    )
+    tree = carry_out(sites, Meddling(sites.transport, after=zeros), tmp_path / "out")
+    assert not any("failures" in row for row in tree["seeds"][0]["rounds"])
+    assert any(
+        "client 'south' in 2 of 2 rounds ('train' (TrainReply.weights: zeros" in text for text in tree["warnings"]
+    )
+
+
 @pytest.mark.parametrize("state", ["running", "unknown"])
 def test_site_that_never_finishes_is_not_asked_without_a_pause(state: str, sites: Any, tmp_path: Path) -> None:
     meets, asked = training_call("south", 2), []

@@ -202,6 +202,7 @@ class RoundCost(Record):
             it was not recorded.
         checkpoint_cpu_seconds, checkpoint_wall_seconds: Of the checkpoint that followed.
         failures: Clients that failed, in words.
+        idle: Clients whose answers held nothing of their own, and what they held.
         log: The server's own numbers.
         works: Curves of its long pieces of work.
     """
@@ -216,6 +217,7 @@ class RoundCost(Record):
     log: dict[str, Number | None] | None = None
     server_cpu_seconds: float | None = None
     works: list[ServerWork] | None = None
+    idle: list[str] | None = None
 
 
 class CurvePair(Record):
