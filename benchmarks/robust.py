@@ -171,9 +171,9 @@ def farthest(old: Tensors, new: Mapping[str, torch.Tensor]) -> float:
     return low
 
 
-def measure(data: str, name: str, rule: str, seed: int, rounds: int) -> dict[int, Score]:
-    """The honest silos' scores."""
-    liars = random.Random(seed).sample(range(SILOS), LIARS) if name != "honest" else []
+def measure(data: str, name: str, rule: str, seed: int, rounds: int) -> tuple[dict[int, Score], list[int]]:
+    """Every silo's scores, and the two that are drawn, which lie unless all are honest."""
+    liars = random.Random(seed).sample(range(SILOS), LIARS)
     scores: dict[int, Score] = {}
     registry.register(method_of(ATTACKS[name], liars, scores))
     settings = {
@@ -184,7 +184,7 @@ def measure(data: str, name: str, rule: str, seed: int, rounds: int) -> dict[int
     if rule in ("trimmed_mean", "krum"):
         settings["run.liars"] = LIARS
     run(load_config(overrides=settings))
-    return {client: score for client, score in scores.items() if client not in liars}
+    return scores, liars
 
 
 def unlike(scores: Mapping[int, Score]) -> int:
@@ -199,12 +199,13 @@ def unlike(scores: Mapping[int, Score]) -> int:
     return max(scores, key=apart)
 
 
-def row(scores: Mapping[int, Score]) -> dict[str, str]:
-    """What is kept of a run, in percent."""
-    each, one = scores.values(), scores[unlike(scores)]
+def row(scores: Mapping[int, Score], drawn: Sequence[int]) -> dict[str, str]:
+    """What is kept of a run, in percent: of the silos that are not drawn together, and of each by itself."""
+    others, one = [score for client, score in scores.items() if client not in drawn], scores[unlike(scores)]
     found = {
-        "accuracy": 100 * sum(score.right for score in each) / sum(score.items for score in each),
-        "sent": 100 * sum(score.sent for score in each) / sum(score.tried for score in each),
+        "accuracy": 100 * sum(score.right for score in others) / sum(score.items for score in others),
+        "sent": 100 * sum(score.sent for score in others) / sum(score.tried for score in others),
+        "all": 100 * sum(score.right for score in scores.values()) / sum(score.items for score in scores.values()),
         "unlike": 100 * one.right / one.items,
         "unlike_own": 100 * one.own / one.items,
     }
@@ -212,7 +213,7 @@ def row(scores: Mapping[int, Score]) -> dict[str, str]:
     return {**{name: f"{value:.4f}" for name, value in found.items()}, "each": " ".join(silos)}
 
 
-FIELDS = ["data", "attack", "rule", "seed", "rounds", "accuracy", "sent", "unlike", "unlike_own", "each"]
+FIELDS = ["data", "attack", "rule", "seed", "rounds", "accuracy", "sent", "all", "unlike", "unlike_own", "each"]
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -226,7 +227,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> None:
             }
             if not any(found.values()):
                 continue
-            honest = ["unlike", "unlike_own"] if name == "honest" else []
+            honest = ["all", "unlike", "unlike_own"] if name == "honest" else []
             for figure in ["accuracy", *honest, *(["sent"] if attack.backdoor or honest else [])]:
                 cells = [_cell([float(one[figure]) for one in found[rule]]) for rule in RULES]
                 print(f"| {name}: {figure} | {' | '.join(cells)} |")
@@ -269,7 +270,7 @@ def main() -> None:
         place = (data, name, rule, str(seed), str(options.rounds))
         if place in done:
             continue
-        rows.append({**dict(zip(FIELDS, place, strict=False)), **row(measure(data, name, rule, seed, options.rounds))})
+        rows.append({**dict(zip(FIELDS, place, strict=False)), **row(*measure(data, name, rule, seed, options.rounds))})
         if options.out is not None:
             with options.out.open("w", newline="") as file:
                 writer = csv.DictWriter(file, FIELDS)

@@ -60,9 +60,9 @@ def test_what_is_trimmed_is_trimmed_entry_by_entry_and_block_by_block(monkeypatc
 
 
 def test_krum_takes_those_whose_nearest_others_are_close() -> None:
-    """Six numbers, one liar: three nearest others, the sums of whose squares are 66, 46, 34, 19, 21 and 49. With two
-    nearest the third would go, with four the last."""
-    assert chosen([{"w": torch.tensor([float(value)])} for value in (0, 1, 4, 7, 8, 10)], 1) == [1, 2, 3, 4, 5]
+    """Six numbers, one liar: three nearest others, the sums of whose squares are 107, 81, 57, 33, 35 and 89. With two
+    nearest the third would go, with four the last, and the last by distances that are not squared."""
+    assert chosen([{"w": torch.tensor([float(value)])} for value in (0, 1, 5, 9, 10, 13)], 1) == [1, 2, 3, 4, 5]
 
 
 def test_liars_that_agree_are_no_more_believed() -> None:
