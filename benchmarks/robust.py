@@ -6,8 +6,8 @@
 Clients of one process lie by themselves, as no setting of the package does; which, is drawn per seed. What is measured
 is the common model after the last round on the test nodes of the honest silos, and in a backdoor the share of those
 nodes of other classes that the trigger, ten features at the largest value, sends to the target class. The bounds of
-messages hold as between machines: a lie above them would end the run. Without liars the silo whose classes are most
-unlike the others' is looked at by itself: how right the common model and its own are there.
+messages hold as between machines: a lie above them would end the run. Without liars the silo that has the
+largest share of some class is looked at by itself: how right the common model and its own are there.
 """
 
 from __future__ import annotations
@@ -188,15 +188,9 @@ def measure(data: str, name: str, rule: str, seed: int, rounds: int) -> tuple[di
 
 
 def unlike(scores: Mapping[int, Score]) -> int:
-    """The silo whose shares of classes are farthest, in L1, from those of all others together."""
+    """The silo that has the largest share of all training nodes of some class."""
     total = np.sum([score.classes for score in scores.values()], 0)
-
-    def apart(client: int) -> float:
-        mine = scores[client].classes
-        others = total - mine
-        return float(np.abs(mine / mine.sum() - others / others.sum()).sum())
-
-    return max(scores, key=apart)
+    return max(scores, key=lambda client: float((scores[client].classes / total.clip(1)).max()))
 
 
 def row(scores: Mapping[int, Score], drawn: Sequence[int]) -> dict[str, str]:

@@ -35,7 +35,7 @@ def test_what_is_kept() -> None:
     def score(right: int, classes: list[int]) -> Score:
         return Score(items=4, right=right, own=3, tried=2, sent=1, classes=np.array(classes))
 
-    scores = {0: score(4, [5, 5]), 1: score(2, [4, 6]), 2: score(1, [0, 10])}
+    scores = {0: score(4, [30, 5]), 1: score(2, [30, 6]), 2: score(1, [0, 12])}
     assert unlike(scores) == 2
     found = row(scores, [0])
     assert (found["accuracy"], found["all"], found["unlike"]) == ("37.5000", "58.3333", "25.0000")

@@ -207,7 +207,7 @@ class _Group:
         for spec, shares in zip(self.specs, zip(*waiting, strict=True), strict=True):
             name, total = spec.name, self._values.get(spec.name)
             if self.rule is not None and spec.weighted_by:
-                shares = self.rule(spec, self.clients, shares)
+                shares = tuple(self.rule(spec, self.clients, shares))
             if spec.form == "tensors":
                 self._values[name] = self._named(name, shares)
             elif spec.form == "tensor_list":
