@@ -36,7 +36,7 @@ from graphsilo.experiments.doors import (
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import SYNONYMS, Count, Settings, setting
-from graphsilo.types import Compressing, Precision, Task
+from graphsilo.types import COUNTING, Averaging, Compressing, Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
 if TYPE_CHECKING:
@@ -235,6 +235,14 @@ class RunSection(Settings):
     top_share: float = setting(
         0.01, "share of a model's entries that topk sends", gt=0, le=1, when={"compression": ("topk",)}
     )
+    robust: Averaging = setting(
+        "none",
+        "what makes one model of the clients', so that some liars cannot move it at will: none is their weighted mean. "
+        "trimmed_mean, median (both entry by entry) and krum (the mean of those closest to each other) count every "
+        "client once; clip shortens changes to the median length. For methods that send averages alone",
+        source="Yin et al. 2018; Blanchard et al. 2017; Sun et al. 2019",
+    )
+    liars: int = setting(1, "how many clients may lie in a round", ge=1, when={"robust": COUNTING})
     alone: bool = setting(
         False, "every client runs the method by itself, in a federation of one: nothing of training leaves it"
     )

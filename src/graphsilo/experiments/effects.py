@@ -283,6 +283,17 @@ def _compression(case: Case, key: str, value: Any) -> str | None:
     return f"no answer of {method.title} holds a model that the client was sent"
 
 
+def _robust(case: Case, key: str, value: Any) -> str | None:
+    """It is about what several clients send."""
+    method = registry.load(case.config.method.name)
+    if value == "none":
+        return None
+    if case.config.run.alone:
+        return "with run.alone every client is in a federation of one"
+    why = "has all data in one place" if method.pooled else "has every silo train by itself" if method.alone else ""
+    return f"{method.title} {why}" if why else None
+
+
 def _perturb(case: Case, key: str, value: Any) -> str | None:
     level = PerturbOptions.of(case.config.perturb).label_sparsity
     return None if level else "no label is taken away (perturb.label_sparsity is 0)"
@@ -454,5 +465,6 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "run.largest_ratio": (_between, _bounds),
     "run.largest_value": (_bounds,),
     "run.secure_sums": (_masked,),
+    "run.robust": (_robust,),
     **dict.fromkeys(SEVERAL_ROUNDS, (_one_round,)),
 }

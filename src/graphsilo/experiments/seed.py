@@ -38,6 +38,7 @@ from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.ledger import Ledger, Traffic
 from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
+from graphsilo.federation.robust import Robust
 from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
@@ -152,6 +153,7 @@ class SeedRun:
         federation.largest_value = self.config.run.largest_value
         federation.largest_ratio = self.config.run.largest_ratio
         federation.compression = self.compression
+        federation.robust = Robust(self.config.run.robust, self.config.run.liars)
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         server = self._server(federation)
         self._clock = _Clock(federation)

@@ -16,7 +16,7 @@ from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
-from graphsilo.experiments.checks import check_compression, check_secure_sums
+from graphsilo.experiments.checks import check_compression, check_robust, check_secure_sums
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.references import method_of, reference_config, with_alone
 from graphsilo.experiments.service.run_over import check_remote
@@ -328,6 +328,7 @@ def _refusals(
         lambda: check_remote(config),
         lambda: check_secure_sums(config, method, settings),
         lambda: check_compression(config, method, settings),
+        lambda: check_robust(config, method, settings),
     ]
     for check in begins:
         try:

@@ -21,6 +21,7 @@ import torch
 import yaml
 
 from graphsilo.errors import FederationError
+from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal, registry
 from graphsilo.federation.client import EvaluateReply
@@ -625,6 +626,23 @@ def test_numbers_far_above_the_others_fail_who_sent_them(
     failures = [text for row in tree["seeds"][0]["rounds"] for text in row.get("failures", ())]
     assert failures
     assert all(text.startswith(f"client 1 failed in '{step}'") for text in failures)
+
+
+@pytest.mark.parametrize("way", ["trimmed_mean", "median"])
+def test_what_no_bound_finds_is_outvoted(way: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    """Up to a hundred times the others' weights are taken; of three answers the largest numbers count for nothing."""
+
+    def told(factor: float) -> Any:
+        def change(message: Any) -> Any:
+            return replace(message, weights={name: factor * one for name, one in message.weights.items()})
+
+        meddling = Meddling(sites.transport, after=telling("train", fedavg.TrainReply, change, rounds=(1, 2)))
+        tree = carry_out(sites, meddling, tmp_path / str(factor), run__robust=way)
+        return [measured(row) for row in tree["seeds"][0]["rounds"]]
+
+    honest = run(sites.config(method__rounds=2, run__robust=way)).tree["seeds"][0]["rounds"]
+    assert told(1.0) == [measured(row) for row in honest]
+    assert told(40.0) == told(80.0)
 
 
 def test_nobody_fails_for_the_largest_sums_of_another(sites: Any, tmp_path: Path) -> None:
