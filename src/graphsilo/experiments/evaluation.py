@@ -363,6 +363,8 @@ def gather(
     """Stack the clients' counts; a pooled silo brings all its parts, the ``holders``, at once."""
     result: RoundScores = {}
     counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
+    # A silo that was away when the run beside was finished has nothing to be compared with.
+    unknown = dict.fromkeys((name for _, reply in replies for name in reply.scores), (math.nan, 0.0))
     for _, run in groupby(replies, key=_look):  # mostly all of them: stacked once, and cut up by view
         alike = list(run)
         first = alike[0][1]
@@ -381,10 +383,13 @@ def gather(
             pooled = tuple(holders) if parts == len(holders) else tuple(range(parts)) if parts != 1 else None
             scores.clients += tuple([client for client, _ in alike]) if pooled is None else pooled * len(alike)
             part += parts
-        for name in first.scores:
+        for name in unknown:
             view, which, key = name.split("/", 2)
+            if f"{view}/{which}" not in first.kinds:
+                continue
             scores = result[view][which]
-            scored = np.array([reply.scores[name] for _, reply in alike], dtype=np.float64).reshape(-1, 2)
+            found = [reply.scores.get(name, unknown[name]) for _, reply in alike]
+            scored = np.array(found, dtype=np.float64).reshape(-1, 2)
             old = scores.scores.get(key)
             scores.scores[key] = scored if old is None else np.concatenate([old, scored])
     for (view, which), arrays in counts.items():

@@ -200,7 +200,7 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
                 row[metric] = None if value != value else value
         elif kind == PAIRED:
             for client, value in zip(scores.clients, pairs[:, 0].tolist(), strict=True):
-                paired.setdefault(client, {})[metric] = value
+                paired.setdefault(client, {})[metric] = None if value != value else value
     errors: dict[int, dict[str, float | None]] = {}
     if scores.counts is not None and simulation.task != "link":
         spread = item_errors(scores.of("test").sum(axis=1))
