@@ -276,7 +276,8 @@ def _afterwards(
         if refused:
             yield f"{what}: without this silo. {refused[0]}"
         elif method.alone:
-            yield f"{what}: what evaluation sends leaves once more, for each round; not with run.references=[]"
+            more = ", with the standard errors of its differences" if policy.allows("score") else ""
+            yield f"{what}: what evaluation sends leaves once more, for each round{more}; not with run.references=[]"
         else:
             yield f"{what}: this silo takes part; `graphsilo silo explain SILO.yaml {method.name}` lists what leaves"
 

@@ -290,7 +290,7 @@ class SiteWorker:
             secret = kept_secret(_sums(member, "noise")) if config.promises(1) else None
             context = ClientContext(
                 client, own, config, spec, seed, device, common, secret, compression, select_by,
-                None if beside is None else read_answers(self._results(beside, client), seed, client),
+                read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
             held = clients[client] = HostedClient(kind(context), parties)
             if secure:
@@ -465,6 +465,10 @@ class SiteWorker:
 
     def _is_complete(self, run: str, client: ClientId) -> bool:
         return (self._results(run, client) / "result.json").exists()
+
+    def _beside(self, member: Member, run: str | None, client: ClientId) -> Path | None:
+        """Where a run's answers are, if a silo lets out what a row beside it says of them; else it scores as ever."""
+        return self._results(run, client) if run is not None and member.policy.allows("score") else None
 
     def _results(self, run: str, client: ClientId) -> Path:
         return self.folder / "results" / run / self.members[client].file.name
