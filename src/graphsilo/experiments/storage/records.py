@@ -263,6 +263,7 @@ class ClientScores(Record, kw_only=True):
     Attributes:
         missing_classes: Without a training item.
         best_round, mode: If it has its own.
+        rare_items: How many of its test items are of the rarer of two classes, where there is one.
         test: Its scores.
         errors: Their standard errors over which items are tested, of those that are made of counts.
         paired: In a reference row, standard errors of the differences to the run that it stands beside, whose models
@@ -277,6 +278,7 @@ class ClientScores(Record, kw_only=True):
     test_items: int | None
     best_round: int | None = None
     mode: str | None = None
+    rare_items: int | None = None
     test: Scores
     errors: dict[str, Share] | None = None
     paired: dict[str, Share] | None = None
