@@ -109,3 +109,17 @@ def test_tables_and_tensors_are_whole(tmp_path):
     }  # fmt: skip
     disk.write_tensors(tmp_path / "a.safetensors", {"w": torch.arange(6.0).view(2, 3).t()})
     assert torch.equal(load_file(tmp_path / "a.safetensors")["w"], torch.arange(6.0).view(2, 3).t())
+
+
+def test_a_link_to_another_folder_is_no_part_of_a_runs(tmp_path):
+    """What stood there was removed as if it were the run's own."""
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("all of it")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "seed-0.clients").symlink_to(tmp_path / "thesis")
+    with pytest.raises(RunError, match="is a link to another folder"), disk.owned(tmp_path / "run"):
+        pass
+    assert (tmp_path / "thesis" / "chapter.tex").exists()
+    (tmp_path / "other").symlink_to(tmp_path / "thesis")
+    with disk.owned(tmp_path / "other"):  # which a person has named
+        pass

@@ -426,9 +426,14 @@ def test_only_runs_that_took_place_here_leave_something_here(sites: Any) -> None
     assert ask(site, opening(site, "never"))["ok"]
     for asked in ({"view": "theirs"}, {"client": 7}):
         assert not ask(site, {**finish("never"), **asked})["ok"]
+    assert not ask(site, finish("never"), payloads=[weights])["ok"]  # nobody asked for it
     assert not ask(site, finish("never", "aggregate"), payloads=[weights])["ok"]  # of another model
     assert not (site.folder / "results" / "never").exists()
+    assert ask(site, opening(site, "never"))["ok"]
     assert ask(site, finish("never", "own"))["ok"]
+    call = {"do": "call", "run": "never", "seed": 0, "handler": "evaluate", "round": 1, "to": [[0, 0]]}
+    assert "does not take part in this run" in ask(site, call)["text"]  # nothing is asked of it any more
+    assert ask(site, finish("never", "own"))["ok"]  # whose answer was lost
     os.kill(site.worker_pid, signal.SIGKILL)
     assert ask(site, result)["ok"]
     folder = site.folder / "results" / "never" / "north"

@@ -216,14 +216,24 @@ def read_study(path: Path) -> dict[str, dict[str, Any]]:
 def owned(folder: Path, busy: str = "") -> Iterator[None]:
     """Hold a folder, so that two processes cannot write into one.
 
+    Links to other folders below it are refused: what stood there would be written over or removed as if it were the
+    run's own, and a folder from elsewhere may hold any.
+
     Args:
         folder: Of a run, or of a kit.
         busy: What to say when another process holds it.
 
     Raises:
         BusyError: Another process holds it.
-        RunError: It cannot be made.
+        RunError: It cannot be made, or holds a link to a folder.
     """
+    for place, folders, _ in os.walk(folder):
+        for name in folders:
+            if Path(place, name).is_symlink():
+                raise RunError(
+                    f"{Path(place, name)} is a link to another folder, and what a run keeps lies in its own. Put the "
+                    f"folder itself there, or choose another --out."
+                )
     try:
         import fcntl
     except ImportError:  # no such locks on this system

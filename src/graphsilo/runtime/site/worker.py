@@ -16,8 +16,9 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -126,6 +127,7 @@ class Session:
     method: Method
     config: MethodConfig
     clients: dict[ClientId, HostedClient]
+    make: dict[ClientId, Callable[[], HostedClient]]
     gates: dict[ClientId, Gate]
     state: SiteState
     parties: Parties
@@ -229,7 +231,7 @@ class SiteWorker:
                 f"evaluation.report), and they hold until its end. Begin another run with another --out."
             )
         self.session = None
-        clients: dict[ClientId, HostedClient] = {}
+        make: dict[ClientId, Callable[[], HostedClient]] = {}
         hashes: dict[ClientId, str] = {}
         gates: dict[ClientId, Gate] = {}
         refused: dict[ClientId, str] = {}
@@ -284,7 +286,12 @@ class SiteWorker:
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
-            own = silo if agreeing else prepared(silo, scaling, scale)
+            if agreed is not None and not member.file.scaling.is_agreed:
+                raise ConfigError(
+                    f"silo '{member.file.name}' scales its features by itself ({member.file.scaling.words()}), and was "
+                    f"sent a scale."
+                )
+            own = silo if agreeing else prepared(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(_sums(member, "noise")) if config.promises(1) else None
@@ -292,17 +299,18 @@ class SiteWorker:
                 client, own, config, spec, seed, device, common, secret, compression, select_by,
                 read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
-            held = clients[client] = HostedClient(kind(context), parties)
-            if secure:
-                held.settled = _settled(header, packet.payloads, spec)
+            settled = _settled(header, packet.payloads, spec) if secure else b""
+            make[client] = partial(HostedClient.opened, kind, context, parties, settled)
         state = SiteState(self.folder / "state", run)
-        session = Session(run, seed, method, config, clients, gates, state, parties)
+        session = Session(run, seed, method, config, {}, make, gates, state, parties)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
+        else:
+            session.clients.update({client: opened() for client, opened in make.items()})
         if hashes:
             state.note_opened(hashes)
         self.session = session
-        return {"clients": sorted(clients), "refused": sorted(refused.items()), "graphsilo": __version__}, []
+        return {"clients": sorted(make), "refused": sorted(refused.items()), "graphsilo": __version__}, []
 
     # -- during a run ---------------------------------------------------------------------------------------------
 
@@ -367,12 +375,18 @@ class SiteWorker:
         """
         session, wanted = self._open(packet), packet.header
         client, view = wanted["client"], wanted["view"]
-        if client not in session.clients or view not in (None, "own", "aggregate"):
+        if client in session.make and client not in session.clients:
+            return {}, []  # is asked again, where the answer was lost
+        if client not in session.make or view not in (
+            ("aggregate",) if packet.payloads else (None, "own", "aggregate")
+        ):
             raise FederationError("a site cannot do what was asked of it.")
         sent = tensors_in_file(bytes(packet.payloads[0])) if packet.payloads else None
         common = sent and {name: tensor for name, tensor in sent.items() if not name.startswith(f"{SCALE}/")}
         reported = None if view is None else (view, common)
-        found = session.clients[client].finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
+        # Of what it is asked now no later answer may depend, and there is none.
+        held = session.clients.pop(client)
+        found = held.finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
         folder, seed = self._results(session.run, client), session.seed
         files: dict[Path, Mapping[str, torch.Tensor]] = {
             model_path(folder, seed, client, when): kept_tensors(found, when) for when in ("best", "last")
@@ -458,10 +472,12 @@ class SiteWorker:
 
     def _restore(self, session: Session, mark: str) -> None:
         tree = session.state.load(mark)
-        for client, held in session.clients.items():
+        for client, opened in session.make.items():
             if str(client) not in tree:
                 raise RunError(f"the checkpoint '{mark}' of this site knows no client {client}.")
-            held.load_state(tree[str(client)])
+            # Made anew: what it was asked since, and is in no state, would stay with it.
+            session.clients[client] = opened()
+            session.clients[client].load_state(tree[str(client)])
 
     def _is_complete(self, run: str, client: ClientId) -> bool:
         return (self._results(run, client) / "result.json").exists()
