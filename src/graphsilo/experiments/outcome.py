@@ -365,8 +365,8 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
         settings.in_vain(participants.schema, items * asked // clients, asked, model),
     )
     said = [text for text in found if text]
+    title = registry.load(config.method.name).title
     if settings.total_rounds == 1 < settings.rounds and config.says("method.rounds"):
-        title = registry.load(config.method.name).title
         said.append(f"{title} has exactly one round: method.rounds {settings.rounds} is that of its reference rows.")
     pool = config.model.pool
     if pool is not None and len(entries := model_entries(config)) > (count := len(participants.holders)):
@@ -375,10 +375,12 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
             f"model.pool has {len(entries)} models, and there are {count} clients: the last are not used ({left})."
         )
     counted = participants.task != "link"  # whose pairs are no labelled items
-    if counted and settings.total_rounds > 1 and not any(row.get("val", 1) for row in participants.cut["per_client"]):
+    by_round = settings.total_rounds > 1
+    unvalidated = counted and not any(row.get("val", 1) for row in participants.cut["per_client"])
+    if unvalidated and (by_round or settings.chooses_by_validation):
         stops = "" if config.run.early_stopping is None else ", and run.early_stopping stops nothing"
-        said.append(
-            f"no client has a validation item, so that no round can be chosen: the last one is reported{stops}. Give "
-            f"validation a share of the items, or choose method.rounds yourself."
-        )
+        what, todo = f"round can be chosen: the last one is reported{stops}", ", or choose method.rounds yourself"
+        if not by_round:
+            what, todo = f"model can be chosen, as {title} does by them: it takes its usual one", ""
+        said.append(f"no client has a validation item, so that no {what}. Give validation a share of the items{todo}.")
     return said

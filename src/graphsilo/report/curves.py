@@ -9,7 +9,7 @@ import numpy as np
 
 from graphsilo.evaluate.metrics import metric_of, ordered
 from graphsilo.experiments.storage.records import Seed
-from graphsilo.report.formats import MODES, in_sentence, mean, words
+from graphsilo.report.formats import MODES, in_sentence, mean, when_scored, words
 from graphsilo.report.plot import Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
 from graphsilo.report.record import Run
 
@@ -35,7 +35,8 @@ def curves(run: Run) -> list[Figure]:
     if run.main_metric in names:
         names = [run.main_metric] + [name for name in names if name != run.main_metric]
     band = "; bands: one standard deviation over seeds to each side" if len(tracks) > 1 else ""
-    kinds = [("rounds", "round", f"By communication round, mean over seeds{band}. Dots: rounds that validation chose.")]
+    dots = when_scored(run.seeds, "rounds").removeprefix("at ")
+    kinds = [("rounds", "round", f"By communication round, mean over seeds{band}. Dots: {dots}.")]
     if not all(track.is_even for track in tracks):
         kinds.append(("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both "
                       "directions and all clients together, set-up included."))  # fmt: skip

@@ -109,8 +109,14 @@ def client_scores(rows: Sequence[Mapping[str, Any]], name: str, names: Names | N
     )
 
 
-def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure | None:
-    """Pooled confusion counts; colour is the share of the true class, so rare classes are seen too."""
+def confusion(matrix: Any, class_names: Sequence[str] | None = None, when: str = "") -> Figure | None:
+    """Pooled confusion counts; colour is the share of the true class, so rare classes are seen too.
+
+    Args:
+        matrix: [true][predicted].
+        class_names: Their names, if known.
+        when: At which round, in words.
+    """
     counts = np.asarray(matrix, dtype=float)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.sum():
         return None
@@ -121,7 +127,7 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure |
     return Figure(
         "confusion",
         "Rows are true classes, columns predictions; the numbers are percent of the true class. Test items of "
-        f"all clients that were scored, at the round that validation chose, summed over seeds.{numbered(names)}",
+        f"all clients that were scored, {when}, summed over seeds.{numbered(names)}",
         f"Confusion matrix of {width} classes, {100 * np.trace(counts) / counts.sum():.1f} percent on the diagonal",
         _class_height(width),
         {"confusion": Plot(Axis("Predicted", names), Axis("True class", names), (heat,))},
