@@ -10,7 +10,7 @@ import numpy as np
 from graphsilo.evaluate.metrics import metric_of, ordered
 from graphsilo.experiments.storage.records import Seed
 from graphsilo.report.formats import MODES, in_sentence, mean, when_scored, words
-from graphsilo.report.plot import Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
+from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
 from graphsilo.report.record import Run
 
 _POINTS = 200
@@ -40,10 +40,9 @@ def curves(run: Run) -> list[Figure]:
     if not all(track.is_even for track in tracks):
         kinds.append(("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both "
                       "directions and all clients together, set-up included."))  # fmt: skip
-    chart = f"Line chart of validation and test {in_sentence(names[0])}"
     return [
         Figure(
-            f"curve-{key}", caption, f"{chart} by {along}", 330,
+            f"curve-{key}", caption, f"Line chart of validation and test {METRIC} by {along}", 330,
             {name: _curve(tracks, name, by_size=key == "size") for name in names}, "curves",
         )
         for key, along, caption in kinds
@@ -72,10 +71,7 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
                 x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
                 plots[name] = Plot(x_axis, Axis(axis_title(name)), tuple(lines))
         if plots:
-            first = next(iter(plots))
-            figures.append(
-                Figure(key, caption, f"Line chart of test {in_sentence(first)} of all runs", 380, plots, "compare")
-            )
+            figures.append(Figure(key, caption, f"Line chart of test {METRIC} of all runs", 380, plots, "compare"))
     return figures
 
 
