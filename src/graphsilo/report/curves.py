@@ -53,8 +53,8 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
     """Mean test scores of several runs, by round and by megabytes; one choice per metric."""
     tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
     names = ordered(name for group in tracks for track in group for name in track.metrics)
-    kinds = [("compare-rounds", False, "Test score by communication round, mean over seeds; bands: one standard "
-              "deviation to each side.")]  # fmt: skip
+    band = "; bands: one standard deviation to each side" if any(len(group) > 1 for group in tracks) else ""
+    kinds = [("compare-rounds", False, f"Test score by communication round, mean over seeds{band}.")]
     costs = [track.per_round for group in tracks for track in group]
     if not all(track.is_even for group in tracks for track in group) or max(costs) > (1 + _EVEN) * min(costs):
         kinds.append(("compare-size", True, "Test score by megabytes sent so far, both directions, set-up included."))
@@ -94,10 +94,10 @@ def trade_off(
         dots.append(Dots("", [size], [short(y)], position, [f"{label}: {y:.1f}, {size:,.2f} MB"],
                          [(short(y - wide), short(y + wide))], [label]))  # fmt: skip
     log = min(sizes) > 0 and max(sizes) > 30 * min(sizes)
+    band = " Lines: one standard deviation over seeds to each side." if any(score.std for *_, score in known) else ""
     return Figure(
         "trade-off",
-        "Score against communication: up and to the left is better. Lines: one standard deviation over seeds to each "
-        "side.",
+        f"Score against communication: up and to the left is better.{band}",
         f"Scatter of {in_sentence(name)} against megabytes per run",
         360,
         {name: Plot(Axis("MB sent and received per seed", log=log), Axis(axis_title(name)), tuple(dots))},

@@ -157,9 +157,10 @@ def per_class(values: Sequence[Any], class_names: Sequence[str] | None = None) -
         ],
         reach=[(max(0.0, mean - width), min(100.0, mean + width)) for mean, width in zip(means, widths, strict=True)],
     )
+    wide = ", and one standard deviation over seeds to each side" if any(widths) else ""
     return Figure(
         "per-class",
-        "F1 of each class: its mean over clients and seeds, and one standard deviation over seeds to each side. A "
+        f"F1 of each class: its mean over clients and seeds{wide}. A "
         "client that has few of a class and misses them counts here as much as one that has many, so this can be far "
         "below the diagonal of the confusion, which counts items.",
         f"F1 for {len(values)} classes",
