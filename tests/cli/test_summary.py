@@ -66,6 +66,11 @@ def test_what_is_scored_is_said():
     )
 
 
+def test_nothing_is_chosen_by_validation_that_there_is_not():
+    seed = seed_tree(validation={"accuracy": None})
+    assert "(own_local) at the last round. Sent" in scored(record(seeds=[seed]))
+
+
 def test_seeds_that_draw_nothing_say_so_once():
     seed = seed_tree()
     assert scored(record(seeds=[seed, {**seed, "seed": 1}])).count("All seeds gave the same numbers: nothing here") == 1

@@ -144,6 +144,17 @@ def test_where_silos_send_nothing(run, name, value, reasons, remote):
             settled(config, remote=remote)
 
 
+@pytest.mark.parametrize("said", [{"run.alone": True}, {"method.name": "local"}])
+def test_a_run_of_silos_by_themselves_has_no_reference_alone(said):
+    config = load_config(overrides={**said, "run.references": ["fedridge", "alone"]})
+    with pytest.raises(ConfigError, match=r"^alone in run\.references .*would have no effect: with .* Leave it out"):
+        settled(config)
+    left = settled(config.with_explicit(()))
+    assert left.run.references == ["fedridge"]
+    assert left.remarks[-1].startswith("run.references ['alone'] has no effect: ")
+    assert settled(load_config(overrides={"run.references": ["alone"]})).run.references == ["alone"]
+
+
 def test_a_setting_has_its_effect_where_its_condition_holds():
     sgd = {**CITES, "method": {"optimizer": "sgd", "lr": 0.5}}
     told = [idle(sgd, **{"method.momentum": value, "method.rounds": 4}).tree for value in (0.0, 0.9)]

@@ -89,10 +89,11 @@ def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> N
 
 
 def check_data(method: Method, simulation: Participants) -> None:
-    """Refuse a task that a method does not do, weights of edges that it would ignore, and labels that teach nothing.
+    """Refuse a task that a method does not do, weights of edges that it would ignore, and labels that teach or test
+    nothing.
 
     Raises:
-        DataError: There are no two classes.
+        DataError: There are no two classes, or no test items.
         UnsupportedError: It does not do the task, or would ignore them; names methods that do, or take them.
     """
     if simulation.task not in method.tasks:
@@ -105,6 +106,12 @@ def check_data(method: Method, simulation: Participants) -> None:
         _check_weights(method, simulation)
     if simulation.task != "link":
         _check_classes(simulation)
+        if not any(row.get("test", 1) for row in simulation.cut["per_client"]):
+            raise DataError(
+                f"{simulation.data['name']}: no client has a test item, so that nothing could be scored: give testing "
+                f"a share of the {simulation.task}s, as partition.ratios=[0.6, 0.2, 0.2] does (ratios under split in "
+                f"the description of a silo)."
+            )
 
 
 def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Participants) -> None:

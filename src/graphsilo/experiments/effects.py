@@ -139,6 +139,10 @@ _HARMLESS = frozenset({"data.root"})
 """What a person may well say for many runs alike."""
 
 
+_ITEMS = {"run.references": ["alone"]}
+"""Of a list the items that may be idle; the others stay."""
+
+
 def _value(config: RunConfig, section: str, key: str) -> Any:
     found = getattr(config, section)
     if section == "perturb":
@@ -157,20 +161,24 @@ def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
             update[section] = {other: value for other, value in found.items() if other != key}
         elif key in SECTIONS[section].model_fields:
             default = SECTIONS[section].model_fields[key].get_default(call_default_factory=True)
+            if name in _ITEMS:
+                default = [item for item in getattr(found, key) if item not in _ITEMS[name]]
             changed = found.model_copy(update={key: default})
             changed.model_fields_set.discard(key)
             update[section] = changed
         else:
             options = {other: value for other, value in found.options.items() if other != key}
             update[section] = found.model_copy(update={"options": options})
-    texts = [f"{name} {shown(_value(config, *name.split('.', 1)))} has no effect: {idle[name]}." for name in idle]
+    said = {name: _ITEMS.get(name) or _value(config, *name.split(".", 1)) for name in idle}
+    texts = [f"{name} {shown(said[name])} has no effect: {idle[name]}." for name in idle]
     update["given"] = [name for name in config.given if name not in idle]
     update["remarks"] = [*config.remarks, *(text for text in texts if text not in config.remarks)]
     return config.model_copy(update=update)
 
 
 def _named(name: str) -> str:
-    return f"{name} ({FLAGS[name]})" if name in FLAGS else name
+    item = f"{', '.join(_ITEMS[name])} in " if name in _ITEMS else ""
+    return f"{item}{name} ({FLAGS[name]})" if name in FLAGS else f"{item}{name}"
 
 
 # -- the table -----------------------------------------------------------------------------------------------------
@@ -367,6 +375,15 @@ def _answers(case: Case, key: str, value: Any) -> str | None:
     return _pooled(case) if value is not None and not case.config.run.references else None
 
 
+def _references(case: Case, key: str, value: Any) -> str | None:
+    """By itself every silo is in the run already."""
+    method = registry.load(case.config.method.name)
+    if "alone" not in value or method.pooled or not (case.config.run.alone or method.alone):
+        return None
+    what = "with run.alone" if case.config.run.alone else f"with {method.title}"
+    return f"{what} every silo is by itself in the run already, and the row would repeat it"
+
+
 def _pooled(case: Case) -> str | None:
     method = registry.load(case.config.method.name)
     return f"{method.title} has all data in one place" if method.pooled else None
@@ -466,5 +483,6 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "run.largest_value": (_bounds,),
     "run.secure_sums": (_masked,),
     "run.robust": (_robust,),
+    "run.references": (_references,),
     **dict.fromkeys(SEVERAL_ROUNDS, (_one_round,)),
 }

@@ -70,7 +70,8 @@ def build_link_silos(
         if not enough_links(links.shape[1], shares):
             raise PartitionError(
                 f"client {client} has {links.shape[1]} links: too few for training, validation and test links at "
-                f"{shares[0]:g}/{shares[1]:g}/{shares[2]:g}. Ask for fewer clients, or use 'louvain' or 'metis'."
+                f"{shares[0]:g}/{shares[1]:g}/{shares[2]:g}. Give each a share, ask for fewer clients, or "
+                f"use 'louvain' or 'metis'."
             )
         generator = numpy_generator(partition.seed, "links", client)
         links = links[:, generator.permutation(links.shape[1])]

@@ -38,6 +38,12 @@ _PARTS = {
     "month-first": r"(?P<m>\d{1,2})[-/.](?P<d>\d{1,2})[-/.](?P<y>\d{4})",
 }
 _CLOCK = r"(?:[ T](?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:\.\d*)?)?Z?)?"
+_COLUMNS = "the columns under nodes.features and the words of nodes.one_hot"
+_SAID_BY = {
+    rf"{INDICATOR}$": "the rules of empty cells (features.missing)",
+    r" \((years|days since [\d-]+)\)$": "the days to count from (days_since or years_at under nodes.dates)",
+}
+"""End of a feature's name to what a description says it by."""
 _FILL = (
     "Fill such cells in, leave the rows or the column out, or say what stands in their place: "
     "features: {missing: mean}, or median, or indicator."
@@ -567,6 +573,15 @@ def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
                     )
         found = [silo.widened(column, words) if column in silo.open else silo for silo in found]
     return found
+
+
+def alike_words(mine: Sequence[str] | None, theirs: Sequence[str] | None) -> str:
+    """What two descriptions must say alike, by the names of features that only one of them leads to."""
+    told = {
+        next((what for end, what in _SAID_BY.items() if re.search(end, name)), _COLUMNS)
+        for name in {*(mine or ())} ^ {*(theirs or ())}
+    }
+    return f"Write {' and '.join(sorted(told or {_COLUMNS}))} alike into every description."
 
 
 def spread_words(column: str, names: Iterable[str]) -> tuple[str, ...]:
