@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from graphsilo.errors import ConfigError, DataError, DisclosureError, MessageError
 from graphsilo.federation import noise, registry
+from graphsilo.federation.account import Spent
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import KINDS, FieldSpec, Message, Tensors, sends
@@ -319,12 +320,12 @@ def test_the_size_of_a_run():
 
 
 def test_the_size_of_all_runs_together():
-    gate = Gate(policy(max_total_bytes=200), [9], total_bytes=66)  # what the log says of earlier runs
+    gate = Gate(policy(max_total_bytes=200), [9], spent=Spent(bytes=66))  # what the log says of earlier runs
     gate.check("train", report())
     gate.check("train", report())
     with pytest.raises(DisclosureError, match=r"in all runs than 200 \(policy.max_total_bytes\)"):
         gate.check("train", report())
-    assert gate.total_bytes == 200
+    assert gate.spent.bytes == 200
 
 
 def test_rows_of_small_classes():
@@ -497,12 +498,12 @@ def test_releases_add_up_to_the_bound_and_no_further():
     gate = Gate(policy(max_epsilon=bound), [9, 9])
     for mu in (0.6, 0.8, 1.0):
         gate.check("noisy_statistics", release(mu))
-    assert gate.mu == pytest.approx(math.sqrt(2.0))
+    assert gate.spent.mu == pytest.approx(math.sqrt(2.0))
     with pytest.raises(DisclosureError, match=r"all that this silo has sent would come to more than ε = ") as caught:
         gate.check("noisy_statistics", release(0.1))
     assert f"{bound:.4g}" in caught.value.__notes__[0]
-    assert gate.mu == pytest.approx(math.sqrt(2.0))
-    later = Gate(policy(max_epsilon=bound), [9, 9], mu=gate.mu)
+    assert gate.spent.mu == pytest.approx(math.sqrt(2.0))
+    later = Gate(policy(max_epsilon=bound), [9, 9], spent=gate.spent)
     with pytest.raises(DisclosureError, match=r"policy\.max_epsilon"):
         later.check("noisy_statistics", release(0.1))
 
@@ -539,7 +540,7 @@ def test_shared_noise_counts_only_where_the_owner_says_so():
     gate = Gate(trusting, [9, 9])
     for _ in range(3):
         gate.check("noisy_statistics", share)
-    assert gate.mu == pytest.approx(math.sqrt(3.0))
+    assert gate.spent.mu == pytest.approx(math.sqrt(3.0))
 
 
 def test_small_classes_may_be_in_sums_with_noise():

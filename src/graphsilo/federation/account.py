@@ -38,6 +38,10 @@ class Spent:
         """What all releases with noise tell together."""
         return math.sqrt(self.squared_mu)
 
+    def plus(self, mu: float | None, size: int) -> Spent:
+        """What will have left with a message more: what it tells, if it is a release with noise, and its bytes."""
+        return Spent(self.squared_mu + (0.0 if mu is None else mu * mu), self.bytes + size)
+
 
 class Account:
     """One silo's.
@@ -74,20 +78,6 @@ class Account:
                 f"log: graphsilo silo log LOG --repair SILO.yaml"
             ) from None
         return found
-
-    def add(self, mu: float | None, size: int, before: Spent) -> None:
-        """Count a message that is about to leave.
-
-        Args:
-            mu: What it tells, if it is a release with noise.
-            size: Its bytes.
-            before: What is counted so far.
-
-        Raises:
-            DisclosureError: It cannot be counted, and must not be sent.
-        """
-        more = 0.0 if mu is None else mu * mu
-        self.write(Spent(before.squared_mu + more, before.bytes + size))
 
     def write(self, spent: Spent) -> None:
         """Put this in place of what was counted.

@@ -19,6 +19,7 @@ from pydantic import field_validator
 
 from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest
 from graphsilo.federation import noise, registry
+from graphsilo.federation.account import Spent
 from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import Settings, setting, wanted
@@ -309,6 +310,31 @@ class DisclosurePolicy(Settings):
                 f"method whose server keeps to itself what it gets, or ask the silo's owner to allow it."
             )
 
+    def check_in_all(self, what: str, before: Spent, after: Spent) -> None:
+        """Refuse a message with which more would have left in all runs than may.
+
+        Args:
+            what: The message, in words.
+            before, after: What has left in all without it, and with it.
+
+        Raises:
+            DisclosureError: It would be too much.
+        """
+        most, more = self.max_epsilon, after.squared_mu > before.squared_mu
+        if most is not None and more and noise.epsilon_of(after.mu, self.max_delta) > most * (1 + 1e-9):
+            error = DisclosureError(
+                f"with {what}, all that this silo has sent would come to more than ε = {most:g} at δ = "
+                f"{self.max_delta:g} (policy.max_epsilon). Choose a smaller method.epsilon and fewer seeds, or ask "
+                f"the silo's owner."
+            )
+            error.add_note(f"What was sent before comes to ε = {noise.epsilon_of(before.mu, self.max_delta):.4g}.")
+            raise error
+        if self.max_total_bytes is not None and after.bytes > self.max_total_bytes:
+            raise _too_much(
+                f"with {what}, more bytes would have left the silo in all runs than {self.max_total_bytes} "
+                f"(policy.max_total_bytes). Ask the silo's owner.", after.bytes - before.bytes,
+            )  # fmt: skip
+
     def _check_described(
         self, step: str, reply: type[Message], spec: FieldSpec, config: MethodConfig, small: Sequence[int]
     ) -> None:
@@ -383,24 +409,24 @@ class Gate:
         class_counts: [C] training items of each class at the silo.
         sent_bytes: What has left in this run already, if the process is younger than the run
             (``Journal.sent_bytes``); every message is counted once, however often its bytes are sent again.
-        total_bytes: What has left in all runs already.
-        mu: What releases with noise in all runs tell already, together (``federation.noise``).
+        spent: What has left in all runs already.
         singles: Where the run was opened with secure sums: the steps whose single answers may be seen all the same;
             None where it was not.
 
     Attributes:
         sent_bytes: What has left in this run: bytes of tensors and text, as ``payload_bytes`` counts them.
+        spent: What has left in all, as far as this run knows; those beside it are counted when a message leaves
+            (``Journal``).
     """
 
     def __init__(
-        self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0, total_bytes: int = 0,
-        mu: float = 0.0, singles: Collection[str] | None = None,
+        self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0,
+        spent: Spent | None = None, singles: Collection[str] | None = None,
     ):  # fmt: skip
         self.policy, self.singles = policy, singles
         self.classes = len(class_counts)
         self.small = small_classes(class_counts, policy.min_class_count)
-        self.sent_bytes, self.total_bytes = sent_bytes, total_bytes
-        self.mu = mu
+        self.sent_bytes, self.spent = sent_bytes, spent or Spent()
 
     def admit(self, round_number: int) -> None:
         """Refuse a call before its step runs.
@@ -451,7 +477,8 @@ class Gate:
         if policy.min_evaluation_count > 1:
             self._check_evaluation(reply)
             self._check_sums(reply)
-        mu = self.mu if policy.max_epsilon is None else self._check_noise(handler, reply)
+        if policy.max_epsilon is not None:
+            self._check_noise(handler, reply)
         if size > policy.max_message_bytes:
             raise _too_much(
                 f"{kind.__name__}, which '{handler}' sends, has more bytes than this silo lets out in one message: "
@@ -464,44 +491,28 @@ class Gate:
                 f"{policy.max_run_bytes} (policy.max_run_bytes). Choose fewer rounds or a smaller model, or ask the "
                 f"silo's owner.", size,
             )  # fmt: skip
-        if policy.max_total_bytes is not None and self.total_bytes + size > policy.max_total_bytes:
-            raise _too_much(
-                f"with {kind.__name__}, which '{handler}' sends, more bytes would have left the silo in all runs than "
-                f"{policy.max_total_bytes} (policy.max_total_bytes). Ask the silo's owner.", size,
-            )  # fmt: skip
+        after = self.spent.plus(getattr(reply, "mu", None), size)
+        policy.check_in_all(f"{kind.__name__}, which '{handler}' sends", self.spent, after)
         self.sent_bytes += size
-        self.total_bytes += size
-        self.mu = mu
+        self.spent = after
         return size
 
     def may_report(self, error: Exception) -> bool:
         """Whether the coordinator may read an error's text: those that graphsilo words itself quote no tables."""
         return self.policy.error_texts or (isinstance(error, GraphsiloError) and not isinstance(error, DataError))
 
-    def _check_noise(self, handler: str, reply: Message) -> float:
-        """What releases tell with this one; refuse what has no noise, and what would tell too much."""
-        policy, kind, mu = self.policy, type(reply), getattr(reply, "mu", None)
-        assert policy.max_epsilon is not None
-        if mu is None:
+    def _check_noise(self, handler: str, reply: Message) -> None:
+        """Refuse what has no noise, or a share of it."""
+        kind = type(reply)
+        if getattr(reply, "mu", None) is None:
             for spec in reply.specs():
                 if spec.kind not in _WITHOUT_NOISE and is_filled(getattr(reply, spec.name)):
                     raise DisclosureError(
                         f"{kind.__name__}.{spec.name}, which '{handler}' sends, has no noise, and this silo sends "
                         f"nothing in training without (policy.max_epsilon). Choose a method that has method.epsilon."
                     )
-            return self.mu
-        if reply.honest_silos() > 1 and not policy.shared_noise:
+        elif reply.honest_silos() > 1 and not self.policy.shared_noise:
             raise DisclosureError(NOT_SHARED)
-        together = noise.together([self.mu, mu])
-        if noise.epsilon_of(together, policy.max_delta) > policy.max_epsilon * (1 + 1e-9):
-            error = DisclosureError(
-                f"with {kind.__name__}, which '{handler}' sends, all that this silo has sent would come to more than "
-                f"ε = {policy.max_epsilon:g} at δ = {policy.max_delta:g} (policy.max_epsilon). Choose a smaller "
-                f"method.epsilon and fewer seeds, or ask the silo's owner."
-            )
-            error.add_note(f"What was sent before comes to ε = {noise.epsilon_of(self.mu, policy.max_delta):.4g}.")
-            raise error
-        return together
 
     def _check_classes(self, handler: str, kind: type[Message], spec: FieldSpec, value: Any) -> None:
         if not self.small or spec.per_class is False:

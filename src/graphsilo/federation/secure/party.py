@@ -420,6 +420,9 @@ class Party:
         least: Fewest silos that its owner lets into a sum.
         data: Hash of its data, over which it opens sums with one set of silos only; empty: with any, but for the same
             answer.
+
+    Attributes:
+        counted: Whether the answer that it keeps was counted as one that leaves; masked anew, it says no more.
     """
 
     def __init__(
@@ -434,6 +437,7 @@ class Party:
     ):
         self.client, self.identity, self.directory, self.record, self.least = client, identity, directory, record, least
         self.data = data
+        self.counted = False
         self._kept: _Kept | None = None
         self._sum: Sum | None = None
 
@@ -500,6 +504,7 @@ class Party:
     def forget(self) -> None:
         """Let go of the answer."""
         self._kept = self._sum = None
+        self.counted = False
 
 
 def _ascending(clients: Sequence[ClientId]) -> list[ClientId]:

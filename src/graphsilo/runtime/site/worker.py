@@ -277,8 +277,7 @@ class SiteWorker:
                 policy,
                 counts,
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
-                total_bytes=spent.bytes,
-                mu=spent.mu,
+                spent=spent,
                 singles=singles,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
@@ -551,9 +550,10 @@ def _noted(
             journal.message("received", *place, inbox.message, bytes=inbox.data.nbytes)
         if not isinstance(reply, Failure):
             if reply.name.endswith(MASKED):  # the log is the silo's own: it says what was masked
-                answer, count = session.parties.in_sum(member.client)
-                reason = f"masked, in a sum of {count} silos"
-                journal.message("sent", *place, answer, bytes=reply.num_bytes, reason=reason)
+                party = session.parties.of(member.client)
+                how = f"masked, in a sum of {party.current.count} silos"
+                journal.message("sent", *place, party.answer, reply.num_bytes, how, again=party.counted)
+                party.counted = True
             else:
                 journal.message("sent", *place, reply)
         elif reply.kind == DisclosureError.__name__:
@@ -561,7 +561,10 @@ def _noted(
         else:
             journal.note("failed", *place, f"{reply.kind}: {reply.reason}")
     except DisclosureError as error:
-        return Failure(member.client, handler, type(error).__name__, str(error))
+        with contextlib.suppress(DisclosureError):  # it may be the log that cannot be written
+            journal.note("refused", *place, str(error))
+        trace = "\n".join(getattr(error, "__notes__", []))
+        return Failure(member.client, handler, type(error).__name__, str(error), trace)
     return reply
 
 
@@ -596,7 +599,7 @@ def members_of(
             policy = policy.model_copy(update={"kinds": granted})
         account = Account.of(file.path, file.name)
         log = folder / "sent" / f"{file.name}.jsonl"
-        journal = Journal(log, account=account, counts_bytes=policy.max_total_bytes is not None)
+        journal = Journal(log, account=account, policy=policy)
         members.append(Member(client, file, policy, journal))
     return members
 
