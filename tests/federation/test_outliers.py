@@ -48,10 +48,21 @@ def test_what_honest_silos_differ_in_is_not_compared(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [[1.0, 1e9], [0.0, 0.0, 1e9], [1.0, 1.0, 100.0], [1.0, 1.0, 0.0], [1e-9, 1e9, 1e9, 1e9]]
+    "sizes",
+    [
+        [1.0, 1e9],
+        [0.0, 0.0, 1e9],
+        [1.0, 1.0, 100.0],
+        [1.0, 1.0, 0.0],
+        [1e-9, 1e9, 1e9, 1e9],
+        [1.0, 1.0, 0.0, 1e-30],
+        [1.0, 0.0, 0.0, 1e-3, 1e-3],
+        [1.0, 1e-40, 1e-40],
+    ],
 )
 def test_nobody_is_named(sizes: list[float]) -> None:
-    """Two answers; most of them zeros; just at the bound; one far below the others."""
+    """Two answers; most of them zeros; just at the bound; one far below the others; one or
+    two far below, beside some who have nothing to train on; numbers that were rounded away."""
     assert outliers({client: answer(size) for client, size in enumerate(sizes)}, {}, 100.0) == {}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphsilo.errors import ConfigError, DataError, DisclosureError, MessageError
 from graphsilo.federation import noise, registry
 from graphsilo.federation.account import Spent
-from graphsilo.federation.client import EvaluateReply
+from graphsilo.federation.client import EvaluateReply, EvaluateSums
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import KINDS, FieldSpec, Message, Tensors, sends
 from graphsilo.federation.policy import (
@@ -28,6 +28,7 @@ from graphsilo.federation.policy import (
 from graphsilo.federation.release import Release
 from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods import fedavg
+from graphsilo.methods.fedridge.messages import Scores
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""
@@ -382,6 +383,50 @@ def test_evaluation_over_few_items():
         with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
             gate.check("evaluate", reply)
     Gate(policy(min_class_count=5), [4]).check("evaluate", evaluation(1, 1))  # tables have a minimum of their own
+
+
+@pytest.mark.parametrize(
+    ("items", "rests_on", "leaves"), [(5, 5.0, True), (0, 0.0, True), (4, 5.0, False), (5, 4.0, False)]
+)
+def test_scores_of_candidates_are_an_evaluation(items, rests_on, leaves):
+    """FedRidge's tables of validation items, and what a metric of scores rests on."""
+    counts, ranked = torch.zeros(2, 3, 3, dtype=torch.int64), torch.full((2, 2), rests_on, dtype=torch.float64)
+    counts[:, 1, 2] = items
+    reply, gate = (
+        Scores(counts=counts, num_samples=items, ranked={"auc": ranked}),
+        Gate(policy(min_evaluation_count=5), []),
+    )
+    if leaves:
+        gate.check("score", reply)
+        return
+    with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
+        gate.check("score", reply)
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_tables_of_training_items_describe_small_classes(sums):
+    """However the 4 items of class 1 are predicted; those of validation items are not about training."""
+    counts = torch.zeros(2, 4, 2, 2, dtype=torch.int32)
+    counts[0, 1, 0, 0], counts[0, 2, 1, 0], counts[1, 0, 1, 0] = 9, 4, 1
+
+    def reply(*kinds: str) -> Message:
+        if sums:
+            return EvaluateSums(
+                counts={f"own/seen/{kind}": table.long() for kind, table in zip(kinds, counts, strict=True)},
+                means={}, sizes={"own/seen": torch.tensor([30])},
+            )  # fmt: skip
+        return EvaluateReply(
+            kinds={"own/seen": list(kinds)}, parts=[1], counts=counts, sizes=torch.tensor([30]), scores={}
+        )
+
+    gate = Gate(policy(min_class_count=5), [9, 4])
+    with pytest.raises(
+        DisclosureError, match=r"\.counts, which 'evaluate' sends, describes classes .* take such a class"
+    ):
+        gate.check("evaluate", reply("train", "val"))
+    gate.check("evaluate", reply("val", "test"))
+    Gate(policy(min_class_count=4), [9, 4]).check("evaluate", reply("train", "val"))
+    Gate(policy(min_class_count=5), [9, 0]).check("evaluate", reply("train", "val"))
 
 
 def test_sums_that_scale_features():

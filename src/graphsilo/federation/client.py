@@ -122,9 +122,9 @@ class EvaluateReply(Message):
 
     kinds: dict[str, list[str]] = sends("control")
     parts: list[int] = sends("control")
-    counts: Tensor = sends("counts", dtype=torch.int32, shape=("rows", 4, "classes", "classes"))
+    counts: Tensor = sends("counts", dtype=torch.int32, shape=("rows", 4, "classes", "classes"), evaluated=True)
     sizes: Tensor = sends("counts", dtype=torch.int64, shape=("parts",))
-    scores: dict[str, list[float]] = sends("score", allow_nan=True)
+    scores: dict[str, list[float]] = sends("score", allow_nan=True, evaluated=True)
 
 
 class EvaluateSums(Message):
@@ -138,7 +138,7 @@ class EvaluateSums(Message):
         sizes: [1] int64 n_k, named ``"view/set"``.
     """
 
-    counts: Tensors = sends("counts", dtype=torch.int64)
+    counts: Tensors = sends("counts", dtype=torch.int64, evaluated=True)
     means: Tensors = sends("counts", dtype=torch.float64, whole=False)
     ranked: Tensors = sends("score", dtype=torch.float64, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)

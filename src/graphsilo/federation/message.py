@@ -69,6 +69,7 @@ class FieldSpec:
     words: int
     compared: bool
     whole: bool
+    evaluated: bool
 
 
 def sends(
@@ -87,6 +88,7 @@ def sends(
     words: int = 1,
     compared: bool = True,
     whole: bool | None = None,
+    evaluated: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -119,6 +121,10 @@ def sends(
             False where honest silos may differ as much.
         whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
             kind ``counts`` is, unless a field of weights or means says False.
+        evaluated: Whether it says how well items are predicted: of kind ``counts``, tables of hits and misses, one for
+            each entry of the first axis (of named tensors, one each); of kind ``score``, by name, values and how many
+            items each rests on, in a list in turn, in a tensor in two rows. Those over fewer items than a silo's
+            ``policy.min_evaluation_count`` do not leave it.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -139,7 +145,7 @@ def sends(
         "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
-        "compared": compared, "whole": kind == "counts" if whole is None else whole,
+        "compared": compared, "whole": kind == "counts" if whole is None else whole, "evaluated": evaluated,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -7,6 +7,7 @@ field of every method.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from statistics import median
 
@@ -19,6 +20,9 @@ from graphsilo.types import ClientId
 
 LEAST_ANSWERS = 3
 """With fewer answers the others are one silo, and nobody can say which of two is right."""
+
+_NOTHING = torch.finfo(torch.float32).tiny
+"""What is smaller has been rounded away."""
 
 APART: frozenset[Kind] = frozenset({"counts", "topology", "score", "control"})
 """Kinds with bounds of their own: what a silo says it holds, or 0 to 1."""
@@ -109,7 +113,8 @@ def outliers(answers: Mapping[ClientId, Message], items: Mapping[ClientId, float
         ratio: How many times as large as the median of the others is taken.
 
     Returns:
-        Nobody where fewer than three answered, or where most others sent zeros.
+        Nobody where fewer than three answered, or where half of the others sent zeros: who has nothing to train on
+        does, and says nothing of what is usual. So an honest silo is named only where more than half of the others lie.
 
     Example:
         >>> from graphsilo.federation.message import sends
@@ -127,8 +132,8 @@ def outliers(answers: Mapping[ClientId, Message], items: Mapping[ClientId, float
         more = max(1.0, items.get(client, 1.0) / usual) if usual else 1.0
         for name, size in mine.items():
             others = [other[name] for asked, other in each.items() if asked != client and name in other]
-            middle = median(others) if len(others) + 1 >= LEAST_ANSWERS else 0.0
-            if middle and size > ratio * more * middle:
+            told = [other if other > _NOTHING else math.inf for other in others]
+            if len(told) + 1 >= LEAST_ANSWERS and size > ratio * more * (middle := median(told)):
                 kind = type(answers[client]).__name__
                 found[client] = f"{kind}.{name} holds {size:.3g}, and at half of the other silos {middle:.3g} at most"
                 break

@@ -25,7 +25,9 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import Settings, setting, wanted
 
 if TYPE_CHECKING:
-    from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateSums
+    from torch import Tensor
+
+    from graphsilo.federation.client import ClientBase
     from graphsilo.federation.message import FieldSpec, Message
     from graphsilo.federation.registry import Method
 
@@ -348,13 +350,20 @@ class DisclosurePolicy(Settings):
     def described(self, step: str, reply: type[Message], spec: FieldSpec, small: Sequence[int]) -> DisclosureError:
         """The error for a field that describes small classes, or may."""
         minimum = self.min_class_count
-        does = "describes classes one by one" if spec.per_class else "does not say whether it describes classes"
+        told = spec.per_class or spec.evaluated
+        does = "describes classes one by one" if told else "does not say whether it describes classes"
         advice = "Choose another method"
+        if spec.evaluated:
+            advice = (
+                "Runs go on without this silo's scores where method.min_clients allows it; its owner can take such a "
+                "class out of training, by the split or its labels, or set a smaller minimum"
+            )
         if isinstance(spec.per_class, str):
             advice = f"Set method.{spec.per_class} to {minimum} or more; if it is, choose another method"
+        asked = "" if spec.evaluated else ", or ask the silo's owner"
         error = DisclosureError(
             f"{reply.__name__}.{spec.name}, which '{step}' sends, {does}, and this silo has one with fewer training "
-            f"items than its policy.min_class_count of {minimum}. {advice}, or ask the silo's owner."
+            f"items than its policy.min_class_count of {minimum}. {advice}{asked}."
         )
         error.add_note(f"Classes with too few training items here: {', '.join(map(str, small))}.")
         return error
@@ -473,9 +482,11 @@ class Gate:
                 continue
             policy.check_field(handler, kind, spec)
             self._check_classes(handler, kind, spec, value)
+            if spec.evaluated:
+                self._check_evaluation(spec, value)
+                self._check_trained(handler, reply, spec)
             size += payload_bytes(value)
         if policy.min_evaluation_count > 1:
-            self._check_evaluation(reply)
             self._check_sums(reply)
         if policy.max_epsilon is not None:
             self._check_noise(handler, reply)
@@ -532,18 +543,22 @@ class Gate:
         if isinstance(reply, FeatureSums | FeatureSquares):
             self.policy.check_scaled_rows(reply.num_samples)
 
-    def _check_evaluation(self, reply: Message) -> None:
-        from graphsilo.federation.client import EvaluateReply, EvaluateSums
-
-        if not isinstance(reply, EvaluateReply | EvaluateSums):
-            return
+    def _check_evaluation(self, spec: FieldSpec, value: Any) -> None:
         least = self.policy.min_evaluation_count
-        if any(0 < count < least for count in _scored(reply)):
+        if any(0 < count < least for count in _scored(spec, value)):
             raise DisclosureError(
                 f"an evaluation set of this silo has fewer items than its policy.min_evaluation_count of {least}, so "
                 f"that its scores do not leave. Runs go on without this silo where method.min_clients allows it; or "
                 f"ask its owner."
             )
+
+    def _check_trained(self, handler: str, reply: Message, spec: FieldSpec) -> None:
+        """Tables of training items tell how many there are of each class, whatever was predicted."""
+        if not self.small or spec.kind != "counts":
+            return
+        for table in _trained(reply):
+            if any(described_classes(table.sum((0, 2)), self.classes)[number] for number in self.small):
+                raise self.policy.described(handler, type(reply), spec, self.small)
 
 
 def _too_much(text: str, size: int) -> DisclosureError:
@@ -552,16 +567,27 @@ def _too_much(text: str, size: int) -> DisclosureError:
     return error
 
 
-def _scored(reply: EvaluateReply | EvaluateSums) -> Iterator[float]:
+def _scored(spec: FieldSpec, value: Any) -> Iterator[float]:
     """How many items stand behind each table, and behind each score."""
-    counts = reply.counts
-    if isinstance(counts, Mapping):
-        yield from (float(table.sum()) for table in counts.values())
-    elif counts.numel():
-        yield from counts.flatten(1).sum(1).tolist()
-    if hasattr(reply, "scores"):
-        for _, weight in reply.scores.values():
-            yield weight
+    if spec.kind == "score":
+        for each in value.values():
+            yield from each[1::2] if isinstance(each, list | tuple) else each[1].tolist()
+    elif isinstance(value, Mapping):
+        yield from (float(table.sum()) for table in value.values())
+    else:
+        yield from value.flatten(1).sum(1).tolist()
+
+
+def _trained(reply: Message) -> Iterator[Tensor]:
+    """[4, C true, C predicted] tables of training items."""
+    from graphsilo.federation.client import EvaluateReply, EvaluateSums
+
+    if isinstance(reply, EvaluateReply):
+        pairs = zip(reply.kinds.values(), reply.parts, strict=True)
+        names = [name for kinds, parts in pairs for name in list(kinds) * parts]
+        yield from (table for name, table in zip(names, reply.counts, strict=True) if name == "train")
+    elif isinstance(reply, EvaluateSums):
+        yield from (table for name, table in reply.counts.items() if name.endswith("/train"))
 
 
 def is_filled(value: Any) -> bool:

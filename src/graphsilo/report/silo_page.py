@@ -26,7 +26,7 @@ from graphsilo.federation.account import Account
 from graphsilo.federation.compression import compressible
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.kinds import KINDS, SHORT, compressed
-from graphsilo.federation.policy import DisclosurePolicy
+from graphsilo.federation.policy import DisclosurePolicy, small_classes
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
 from graphsilo.report.formats import REFERENCE_MEANINGS
@@ -369,6 +369,13 @@ def _warnings(
             f"With {' and '.join(few)} items, fewer than policy.min_evaluation_count of {policy.min_evaluation_count}, "
             f"scores of this silo do not leave: the run ends when they are asked for, or goes on without the silo "
             f"(method.min_clients)."
+        )
+    if held.links is None and small_classes(held.class_counts().tolist(), policy.min_class_count):
+        yield (
+            f"With a class of fewer training items than policy.min_class_count of {policy.min_class_count}, scores of "
+            f"this silo do not leave, as tables of training items are part of them: the run ends when they are asked "
+            f"for, or goes on without the silo (method.min_clients). Such a class can be taken out of training, by the "
+            f"split or the labels."
         )
     if not config.run.secure_sums:
         least = getattr(settings, "min_count", 1)

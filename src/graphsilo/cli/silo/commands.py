@@ -290,7 +290,7 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
         names = held.schema.class_names
         words = [names[index] if names is not None else str(index) for index in small]
         text = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
-        yield Finding("note", "policy", f"{text} classes are refused here (min_class_count)")
+        yield Finding("note", "policy", f"{text} classes are refused here, and so are scores (min_class_count)")
 
 
 def _sums(described: SiloFile) -> Iterator[Finding]:
