@@ -279,7 +279,7 @@ def _shares(participants: Participants) -> dict[int, float]:
     """Of two classes the share of the second at each silo that has labels; empty where that is not known."""
     if participants.schema.num_classes != 2 or participants.task == "link":
         return {}
-    rows = {row["client"]: list(row.get("labels") or ()) for row in participants.cut["per_client"]}
+    rows = {row["client"]: row.get("labels") or [0, 0] for row in participants.cut["per_client"]}
     return {client: labels[1] / sum(labels) for client, labels in rows.items() if sum(labels) > 0}
 
 

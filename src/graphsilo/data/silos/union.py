@@ -53,7 +53,8 @@ def union(
                 f"{alike_words(first.feature_names, other.feature_names)}"
             )
         if other.num_classes != first.num_classes or other.class_names != first.class_names:
-            how = " in the same order" if sorted(first.class_names or ()) == sorted(other.class_names or ()) else ""
+            alike = sorted(first.class_names or ()) == sorted(other.class_names or ())
+            how = " in the same order" if alike and first.class_names else ""
             raise DataError(
                 f"all silos must name the same classes in the same order: {here} has "
                 f"{_classes(first)}, {there} has {_classes(other)}. Declare `classes`{how} in every "
