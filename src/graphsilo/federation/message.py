@@ -69,6 +69,7 @@ class FieldSpec:
     words: int
     compared: bool
     whole: bool
+    known: bool
 
 
 def sends(
@@ -87,6 +88,7 @@ def sends(
     words: int = 1,
     compared: bool = True,
     whole: bool | None = None,
+    known: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -119,6 +121,8 @@ def sends(
             False where honest silos may differ as much.
         whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
             kind ``counts`` is, unless a field of weights or means says False.
+        known: Whether everybody knows the number before it is sent, whatever was asked: the 1 of a client that is
+            done, or what stands on its card. An answer of nothing else is summed with anybody, as often as one likes.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -139,7 +143,7 @@ def sends(
         "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
-        "compared": compared, "whole": kind == "counts" if whole is None else whole,
+        "compared": compared, "whole": kind == "counts" if whole is None else whole, "known": known,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 

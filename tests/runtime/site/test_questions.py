@@ -16,6 +16,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.codec import decode
 from graphsilo.federation.secure.messages import CALL
+from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
 from kit.here import Here, Straight
 from kit.questions import Questions
@@ -194,6 +195,19 @@ def test_all_silos_of_a_sum_run_the_same_settings(asked: Questions, also: dict[s
     assert all(answer["ok"] for answer in asked.open(also=also))
     with pytest.raises(DisclosureError, match=OTHERWISE):
         asked.sum("evaluate_sums", EvaluateRequest(views=["own"]), EvaluateSums, range(5))
+
+
+def test_a_single_number_is_guarded_as_all_others_are(asked: Questions) -> None:
+    """FedLoG's says whether any cell lies outside a range that the settings move: of one silo, that tells."""
+    asked.method, asked.config = "fedlog", registry.load("fedlog").config()
+    other = asked.config.model_copy(update={"lr": 1e-9}).model_dump(mode="json")
+    assert all(answer["ok"] for answer in asked.open(also={"config": other}))
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("check_range", RangeRequest(), RangeReply, range(5))
+    asked.open("run-2")
+    assert asked.sum("check_range", RangeRequest(), RangeReply, range(5), "run-2").outside >= 0
+    with pytest.raises(MORE[0], match="opened before in a sum with other silos"):
+        asked.sum("check_range", RangeRequest(), RangeReply, range(4), "run-2")
 
 
 def test_a_checkpoint_brings_no_other_settings_with_it(asked: Questions) -> None:
