@@ -16,6 +16,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.codec import decode
 from graphsilo.federation.secure.messages import CALL
+from graphsilo.federation.secure.opened import MOST_OFFERED
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
 from kit.here import Here, Straight
@@ -230,6 +231,25 @@ def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> N
     asked.open(report="silos")
     asked.call(4, "evaluate", EvaluateRequest(views=["own"]))
     assert asked.sum("statistics", statistics_request(asked), Statistics, range(5)).num_samples > 0
+
+
+# -- offers ------------------------------------------------------------------------------------------------------------
+
+
+def test_offers_that_are_never_opened_are_few(asked: Questions) -> None:
+    """Scaled at will, they would say the numbers of one silo: each offer says between which powers of two these are."""
+    asked.open()
+    for number in range(MOST_OFFERED):
+        asked.call(4, CALL + "statistics", statistics_request(asked, 2.0**number))
+    asked.join("other-kit")
+    asked.open("run-2")
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-2")
+    asked.open("run-3")
+    assert asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-3").num_samples > 0
+    asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-3")  # one was opened: there is room for one
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(4, CALL + "statistics", statistics_request(asked, 0.6), "run-3")
 
 
 # -- totals ------------------------------------------------------------------------------------------------------------
