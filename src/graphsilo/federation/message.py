@@ -70,6 +70,7 @@ class FieldSpec:
     compared: bool
     whole: bool
     evaluated: bool
+    known: bool
 
 
 def sends(
@@ -89,6 +90,7 @@ def sends(
     compared: bool = True,
     whole: bool | None = None,
     evaluated: bool = False,
+    known: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -125,6 +127,8 @@ def sends(
             each entry of the first axis (of named tensors, one each); of kind ``score``, by name, values and how many
             items each rests on, in a list in turn, in a tensor in two rows. Those over fewer items than a silo's
             ``policy.min_evaluation_count`` do not leave it.
+        known: Whether everybody knows the number before it is sent, whatever was asked: the 1 of a client that is
+            done, or what stands on its card. An answer of nothing else is summed with anybody, as often as one likes.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -146,6 +150,7 @@ def sends(
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
         "compared": compared, "whole": kind == "counts" if whole is None else whole, "evaluated": evaluated,
+        "known": known,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -47,7 +47,7 @@ class PretrainRequest(Message):
 class Done(Message):
     """It is done."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 class TrainRequest(Message):

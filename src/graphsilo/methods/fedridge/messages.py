@@ -176,7 +176,7 @@ class AdoptRequest(Message):
 class Done(Message):
     """The client has its models; nothing about it is said."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 def halves(sums: Mapping[str, Tensor], *, precise: bool) -> tuple[Tensors, Tensors]:
