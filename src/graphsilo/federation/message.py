@@ -70,6 +70,7 @@ class FieldSpec:
     compared: bool
     whole: bool
     evaluated: bool
+    steady: tuple[str, ...]
 
 
 def sends(
@@ -89,6 +90,7 @@ def sends(
     compared: bool = True,
     whole: bool | None = None,
     evaluated: bool = False,
+    steady: tuple[str, ...] = (),
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -125,6 +127,8 @@ def sends(
             each entry of the first axis (of named tensors, one each); of kind ``score``, by name, values and how many
             items each rests on, in a list in turn, in a tensor in two rows. Those over fewer items than a silo's
             ``policy.min_evaluation_count`` do not leave it.
+        steady: Names of a number that a client says in several answers of a run, between machines the same in all, or
+            it has failed; with two names it is one of both. Sums that are divided by each other need it.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -146,6 +150,7 @@ def sends(
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
         "compared": compared, "whole": kind == "counts" if whole is None else whole, "evaluated": evaluated,
+        "steady": steady,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
