@@ -15,10 +15,11 @@ from graphsilo.errors import FederationError, MessageError
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.averaging import step_to
-from graphsilo.federation.codec import decode
+from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
+from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local import offloading
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing import conformance
@@ -83,6 +84,33 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
         self.limits = dict.fromkeys(self.clients, 150.0)
 
     monkeypatch.setattr(InProcess, "__init__", elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "field"),
+    [
+        ("scaffold", {}, "num_samples"), ("scaffold", {}, "weight"), ("feddc", {}, "num_samples"),
+        ("feddc", {"weighted": "objectives", "weight_by": "nodes"}, "num_samples"),
+    ],
+)  # fmt: skip
+def test_who_counts_otherwise_than_it_said_is_named(
+    name: str, settings: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch, apart: None
+) -> None:
+    """Sums over what clients said before round 1 are divided by each other's: one alone could make any step of it."""
+    honest = offloading.call
+
+    def call(held: Any, step: str, *rest: Any) -> Any:
+        answer = honest(held, step, *rest)
+        kind = handler_of(type(held.client), step).types()[1]
+        if held.client.id != 2 or field not in kind.__dataclass_fields__:
+            return answer
+        return encode(replace(decode(answer.data, kind), **{field: 120.0}))
+
+    monkeypatch.setattr(offloading, "call", call)
+    tree = run(small_config(registry.load(name), {**settings, "min_clients": 3})).tree
+    for row in tree["seeds"][0]["rounds"]:
+        (failure,) = row["failures"]
+        assert failure.startswith("client 2 failed in 'train' (MessageError: TrainReply.num_samples is ")
 
 
 @pytest.mark.parametrize("lie", list(LIES))

@@ -71,6 +71,7 @@ class FieldSpec:
     whole: bool
     evaluated: bool
     known: bool
+    steady: tuple[str, ...]
 
 
 def sends(
@@ -91,6 +92,7 @@ def sends(
     whole: bool | None = None,
     evaluated: bool = False,
     known: bool = False,
+    steady: tuple[str, ...] = (),
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -129,6 +131,8 @@ def sends(
             ``policy.min_evaluation_count`` do not leave it.
         known: Whether everybody knows the number before it is sent, whatever was asked: the 1 of a client that is
             done, or what stands on its card. An answer of nothing else is summed with anybody, as often as one likes.
+        steady: Names of a number that a client says in several answers of a run, between machines the same in all, or
+            it has failed; with two names it is one of both. Sums that are divided by each other need it.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -150,7 +154,7 @@ def sends(
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
         "compared": compared, "whole": kind == "counts" if whole is None else whole, "evaluated": evaluated,
-        "known": known,
+        "known": known, "steady": steady,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -53,7 +53,7 @@ class ScaffoldConfig(fedavg.FedAvgConfig):
 class CountReply(Message):
     """The client's weight in both means; 0 for one with nothing to train on."""
 
-    weight: float = sends("counts")
+    weight: float = sends("counts", steady=("weight",))
 
 
 class TrainRequest(fedavg.TrainRequest):
@@ -70,6 +70,7 @@ class TrainRequest(fedavg.TrainRequest):
 class TrainReply(fedavg.TrainReply):
     """The model after local training, and by how much c_k changed."""
 
+    num_samples: float = sends("counts", steady=("weight",))
     control: Tensors = sends("gradient", weighted_by="num_samples")
 
 

@@ -68,6 +68,7 @@ class Exchange(Federation):
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
         self.degrees: Mapping[ClientId, float] = {}
+        self._steady: dict[ClientId, dict[str, float]] = {}  # what each said in fields that are ``steady``
         self.largest_value, self.largest_ratio = LARGEST_WEIGHT, LARGEST_RATIO
         self.compression: Compression = UNCOMPRESSED
         self.secure: SecureSums | None = None
@@ -114,7 +115,21 @@ class Exchange(Federation):
                     f"{limit:g} at most."
                 )
             message.check_degrees(self.degrees.get(client, math.inf))
+            self._check_steady(client, message)
         _check_whole(message)
+
+    def _check_steady(self, client: ClientId, message: Message) -> None:
+        """Refuse a number that the client has said otherwise before."""
+        said = self._steady.setdefault(client, {})
+        for spec in message.specs():
+            value, known = getattr(message, spec.name), [said[name] for name in spec.steady if name in said]
+            if known and value not in known:
+                raise MessageError(
+                    f"{type(message).__name__}.{spec.name} is {value:g}, and before the client said {known[0]:g}: it "
+                    f"counts the same in all of a run. Its data changed meanwhile, or it is not honest."
+                )
+            if len(spec.steady) == 1:
+                said[spec.steady[0]] = value
 
     def _check_total(
         self, handler: Handler[Any, Any], request: Message, message: Message, clients: Sequence[ClientId]

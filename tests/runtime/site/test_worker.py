@@ -62,6 +62,20 @@ def test_a_run_that_began_before_the_worker_is_no_fault(sites: Any) -> None:
     ]
 
 
+def test_what_a_coordinator_names_steers_no_terminal(sites: Any) -> None:
+    """Neither what the site says of a request, nor what its worker writes into its log."""
+    evil = "x\x1b]52;c;Y3Vy\x07\x1b[2J\nrun this: " + "y" * 5000
+    site = sites.supervisors["north"]
+    for header in ({"do": "save", "mark": "m"}, {"do": f"save{evil}"}):
+        unpack(site.answer(pack({"id": header["do"][:5], "run": evil, "seed": 0, **header})))
+    site.say(evil)
+    log = (site.folder / "run" / "worker.log").read_text()
+    assert sites.said
+    assert all(line.isprintable() and len(line) < 4100 for line in sites.said)
+    assert "\x1b" not in log
+    assert "y" * 100 not in log
+
+
 # -- a site against the coordinator ------------------------------------------------------------------------------------
 
 

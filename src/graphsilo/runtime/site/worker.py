@@ -433,7 +433,7 @@ class SiteWorker:
     # -- within ---------------------------------------------------------------------------------------------------
 
     def _open(self, packet: Packet) -> Session:
-        wanted = (packet.header["run"], packet.header["seed"])
+        wanted = (safe_name(packet.header["run"]), packet.header["seed"])
         if self.session is None or (self.session.run, self.session.seed) != wanted:
             raise NotOpen(f"run '{wanted[0]}' with seed {wanted[1]} is not open at this site.")
         return self.session
