@@ -231,7 +231,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         return self.counted(federation, Client.train, request, clients)
 
     def counted(
-        self, federation: Federation, step: Handler[Any, TrainReply], request: TrainRequest, clients: Sequence[ClientId]
+        self, federation: Federation, step: Handler[Any, Any], request: TrainRequest, clients: Sequence[ClientId]
     ) -> TrainReply:
         """The sum of these clients' answers; who is asked and not in it steps back when it is asked again."""
         first = {client: self.missed.get(client, 0) for client in clients}
@@ -243,7 +243,8 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
             else:
                 self.missed.setdefault(client, federation.ledger.round)
         self.answered = total.clients
-        return total.require(self.config.min_clients)
+        found: TrainReply = total.require(self.config.min_clients)
+        return found
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]
         super().combine(total)
