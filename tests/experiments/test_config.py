@@ -177,7 +177,7 @@ def test_wrong_files(tmp_path, text, message):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(ConfigError, match=r"no\.yaml does not exist"):
         load_config(tmp_path / "no.yaml")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is a folder"):
         load_config(tmp_path)
     (tmp_path / "run.yaml").write_bytes(b"data: \xff\xfe\x00")
     with pytest.raises(ConfigError, match="no text in UTF-8"):
