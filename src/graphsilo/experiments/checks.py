@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -310,6 +310,12 @@ def check_robust(config: RunConfig, method: Method, method_config: MethodConfig,
             f"run.robust={run.robust}{known} needs {robust.least} answers in every round, and a round may go on with "
             f"{fewest}. Use more clients, a larger method.participation or method.min_clients{fewer}."
         )
+
+
+BY_SETTINGS: Sequence[Callable[[RunConfig, Method, MethodConfig], None]] = (
+    check_secure_sums, check_compression, check_robust,
+)  # fmt: skip
+"""What can be refused before anything is known of the silos."""
 
 
 def _beside_averages(method: Method) -> str:

@@ -75,7 +75,7 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
                     client = int(found[1])
                     steps.setdefault(client, set()).add((place, number))
                     reasons.setdefault(client, found[2])
-    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    names = _names(participants)
     rounds = sum(len(seed.rounds) for seed in seeds)
     found_so_far = []
     for client in sorted(steps)[:_MAX]:
@@ -98,7 +98,7 @@ def _idle_warnings(seeds: Sequence[Seed], participants: Participants) -> list[st
     for row in rows:
         for client, text in {int(each[1]): each[2] for each in map(_IDLE.match, row.idle or ()) if each}.items():
             found[client] = found.get(client, (0, ""))[0] + 1, text
-    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    names = _names(participants)
     each = [
         f"client {_called(client, names)} in {often} of {len(rows)} rounds ({text})"
         for client, (often, text) in sorted(found.items())
@@ -108,6 +108,10 @@ def _idle_warnings(seeds: Sequence[Seed], participants: Participants) -> list[st
         f"does not train, who holds the data of another, whose software is broken, and who only takes what the others "
         f"made: ask their owners."
     ]
+
+
+def _names(participants: Participants) -> dict[int, str | None]:
+    return {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
 
 
 def _called(client: int, names: Mapping[int, str | None]) -> str:
@@ -229,7 +233,7 @@ def _swapped_warnings(seeds: Sequence[Seed], participants: Participants) -> list
         return []
     if participants.task == "link" or participants.schema.num_classes != 2:
         return []
-    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    names = _names(participants)
     who = several((f"client {_called(client, names)} ({title} {100 * scores[client]:.1f})" for client in found), _MAX)
     return [
         f"answers are the wrong way round at some silos and not at the others: {who}, where guessing has 50. May their "
@@ -310,7 +314,7 @@ def _opposed_warnings(participants: Participants) -> list[str]:
 
 
 def _clients(found: Sequence[int], participants: Participants) -> str:
-    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    names = _names(participants)
     return f"client{'s' if len(found) > 1 else ''} {several((_called(client, names) for client in found), _MAX)}"
 
 

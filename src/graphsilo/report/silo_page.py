@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
-from graphsilo.experiments.checks import check_compression, check_robust, check_secure_sums
+from graphsilo.experiments.checks import BY_SETTINGS
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.references import method_of, reference_config, with_alone
 from graphsilo.experiments.service.run_over import check_remote
@@ -327,9 +328,7 @@ def _refusals(
     begins: list[Callable[[], object]] = [
         lambda: settled(config, remote=True),
         lambda: check_remote(config),
-        lambda: check_secure_sums(config, method, settings),
-        lambda: check_compression(config, method, settings),
-        lambda: check_robust(config, method, settings),
+        *(partial(check, config, method, settings) for check in BY_SETTINGS),
     ]
     for check in begins:
         try:

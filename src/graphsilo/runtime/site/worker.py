@@ -63,10 +63,7 @@ from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.model_files import (
     SCALE,
     aggregate_path,
-    answers_path,
-    embedding_path,
-    kept_tensors,
-    model_path,
+    kept_files,
     read_answers,
     tensor_file,
     tensors_in_file,
@@ -387,15 +384,10 @@ class SiteWorker:
         held = session.clients.pop(client)
         found = held.finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
         folder, seed = self._results(session.run, client), session.seed
-        files: dict[Path, Mapping[str, torch.Tensor]] = {
-            model_path(folder, seed, client, when): kept_tensors(found, when) for when in ("best", "last")
-        }
-        files[aggregate_path(folder, seed, None, "best")] = sent or {}
-        for name, place in (("embeddings", embedding_path), ("answers", answers_path)):
-            files[place(folder, seed, client)] = {name: found[name]} if name in found else {}
-        for path, tensors in files.items():
-            if tensors:
-                _write(path, tensor_file(tensors))
+        for path, tensors in kept_files(folder, seed, client, found):
+            _write(path, tensor_file(tensors))
+        if sent:
+            _write(aggregate_path(folder, seed, None, "best"), tensor_file(sent))
         return {}, []
 
     def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
