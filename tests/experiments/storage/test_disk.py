@@ -111,15 +111,20 @@ def test_tables_and_tensors_are_whole(tmp_path):
     assert torch.equal(load_file(tmp_path / "a.safetensors")["w"], torch.arange(6.0).view(2, 3).t())
 
 
-def test_a_link_to_another_folder_is_no_part_of_a_runs(tmp_path):
+def test_a_link_to_a_folder_elsewhere_is_no_part_of_a_runs(tmp_path):
     """What stood there was removed as if it were the run's own."""
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("all of it")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "checkpoints" / "seed-0.clients").symlink_to(tmp_path / "thesis")
-    with pytest.raises(RunError, match="is a link to another folder"), disk.owned(tmp_path / "run"):
+    with pytest.raises(RunError, match="is a link to a folder elsewhere"), disk.owned(tmp_path / "run"):
         pass
     assert (tmp_path / "thesis" / "chapter.tex").exists()
     (tmp_path / "other").symlink_to(tmp_path / "thesis")
     with disk.owned(tmp_path / "other"):  # which a person has named
+        pass
+    (tmp_path / "run" / "checkpoints" / "seed-0.clients").unlink()
+    (tmp_path / "run" / "wandb" / "run-1").mkdir(parents=True)
+    (tmp_path / "run" / "wandb" / "latest-run").symlink_to("run-1", target_is_directory=True)
+    with disk.owned(tmp_path / "run"):  # which stays within
         pass

@@ -216,8 +216,8 @@ def read_study(path: Path) -> dict[str, dict[str, Any]]:
 def owned(folder: Path, busy: str = "") -> Iterator[None]:
     """Hold a folder, so that two processes cannot write into one.
 
-    Links to other folders below it are refused: what stood there would be written over or removed as if it were the
-    run's own, and a folder from elsewhere may hold any.
+    Links from below it to folders elsewhere are refused: what stood there would be written over or removed as if it
+    were the run's own, and a folder from elsewhere may hold any.
 
     Args:
         folder: Of a run, or of a kit.
@@ -225,14 +225,16 @@ def owned(folder: Path, busy: str = "") -> Iterator[None]:
 
     Raises:
         BusyError: Another process holds it.
-        RunError: It cannot be made, or holds a link to a folder.
+        RunError: It cannot be made, or holds a link to a folder elsewhere.
     """
+    whole = folder.resolve()
     for place, folders, _ in os.walk(folder):
         for name in folders:
-            if Path(place, name).is_symlink():
+            found = Path(place, name)
+            if found.is_symlink() and not found.resolve().is_relative_to(whole):
                 raise RunError(
-                    f"{Path(place, name)} is a link to another folder, and what a run keeps lies in its own. Put the "
-                    f"folder itself there, or choose another --out."
+                    f"{found} is a link to a folder elsewhere, and what a run keeps lies in its own. Put the folder "
+                    f"itself there, or choose another --out."
                 )
     try:
         import fcntl
