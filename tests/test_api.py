@@ -100,6 +100,8 @@ def test_wrong_arguments_are_explained():
     with pytest.raises(ConfigError, match=r"did you mean 'Cora'\?"):
         graphsilo.load("corra")
     small = graphsilo.load("citation-sbm", nodes=60)
+    assert graphsilo.load({"name": "citation-sbm", "nodes": 60}).num_nodes == 60  # as run takes it
+    assert graphsilo.load({"name": "citation-sbm", "options": {"nodes": 80}}, nodes=60).num_nodes == 60
     for wrong in ([small, small], {"name": [small, small]}, {"name": small}):
         with pytest.raises(ConfigError, match=r"must name a data set or file; got citation-sbm.*save_graph") as caught:
             graphsilo.run(data=wrong)
@@ -185,11 +187,16 @@ def test_graphs_in_memory_have_the_methods_model_for_graphs(molecules):
     assert (result.tree["task"], result.tree["config"]["model"]["name"]) == ("graph", "gin_gcfl")
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2])
-def test_a_run_says_that_no_round_can_be_chosen(share):
+@pytest.mark.parametrize(
+    ("method", "share", "what"), [("fedavg", 0.0, "round"), ("fedridge", 0.0, "model"), ("fedavg", 0.2, "")]
+)
+def test_a_run_says_that_nothing_can_be_chosen(method, share, what):
     ratios = [0.8 - share, share, 0.2]
-    told = graphsilo.run(**{**QUICK, "partition": {"rule": "random", "clients": 3, "ratios": ratios}}).tree["warnings"]
-    assert any("no client has a validation item" in text for text in told) is (share == 0)
+    cut = {"rule": "random", "clients": 3, "ratios": ratios}
+    told = graphsilo.run(data=SMALL, method=method, rounds=2 if method == "fedavg" else None, partition=cut).tree[
+        "warnings"
+    ]
+    assert any(f"no client has a validation item, so that no {what} can be" in text for text in told) is bool(what)
 
 
 def test_the_example_runs(tmp_path, capsys):

@@ -18,6 +18,7 @@ import yaml
 from children import ChildFailed, execute
 
 from cost.fit import middle
+from cost.store import machine
 from graphsilo import documents
 
 HERE = Path(__file__).resolve().parent
@@ -33,6 +34,7 @@ HEAD = """\
 # What benchmarks/suite.py --gate allows; written by --gate --accept, which takes what is measured for right.
 # ratios: median, half the interquartile range over turns, and the bound: the median and the larger of 25 % and three
 # such spreads. bytes: of all clients, up and down, in set-up and in the last round; they are met exactly.
+# Measured on {cpu}; ratios on another kind of processor differ by a quarter.
 """
 
 
@@ -166,7 +168,7 @@ def main(*, accept_all: bool = False) -> int:
             text = yaml.safe_dump(
                 accept(first), sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
             )
-            BOUNDS.write_text(HEAD + text, encoding="utf-8")
+            BOUNDS.write_text(HEAD.format(cpu=machine()["cpu"]) + text, encoding="utf-8")
             print(f"{BOUNDS} was written; look at what changed in it before you commit it.")
             return 0
         bounds = documents.read(BOUNDS, "the bounds")

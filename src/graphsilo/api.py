@@ -63,13 +63,13 @@ def _usual_torch() -> Iterator[None]:
 
 @_usual_torch()
 def load(
-    name: PathName | Foreign, *, root: PathName | None = None, seed: int = 0, **options: Any
+    name: PathName | Mapping[str, Any] | Foreign, *, root: PathName | None = None, seed: int = 0, **options: Any
 ) -> Graph | GraphCollection:
     """Load a data set of the catalog, or a graph of your own.
 
     Args:
-        name: As ``graphsilo list data`` shows it; a .yaml (tables), .npz or .pt file; or a graph of another library,
-            as :func:`graph_of` takes it.
+        name: As ``graphsilo list data`` shows it; a .yaml (tables), .npz or .pt file; a table of these arguments, as
+            ``run`` takes it; or a graph of another library, as :func:`graph_of` takes it.
         root: Folder with PyG's raw files; None takes ``GRAPHSILO_DATA``, else they are downloaded.
         seed: Of generated data.
         options: What is done on the way in, e.g. ``largest_component=True``; for generated data also its settings,
@@ -89,6 +89,10 @@ def load(
     from graphsilo.data.sources import catalog
     from graphsilo.experiments.doors import plain
 
+    if isinstance(name, Mapping) and "name" in name:
+        table = plain(name)
+        nested = table.pop("options", None) or {}
+        return load(**{"root": root, "seed": seed, **nested, **table, **options})
     if not isinstance(name, str | PathLike):
         from graphsilo.data.sources.objects import graph_of, is_graph
 
@@ -458,7 +462,7 @@ def tune(
         call = _said(tune, arguments, settings, kept_data)
         names = [call.named("method", method) for method in each] if each else None
         chosen = _configuration(base, call)
-        wanted = tuning.Plan.of(
+        wanted = tuning.Plan.asked(
             kept, methods=names, space=said, trials=trials,
             tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in arguments else None,
             sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,

@@ -71,6 +71,8 @@ def read(path: str | Path, what: str, *, references: int = 0) -> Any:
         text = data.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{what} {file} does not exist.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{what} {file} is a folder; name a file in it, such as {file / 'config.yaml'}.") from None
     except OSError as error:
         raise ConfigError(f"{what} {file} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError:

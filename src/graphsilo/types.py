@@ -21,3 +21,8 @@ Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 Compressing: TypeAlias = Literal["none", "int8", "topk"]
 """How clients send the models that they made of one that they were sent."""
+
+Averaging: TypeAlias = Literal["none", "trimmed_mean", "median", "krum", "clip"]
+"""What makes one model of the clients': their weighted mean, or a rule that some liars cannot move at will."""
+COUNTING: tuple[Averaging, ...] = ("trimmed_mean", "krum")
+"""Rules that are told how many clients may lie."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+import graphsilo
 import kit
 from graphsilo.attacks import record as records
 from graphsilo.attacks.study import ATTACKS, NAMES, attack
@@ -84,6 +85,25 @@ def test_unknown_names_are_refused_before_anything_runs(tmp_path):
         attack(tmp_path, attacks=["row"])
     with pytest.raises(ConfigError, match="there is no attacker 'server'"):
         attack(tmp_path, attackers=["server"])
+
+
+WRONG = [
+    ("attacks", [], "attacks must be a list of one or more texts or none; got []."),
+    ("attacks", "rows", "attacks must be a list of one or more texts or none; got 'rows'."),
+    ("attackers", [3], "attackers.0 must be text; got 3."),
+    ("seeds", 0, "seeds must be a list of one or more whole numbers at least 0 or none; got 0."),
+    ("seeds", [-1], "seeds.0 must be at least 0; got -1."),
+    ("clients", [True], "clients.0 must be a whole number at least 0; got True."),
+    ("shadows", -1, "shadows must be at least 0; got -1."),
+    ("shadows", 1.5, "shadows must be a whole number at least 0; got 1.5."),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "text"), WRONG)
+def test_what_cannot_be_is_refused_before_anything_runs(name, value, text, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        graphsilo.attack(tmp_path, **{name: value})
+    assert str(caught.value) == text
 
 
 NODE_METHODS = [

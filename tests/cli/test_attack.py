@@ -34,6 +34,7 @@ def test_what_is_not_known_is_refused(call, run):
     assert call("attack", run, "--seeds", "7", "-q")[0] == 2
     assert "7 was asked for" in call("attack", run, "--clients", "7", "-q")[2]
     assert call("attack", run / "nothing")[0] == 2
+    assert call("attack", run, "--shadows", "-1")[2] == "graphsilo: shadows must be at least 0; got -1.\n"  # as Python
 
 
 def test_an_attack_with_one_figure_of_two_had_something_to_use():

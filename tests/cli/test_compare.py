@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+import graphsilo
+
 
 def test_compare(call, finished, tmp_path):
     page = tmp_path / "c.html"
@@ -23,6 +25,18 @@ def test_compare(call, finished, tmp_path):
     assert float(run[rows[0].index("accuracy_mean")]) == pytest.approx(expected)
     assert call("compare", finished, "--metric", "accurate")[0] == 2
     assert call("compare", tmp_path)[0] == 2
+
+
+def test_one_metric_of_several_data_sets_is_named(call, tmp_path):
+    for seed in (0, 1):
+        said = {"name": "citation-sbm", "nodes": 60, "seed": seed}
+        graphsilo.run(
+            data=said, partition="random", clients=2, method="majority", out=tmp_path / str(seed), report=False
+        )
+    one = call("compare", tmp_path / "0", tmp_path / "1", "--metric", "macro_f1")[1]
+    assert one.startswith("Test Macro-F1, %  citation-sbm, seed 0")
+    both = call("compare", tmp_path / "0", tmp_path / "1", "--metric", "macro_f1", "--metric", "accuracy")[1]
+    assert both.startswith("Test, %  ")
 
 
 def test_report(call, finished, tmp_path):

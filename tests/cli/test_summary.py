@@ -66,6 +66,19 @@ def test_what_is_scored_is_said():
     )
 
 
+def test_nothing_is_chosen_by_validation_that_there_is_not():
+    seed = seed_tree(validation={"accuracy": None})
+    assert "(own_local) at the last round. Sent" in scored(record(seeds=[seed]))
+
+
+def test_seeds_that_draw_nothing_say_so_once():
+    seed = seed_tree()
+    assert scored(record(seeds=[seed, {**seed, "seed": 1}])).count("All seeds gave the same numbers: nothing here") == 1
+    assert "All seeds" not in scored(record(seeds=[seed]))
+    other = {**seed, "seed": 1, "test": {**seed["test"], "accuracy": 0.125}}
+    assert "All seeds" not in scored(record(seeds=[seed, other]))
+
+
 def test_that_a_part_of_the_silos_is_scored_is_said():
     tests: list[dict[str, float]] = [{"accuracy": 0.5}, {}, {}]
     clients = [{"client": client, "test_items": 9, "test": test} for client, test in enumerate(tests)]

@@ -70,7 +70,7 @@ def test_a_run_takes_no_notice_of_the_space(study, capsys):
         (["--resume"], "--resume is about a study"),
         (["--jobs", "2", "--executor", "processes:2", "--out", "here"], "--jobs N is short for --executor"),
         (["--jobs", "0", "--out", "here"], "--jobs takes a number of runs at the same time"),
-        (["--trials", "0", "--out", "here"], "one trial or more"),
+        (["--trials", "0", "--out", "here"], "trials must be at least 1; got 0"),
         (["--tuning-seeds", "x", "--out", "here"], "--tuning-seeds takes whole numbers"),
     ],
 )

@@ -83,6 +83,34 @@ def test_make_targets_exist(words: list[str]) -> None:
     assert {word for word in words[1:] if "=" not in word} <= targets
 
 
+def named_tests() -> Iterator[tuple[str, str]]:
+    """File and function of every test that a page names; a name without a file is of the one before it in its line."""
+    for path in TEXTS:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            file = ""
+            for found, name in re.findall(r"`([\w/]*(?:\.py)?)::(test_\w+)`", line):
+                file = found or file
+                yield file, name
+
+
+NAMED = list(named_tests())
+
+
+def test_promises_name_their_tests() -> None:
+    """Every line of the table of who lies names one."""
+    text = (CHECKOUT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    table = text.split("## Who lies, and what is promised")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 15
+    assert all("::test_" in line for line in rows)
+
+
+@pytest.mark.parametrize(("file", "name"), NAMED, ids=[name for _, name in NAMED])
+def test_tests_that_are_named_exist(file: str, name: str) -> None:
+    source = (CHECKOUT / "tests" / file).read_text(encoding="utf-8")
+    assert re.search(rf"^def {name}\(", source, flags=re.MULTILINE), f"{file} has no {name}"
+
+
 def test_the_readme_names_two_commands() -> None:
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     assert "make quickstart" in text

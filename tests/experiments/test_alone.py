@@ -12,6 +12,7 @@ from graphsilo.experiments.references import method_of, reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
+from graphsilo.planning import plan
 from graphsilo.testing import conformance
 from kit.runs import only
 
@@ -93,11 +94,20 @@ def test_what_does_not_leave_needs_no_noise(small):
     assert method_of(alone).title == "FedRidge alone"
 
 
+@pytest.mark.parametrize("said", [{"run__alone": True}, {}], ids=["alone", "without all others"])
+def test_more_answers_than_clients_are_wanted_from_nobody(small, said):
+    """One rule: so many of the silos that take part must answer, by themselves or together."""
+    one = {**said, "run__without": list(range(1, small().partition.clients))}
+    with pytest.raises(ConfigError, match=r"wants 2 answers, but only 1 of 1 clients are asked .*run\.without leaves"):
+        run(small(**one, method__min_clients=2))
+
+
 def test_nothing_of_the_method_is_sent(small, tmp_path):
     result = run(small(run__alone=True, method__rounds=2), out=tmp_path / "run")
     ledger = pq.read_table(tmp_path / "run" / "ledger.parquet").to_pydict()
-    ups = [kind for kind, way in zip(ledger["kind"], ledger["direction"], strict=True) if way == "up"]
-    assert set(ups) <= {"control", "counts", "score"}
+    assert set(ledger["phase"]) == {"evaluation"}
+    assert (result.record.summary.upload_bytes, result.record.summary.download_bytes) == (0, 0)
+    assert plan(small(run__alone=True, method__rounds=2), seconds=1).seed.up == 0
     assert result.record.method.alone
 
 

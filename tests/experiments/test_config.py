@@ -69,7 +69,7 @@ def test_types_of_assignments():
     config = load_config(
         assignments=[
             "run.seeds=[3, 4]", "method.reset_optimizer=true", "method.min_clients=null", "data.name=Cora",
-            "evaluation.modes=[own_local]", "run.early_stopping=~", "partition.ratios=[0.2, 0.4, 0.4]",
+            "evaluation.modes=[own_local, own_local]", "run.early_stopping=~", "partition.ratios=[0.2, 0.4, 0.4]",
         ]
     )  # fmt: skip
     assert config.run.seeds == [3, 4]
@@ -106,7 +106,10 @@ def test_types_of_assignments():
         ("partition.seed=1:30", "'1:30'"),
         ("method={mu: 1, mu: 2}", "the key 'mu' stands there a second time"),
         ("run.seeds=3", r"^run\.seeds is a list of seeds; got 3, which may mean seed 3 or 3 seeds\."),
-        ("run.seeds=[]", r"^run\.seeds must be a list of one or more whole numbers; got \[\]\.$"),
+        ("run.seeds=[]", r"^run\.seeds must be a list of one or more whole numbers at least 0; got \[\]\.$"),
+        ("run.seeds=[-1]", r"^run\.seeds\.0 must be at least 0; got -1\.$"),
+        ("data.seed=-1", r"^data\.seed must be at least 0; got -1\.$"),
+        ("partition.seed=-1", r"^partition\.seed must be at least 0 and at most 4294967295; got -1\.$"),
         (f"run.seeds=[{2**70}]", rf"^run\.seeds must be below 1e18 in size; got \[{2**70}\]\.$"),
         (f"data.seed=-{10**18}", rf"^data\.seed must be below 1e18 in size; got -{10**18}\.$"),
         ("run.seeds=[1, 1]", r"run\.seeds must differ"),
@@ -174,7 +177,7 @@ def test_wrong_files(tmp_path, text, message):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(ConfigError, match=r"no\.yaml does not exist"):
         load_config(tmp_path / "no.yaml")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is a folder"):
         load_config(tmp_path)
     (tmp_path / "run.yaml").write_bytes(b"data: \xff\xfe\x00")
     with pytest.raises(ConfigError, match="no text in UTF-8"):

@@ -370,10 +370,10 @@ def test_a_partition_is_audited_as_it_is(stored):  # B2
     ("arguments", "text"),
     [
         ({"seeds": "12"}, r"seeds=\.\.\.\) takes a list of seeds .*; got '12' of type str"),  # D1
-        ({"seeds": [1.9]}, r"run\.seeds\.0 must be a whole number; got 1\.9"),
+        ({"seeds": [1.9]}, r"run\.seeds\.0 must be a whole number at least 0; got 1\.9"),
         ({"seeds": True}, r"got True of type bool"),  # D2
-        ({"seeds": [True]}, r"run\.seeds\.0 must be a whole number; got True"),
-        ({"seeds": ["1"]}, r"run\.seeds\.0 must be a whole number; got '1'"),
+        ({"seeds": [True]}, r"run\.seeds\.0 must be a whole number at least 0; got True"),
+        ({"seeds": ["1"]}, r"run\.seeds\.0 must be a whole number at least 0; got '1'"),
         ({"rounds": True}, r"method\.rounds must be a whole number at least 1; got True"),  # D5
         ({"rounds": "3"}, r"method\.rounds must be a whole number at least 1; got '3'"),
         ({"method.lr": True}, r"method\.lr must be a number above 0; got True"),

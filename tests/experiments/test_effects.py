@@ -70,6 +70,7 @@ def test_predefined_splits_have_no_ratios(own_files):  # B5
         ("method.momentum", 0.9, "method.optimizer is 'adam'; it is used where that is 'sgd'"),  # B7
         ("perturb.keep_classes", True, "no label is taken away"),
         ("run.patience", 5.0, "it is about runs between machines"),
+        ("run.largest_ratio", 9.0, "it is about runs between machines"),
         ("evaluation.embeddings", True, "there is no folder"),
     ],
 )
@@ -111,6 +112,47 @@ def test_a_choice_between_models_needs_two(method, settings, is_idle):
     config = load_config(overrides=overrides)
     remarks = settled(config.with_explicit(())).remarks
     assert ["evaluation.model" in text and "nothing to choose from" in text for text in remarks] == [True] * is_idle
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize(
+    ("run", "name", "value", "reasons"),
+    [  # in one process, and between machines
+        ({"run.alone": True}, "run.largest_ratio", 9.0, ("it is about runs between", "with run.alone nothing of")),
+        ({"run.alone": True}, "run.largest_value", 9.0, ("with run.alone nothing of",) * 2),
+        ({"run.alone": True}, "run.secure_sums", True, ("with run.alone nothing of", "")),
+        ({"run.alone": True, "evaluation.report": "federation"}, "run.secure_sums", True, ("", "")),
+        ({"run.alone": True}, "method.min_clients", 2, ("", "")),  # so many silos must say that they are done
+        ({"method.name": "local"}, "run.secure_sums", True, ("of Local only nothing of training leaves", "")),
+        ({"method.name": "local", "run.references": ["fedridge"]}, "run.secure_sums", True, ("", "")),
+        ({"method.name": "global"}, "run.secure_sums", True, ("has all data in one place",) * 2),
+        ({"method.name": "global"}, "run.secure_sums", False, ("", "")),
+        ({"method.name": "global"}, "method.min_clients", 2, ("has all data in one place",) * 2),
+        ({"method.name": "global"}, "run.largest_value", 9.0, ("", "")),
+    ],
+)
+def test_where_silos_send_nothing(run, name, value, reasons, remote):
+    config = load_config(overrides={**run, name: value})
+    remarks = settled(config.with_explicit(()), remote=remote).remarks
+    wanted = reasons[remote]
+    assert [text for text in remarks if text.startswith(name)] == [
+        text for text in remarks if wanted and wanted in text
+    ]
+    assert bool(wanted) == any(text.startswith(name) for text in remarks)
+    if wanted:
+        with pytest.raises(ConfigError, match=f"{name} would have no effect"):
+            settled(config, remote=remote)
+
+
+@pytest.mark.parametrize("said", [{"run.alone": True}, {"method.name": "local"}])
+def test_a_run_of_silos_by_themselves_has_no_reference_alone(said):
+    config = load_config(overrides={**said, "run.references": ["fedridge", "alone"]})
+    with pytest.raises(ConfigError, match=r"^alone in run\.references .*would have no effect: with .* Leave it out"):
+        settled(config)
+    left = settled(config.with_explicit(()))
+    assert left.run.references == ["fedridge"]
+    assert left.remarks[-1].startswith("run.references ['alone'] has no effect: ")
+    assert settled(load_config(overrides={"run.references": ["alone"]})).run.references == ["alone"]
 
 
 def test_a_setting_has_its_effect_where_its_condition_holds():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import SetScores, gather, scenario_weights
+from graphsilo.experiments.evaluation import SetScores, believable, gather, scenario_weights
 from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
@@ -23,11 +24,12 @@ from graphsilo.experiments.storage.outputs import Aggregates
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, EvaluateReply, EvaluateRequest
 from graphsilo.federation.codec import decode_tree, encode_tree
-from graphsilo.federation.interface import Federation
+from graphsilo.federation.interface import Federation, Replies
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedavg
+from graphsilo.testing import conformance
 
 
 def accuracy_counts(right: int, wrong: int) -> np.ndarray:
@@ -223,13 +225,33 @@ def test_answers_that_look_alike_and_others_stand_in_the_order_of_clients():
     mixed = gather([replies[0], *scored])["own"]["seen"]
     assert mixed.counts is not None
     assert mixed.counts[:, 0, 0, 0, 0].tolist() == [0, 1, 2]
-    assert mixed.scores["val/auc"].tolist() == [[5.5, 2.0], [8.5, 2.0]]
+    np.testing.assert_equal(mixed.scores["val/auc"], [[math.nan, 0.0], [5.5, 2.0], [8.5, 2.0]])  # one row for each
     table = torch.arange(64, dtype=torch.int32).view(4, 4, 2, 2)  # of two silos in one place
     pooled = replace(replies[0][1], parts=[2], counts=table, sizes=torch.tensor([4, 6]))
     both = gather([(0, pooled)], (4, 9))
     assert both["own"]["seen"].clients == (4, 9)
     assert both["own"]["seen"].counts is not None
     assert both["own"]["seen"].counts[:, :, 0, 0, 0].tolist() == [[0, 16], [32, 48]]
+
+
+def counted(*kinds: str) -> EvaluateReply:
+    counts = torch.zeros(len(kinds), 4, 2, 2, dtype=torch.int32)
+    return EvaluateReply(kinds={"own/seen": list(kinds)}, parts=[1], counts=counts, sizes=torch.tensor([9]), scores={})
+
+
+def test_kinds_of_items_are_those_that_most_silos_count() -> None:
+    """With as many on the one side as on the other nobody is named."""
+    _, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    federation.limits = dict.fromkeys(federation.clients, 100.0)
+    answers = {0: counted("test", "val"), 1: counted("val", "test"), 2: counted("val", "test")}
+    believed = believable(federation, Replies(answers), ["own"], 2)
+    assert (believed.clients, list(believed.failures)) == ((1, 2), [0])
+    assert "other kinds of items than the other silos" in believed.failures[0].reason
+    del answers[2]
+    with pytest.raises(FederationError, match="nobody can say which"):
+        believable(federation, Replies(answers), ["own"], 2)
+    federation.limits = {}  # in one process nobody lies
+    assert believable(federation, Replies(answers), ["own"], 2).clients == (0, 1)
 
 
 def summary_of(replies: list[EvaluateReply]) -> dict[str, float | None]:

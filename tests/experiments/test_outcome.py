@@ -51,12 +51,14 @@ def test_classes_that_nobody_trains_are_found_in_the_tables() -> None:
         ([[98, 2], [97, 3], [2, 98]], "at client 'west' class 'mule' is the common one, which is the rare one at most"),
         ([[98, 2], [97, 3], [100, 0]], "only one class occurs at client 'west': accuracy and Macro-F1 there are of"),
         ([[98, 2], [97, 3], [60, 40]], ""),
-        ([[98, 2], [2, 98]], ""),  # nobody knows which
+        ([[98, 2], [2, 98]], "the commonest class differs between silos: 'ok' at client 'north'; 'mule' at client "),
+        ([[98, 2], [2, 98], [3, 97], [97, 3]], "the commonest class differs between silos: 'ok' at clients 'north', "),
+        ([[98, 2], [2, 98], [60, 40], [50, 50]], ""),
         ([[98, 2]], ""),
     ],
 )
 def test_silos_whose_classes_are_not_those_of_others_are_named(labels: list[list[int]], words: str) -> None:
-    names = ["north", "south", "west"]
+    names = ["north", "south", "west", "east"]
     rows = [{"client": place, "silo": names[place], "labels": row} for place, row in enumerate(labels)]
     schema = Schema("node", 2, 2, class_names=("ok", "mule"))
     participants: Any = SimpleNamespace(task="node", cut={"per_client": rows}, schema=schema)
@@ -128,6 +130,8 @@ def test_what_chooses_rounds_where_classes_are_uneven(
     assert ranks(config.evaluation, who) == (who.is_lopsided or chosen == "ap")
     warned = lopsided_warnings(config, who)
     assert bool(warned) == who.is_lopsided
+    if said == "ap":
+        assert "rounds are chosen by Average precision, as evaluation.select_by says." in warned[0]
     if trained == (990, 10) and said is None:
         assert warned == [
             "99.0 % of the training items are of class 'ok', and whoever always answers that has as much accuracy: "
@@ -171,6 +175,14 @@ def test_nothing_is_claimed_of_a_ranking_that_was_not_measured() -> None:
     assert text.endswith("Look at the units of the features (data.scale), the learning rate and the rounds.")
     (text,) = told("fedavg", 0.9, 500, 500)
     assert "something was learned" in text
+
+
+def test_units_are_no_cause_where_labels_may_be_swapped() -> None:
+    who = bank(500, 500)
+    who.cut["per_client"] = [{"client": 0, "labels": [98, 2]}, {"client": 1, "labels": [2, 98]}]
+    seed = record_of(seed_tree(scores={"auc": 0.51}, one_class=[[0, 0], [1, 0]]), Seed)
+    (text,) = outcome_warnings(RunConfig(), [seed], registry.load("fedavg"), who)
+    assert text.endswith("Look first at the labels, which may be swapped at some silos.")
 
 
 def test_a_ranking_the_wrong_way_round_is_said_by_itself() -> None:

@@ -115,6 +115,8 @@ def test_wrong_features(finished, molecules):
         ({"client": True}, "takes a client by number or by name; got True of type bool"),
         ({"client": "er"}, "names 'er', and the clients of this run have numbers only"),
         ({"client": 0, "seed": 0}, r"has seeds \[3, 4\]; 0 was asked for"),
+        ({"client": 0, "seed": "3"}, r"has seeds \[3, 4\]; '3' was asked for"),
+        ({"client": 0, "seed": 3.0}, r"has seeds \[3, 4\]; 3\.0 was asked for"),
         ({"client": 0, "checkpoint": "first"}, "'best' and 'last'; 'first'"),
     ],
     ids=str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 
 import pytest
 
@@ -126,3 +127,21 @@ def test_where_clients_live_changes_nothing_of_the_comparison(small, tmp_path, w
         found.append([each.paired for each in seed.clients])
     assert found[0] == found[1]
     assert all(found[0])
+
+
+def test_who_kept_no_answers_is_not_compared_and_sums_are_never(small, tmp_path):
+    """A silo that was away when the run was finished has none, and is scored like the others."""
+    config = small(evaluation__models=True, run__references=["alone"])
+    run(config, out=tmp_path / "run")
+    (tmp_path / "run" / "answers" / "seed0-client1.safetensors").unlink()
+    shutil.rmtree(tmp_path / "run" / "references")
+    (tmp_path / "run" / "result.json").unlink()
+    run(config, out=tmp_path / "run", resume=True)
+    (seed,) = records.read(tmp_path / "run" / "references" / "alone").seeds
+    assert [each.paired and all(value is None for value in each.paired.values()) for each in seed.clients] == [
+        False, True, False,
+    ]  # fmt: skip
+    summed = small(evaluation__models=True, evaluation__report="federation", run__references=["alone"])
+    run(summed, out=tmp_path / "summed")
+    (seed,) = records.read(tmp_path / "summed" / "references" / "alone").seeds
+    assert not any(each.paired for each in seed.clients)

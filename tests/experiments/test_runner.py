@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphsilo
-from graphsilo.errors import ConfigError, FederationError, RunError, UnsupportedError
+from graphsilo.errors import ConfigError, DataError, FederationError, RunError, UnsupportedError
 from graphsilo.experiments import runner
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.evaluation import scored_clients
@@ -51,9 +51,8 @@ def test_test_labels_influence_nothing_but_test_scores(small):
 
 
 def test_without_test_items(small):
-    result = run(small(partition__ratios=[0.5, 0.5, 0.0]))
-    assert only(result)["test"]["accuracy"] is None
-    assert result.accuracy() is None
+    with pytest.raises(DataError, match="no client has a test item"):
+        run(small(partition__ratios=[0.5, 0.5, 0.0]))
 
 
 def test_evaluation_every_few_rounds_and_after_the_last(small):

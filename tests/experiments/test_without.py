@@ -244,6 +244,33 @@ def test_what_a_file_holds_is_not_read_where_it_is_left_out(files: list[str], tm
     assert [row["client"] for row in result.tree["seeds"][0]["clients"]] == [0, 2]
 
 
+@pytest.mark.parametrize("kind", ["nodes", "graphs"])
+def test_columns_and_classes_of_who_is_left_out_are_not_compared(kind: str, tmp_path: Path) -> None:
+    """Where one draw is over the items of all, the others' splits are those of a cut in which it fits."""
+
+    def silo(name: str, width: int, classes: int) -> str:
+        features = np.random.default_rng(0).standard_normal((24, width)).astype(np.float32) + len(name)
+        labels, words = np.arange(24) % 2, tuple(f"x{place}" for place in range(width))
+        graph = graphsilo.data.Graph(
+            features, np.zeros((2, 0), np.int64), labels, classes, feature_names=words, name=name
+        )
+        whole = graphsilo.data.GraphCollection(graph, np.arange(25), labels, classes, name)
+        return str(save_graph(tmp_path / f"{name}.npz", graph if kind == "nodes" else whole))
+
+    others = [silo("aa", 3, 2), silo("bbb", 3, 2)]
+
+    def prepared_with(left_out: str) -> Any:
+        split = {"partition.split": "global"} if kind == "nodes" else {}
+        return prepare(load_config(overrides={"data.name": [left_out, *others], "run.without": [0], **split}))
+
+    fits, odd = prepared_with(silo("like", 3, 2)), prepared_with(silo("unlike", 7, 5))
+    assert odd.partition.content_hash == fits.partition.content_hash
+    assert (odd.schema.num_features, odd.schema.num_classes) == (3, 2)
+    assert odd.clients == (1, 2)
+    assert odd.data["name"].split("+")[0] == "aa"
+    assert odd.data_hash == fits.data_hash
+
+
 # -- what is said ----------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,8 @@ import torch
 from graphsilo.errors import DisclosureError
 from graphsilo.federation.account import Account, Spent
 from graphsilo.federation.journal import Journal
+from graphsilo.federation.noise import epsilon_of
+from graphsilo.federation.policy import DisclosurePolicy
 from graphsilo.federation.release import Release
 
 
@@ -31,7 +33,7 @@ def test_releases_add_up_as_squares(tmp_path: Path) -> None:
     assert log.spent() == Spent()
     send(log, 3.0)
     send(log, 4.0)
-    assert (log.spent().mu, log.spent().releases) == (5.0, 2)
+    assert log.spent().mu == 5.0
     assert log.account is not None
     assert stat.S_IMODE(log.account.path.stat().st_mode) == 0o600
 
@@ -68,7 +70,7 @@ def test_a_deleted_account_is_made_of_the_log_where_all_of_it_can_be_read(tmp_pa
     assert log.spent().mu == 5.0
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"bytes": 1}', '{"bytes": 1, "releases": 1, "squared_mu": -1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"bytes": 1}', '{"bytes": 1, "squared_mu": -1}'])
 def test_an_account_that_cannot_be_read_lets_nothing_leave(text: str, tmp_path: Path) -> None:
     log = journal(tmp_path)
     send(log, 3.0)
@@ -85,14 +87,39 @@ def test_an_account_that_cannot_be_read_lets_nothing_leave(text: str, tmp_path: 
 def test_bytes_are_counted_where_somebody_bounds_them(tmp_path: Path) -> None:
     send(journal(tmp_path), 3.0)
     account = Account.of(tmp_path / "silo.yaml", "x")
-    assert account.read() == Spent(1, 9.0, 0)
-    log = journal(tmp_path, counts_bytes=True)
+    assert account.read() == Spent(9.0, 0)
+    log = journal(tmp_path, policy=DisclosurePolicy(max_total_bytes=10**6))
     before = log.spent().bytes  # of the lines so far, which the account takes over
     assert before > 24
-    assert account.read() == Spent(1, 9.0, before)
+    assert account.read() == Spent(9.0, before)
     send(log, 4.0)
     log.path.unlink()
-    assert log.spent() == Spent(2, 25.0, 2 * before)
+    assert log.spent() == Spent(25.0, 2 * before)
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [({"max_epsilon": epsilon_of(5.0, 1e-5)}, r"policy\.max_epsilon"), ({"max_total_bytes": 100}, "100")],
+)
+def test_federations_that_are_open_at_once_have_one_bound(bound: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """Each began when nothing had left: 3 and 4 are 5 together, two messages of 48 bytes less than 100."""
+    logs = [journal(tmp_path, name, policy=DisclosurePolicy(**bound)) for name in ("one", "two", "three")]
+    for log, mu in zip(logs, (3.0, 4.0), strict=False):
+        send(log, mu)
+    before = logs[0].spent()
+    with pytest.raises(DisclosureError, match=words):
+        send(logs[2], 0.5)
+    assert not logs[2].path.exists()
+    assert logs[0].spent() == before
+    assert before.mu == 5.0
+
+
+def test_what_is_masked_anew_passed_the_bound_before(tmp_path: Path) -> None:
+    log = journal(tmp_path, policy=DisclosurePolicy(max_epsilon=epsilon_of(3.0, 1e-5)))
+    numbers = torch.zeros(3, dtype=torch.int64)
+    for again in (False, True):
+        answer = Release(numbers=numbers, clients=1, mu=3.0, honest=1)
+        log.message("sent", "run", "fedridge", 0, "release", answer, again=again)
 
 
 def test_it_is_counted_before_the_message_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def test_large_tensors_are_summed_block_by_block_to_the_same_numbers(monkeypatch
         for part, share in zip(parts, (0.3, 7.0, 1.0), strict=True)
     ]
     whole = total(messages)
-    monkeypatch.setattr(accumulator, "_BLOCK", 64)
+    monkeypatch.setattr(accumulator, "BLOCK", 64)
     blocks = total(messages)
     assert all(torch.equal(whole.weights[name], blocks.weights[name]) for name in ("w", "t"))
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from graphsilo.errors import ConfigError, DataError, DisclosureError, MessageError
 from graphsilo.federation import noise, registry
-from graphsilo.federation.client import EvaluateReply
+from graphsilo.federation.account import Spent
+from graphsilo.federation.client import EvaluateReply, EvaluateSums
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import KINDS, FieldSpec, Message, Tensors, sends
 from graphsilo.federation.policy import (
@@ -27,6 +28,7 @@ from graphsilo.federation.policy import (
 from graphsilo.federation.release import Release
 from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods import fedavg
+from graphsilo.methods.fedridge.messages import Scores
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""
@@ -319,12 +321,12 @@ def test_the_size_of_a_run():
 
 
 def test_the_size_of_all_runs_together():
-    gate = Gate(policy(max_total_bytes=200), [9], total_bytes=66)  # what the log says of earlier runs
+    gate = Gate(policy(max_total_bytes=200), [9], spent=Spent(bytes=66))  # what the log says of earlier runs
     gate.check("train", report())
     gate.check("train", report())
     with pytest.raises(DisclosureError, match=r"in all runs than 200 \(policy.max_total_bytes\)"):
         gate.check("train", report())
-    assert gate.total_bytes == 200
+    assert gate.spent.bytes == 200
 
 
 def test_rows_of_small_classes():
@@ -381,6 +383,50 @@ def test_evaluation_over_few_items():
         with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
             gate.check("evaluate", reply)
     Gate(policy(min_class_count=5), [4]).check("evaluate", evaluation(1, 1))  # tables have a minimum of their own
+
+
+@pytest.mark.parametrize(
+    ("items", "rests_on", "leaves"), [(5, 5.0, True), (0, 0.0, True), (4, 5.0, False), (5, 4.0, False)]
+)
+def test_scores_of_candidates_are_an_evaluation(items, rests_on, leaves):
+    """FedRidge's tables of validation items, and what a metric of scores rests on."""
+    counts, ranked = torch.zeros(2, 3, 3, dtype=torch.int64), torch.full((2, 2), rests_on, dtype=torch.float64)
+    counts[:, 1, 2] = items
+    reply, gate = (
+        Scores(counts=counts, num_samples=items, ranked={"auc": ranked}),
+        Gate(policy(min_evaluation_count=5), []),
+    )
+    if leaves:
+        gate.check("score", reply)
+        return
+    with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
+        gate.check("score", reply)
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_tables_of_training_items_describe_small_classes(sums):
+    """However the 4 items of class 1 are predicted; those of validation items are not about training."""
+    counts = torch.zeros(2, 4, 2, 2, dtype=torch.int32)
+    counts[0, 1, 0, 0], counts[0, 2, 1, 0], counts[1, 0, 1, 0] = 9, 4, 1
+
+    def reply(*kinds: str) -> Message:
+        if sums:
+            return EvaluateSums(
+                counts={f"own/seen/{kind}": table.long() for kind, table in zip(kinds, counts, strict=True)},
+                means={}, sizes={"own/seen": torch.tensor([30])},
+            )  # fmt: skip
+        return EvaluateReply(
+            kinds={"own/seen": list(kinds)}, parts=[1], counts=counts, sizes=torch.tensor([30]), scores={}
+        )
+
+    gate = Gate(policy(min_class_count=5), [9, 4])
+    with pytest.raises(
+        DisclosureError, match=r"\.counts, which 'evaluate' sends, describes classes .* take such a class"
+    ):
+        gate.check("evaluate", reply("train", "val"))
+    gate.check("evaluate", reply("val", "test"))
+    Gate(policy(min_class_count=4), [9, 4]).check("evaluate", reply("train", "val"))
+    Gate(policy(min_class_count=5), [9, 0]).check("evaluate", reply("train", "val"))
 
 
 def test_sums_that_scale_features():
@@ -497,12 +543,12 @@ def test_releases_add_up_to_the_bound_and_no_further():
     gate = Gate(policy(max_epsilon=bound), [9, 9])
     for mu in (0.6, 0.8, 1.0):
         gate.check("noisy_statistics", release(mu))
-    assert gate.mu == pytest.approx(math.sqrt(2.0))
+    assert gate.spent.mu == pytest.approx(math.sqrt(2.0))
     with pytest.raises(DisclosureError, match=r"all that this silo has sent would come to more than ε = ") as caught:
         gate.check("noisy_statistics", release(0.1))
     assert f"{bound:.4g}" in caught.value.__notes__[0]
-    assert gate.mu == pytest.approx(math.sqrt(2.0))
-    later = Gate(policy(max_epsilon=bound), [9, 9], mu=gate.mu)
+    assert gate.spent.mu == pytest.approx(math.sqrt(2.0))
+    later = Gate(policy(max_epsilon=bound), [9, 9], spent=gate.spent)
     with pytest.raises(DisclosureError, match=r"policy\.max_epsilon"):
         later.check("noisy_statistics", release(0.1))
 
@@ -539,7 +585,7 @@ def test_shared_noise_counts_only_where_the_owner_says_so():
     gate = Gate(trusting, [9, 9])
     for _ in range(3):
         gate.check("noisy_statistics", share)
-    assert gate.mu == pytest.approx(math.sqrt(3.0))
+    assert gate.spent.mu == pytest.approx(math.sqrt(3.0))
 
 
 def test_small_classes_may_be_in_sums_with_noise():

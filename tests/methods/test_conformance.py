@@ -10,7 +10,7 @@ from kit.broad import BROAD
 
 LONGEST = {
     conformance.check_resume, conformance.check_failing_client, conformance.check_offloading, conformance.check_liars,
-    conformance.check_exaggeration,
+    conformance.check_exaggeration, conformance.check_idle_client,
 }  # fmt: skip
 
 CHECKS = [

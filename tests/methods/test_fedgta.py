@@ -164,6 +164,18 @@ def test_a_confidence_below_zero_is_refused():
         TrainReply(weights={}, moments=torch.zeros(1, 1), confidence=-1.0).check()
 
 
+def test_moments_of_another_shape_are_refused(kit):
+    """They broke the run where they were held against the others', and named nobody. Two orders, of both kinds."""
+    server, federation = kit.build("fedgta", [kit.tiny_silo(client) for client in range(2)], order=2, moments="hybrid")
+    federation.at("round", 1)
+    (client, reply), _ = server.collect(federation, federation.clients)
+    server.check(client, reply)
+    assert reply.moments.shape[1] == 4
+    for moments in (reply.moments[:, :3], reply.moments[:-1]):
+        with pytest.raises(MessageError, match=r"client 0 must send moments of shape"):
+            server.check(client, replace(reply, moments=moments))
+
+
 def test_who_trains_nothing_counts_for_nobody(kit):
     """It has the mixture of the others, which are alike by any threshold, weighed by their confidence."""
     silos = [kit.tiny_silo(0), kit.tiny_silo(1), kit.tiny_silo(2, train=[])]

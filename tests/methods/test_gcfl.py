@@ -222,6 +222,6 @@ def test_a_cluster_with_nothing_to_train_on_keeps_its_weights(kit):
 def test_a_weight_below_0_is_refused(kit, monkeypatch):
     server, federation = kit.build("gcfl", [kit.tiny_silo(client) for client in range(2)])
     monkeypatch.setattr(type(federation.client(1)), "weight", property(lambda self: -2.0 if self.id else 1.0))
-    with pytest.raises(FederationError, match=r"client 1.*must be at least 0; -2\.0 came"):
+    with pytest.raises(FederationError, match=r"client 1.*num_samples holds -2, and counts"):
         play(server, federation, rounds=1)
     assert TrainReply(weights={}, num_samples=0.0).num_samples == 0

@@ -52,6 +52,19 @@ def test_run_page(browser: Any, runs: dict[str, Path], tmp_path: Path, width: in
     visit.page.close()
 
 
+@pytest.mark.parametrize("width", [1280, 1210, 1100, 1001, 700])
+def test_the_table_of_references_is_whole(browser: Any, runs: dict[str, Path], tmp_path: Path, width: int) -> None:
+    """Also with five columns of numbers."""
+    visit = Visit(
+        browser, report.write(runs["fedavg"], tmp_path / "report.html"), viewport={"width": width, "height": 9}
+    )
+    wide = """() => { const box = document.querySelector(".ladder .scroll");
+      for (const row of box.querySelectorAll("tr")) row.append(row.lastElementChild.cloneNode(true));
+      return box.scrollWidth - box.clientWidth; }"""
+    assert visit.page.evaluate(wide) == 0
+    visit.page.close()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_long_name_of_a_silo_widens_nothing(browser: Any, runs: dict[str, Path], tmp_path: Path, width: int) -> None:
     folder = shutil.copytree(runs["fedavg"], tmp_path / "run")

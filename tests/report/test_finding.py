@@ -19,6 +19,16 @@ Scores = list[list[float]]
 """[seeds][clients]; the mean over clients is the seed's score."""
 
 
+def write_beside(folder: Path, tree: dict[str, Any], alone: dict[str, Any]) -> None:
+    """A run's folder with the row alone."""
+    place = folder / "references" / "alone"
+    place.mkdir(parents=True)
+    tree["references"] = {"alone": {"accuracy": {"mean": 0.5, "std": None}}}
+    alone["method"]["alone"] = True
+    (folder / "result.json").write_text(json.dumps(tree))
+    (place / "result.json").write_text(json.dumps(alone))
+
+
 def tree_of(scores: Scores, metric: str = "accuracy", names: list[str] | None = None, **more: Any) -> dict[str, Any]:
     seeds = [
         seed_tree(
@@ -228,12 +238,7 @@ def test_the_interval_counts_seeds_and_test_items(tmp_path: Path) -> None:
     for tree, error in zip(trees, (0.03, 0.04), strict=True):
         for seed in tree["seeds"]:
             seed["clients"][0] |= {"errors": {"accuracy": error}, "nodes": 200}
-    trees[0]["references"] = {"alone": {"accuracy": {"mean": 0.8, "std": None}}}
-    trees[1]["method"]["alone"] = True
-    place = tmp_path / "r" / "references" / "alone"
-    place.mkdir(parents=True)
-    for folder, tree in zip((tmp_path / "r", place), trees, strict=True):
-        (folder / "result.json").write_text(json.dumps(tree))
+    write_beside(tmp_path / "r", *trees)
     found = finding(load(tmp_path / "r"))
     (gain,) = found.gains
     assert gain.span == pytest.approx((0.05 - 0.1011, 0.05 + 0.1011), abs=2e-4)
@@ -248,3 +253,24 @@ def test_the_headline_is_in_the_metric_that_chose(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps(tree))
     assert load(tmp_path).main_metric == "macro_f1"
     assert "60.0 % Macro-F1" in finding(load(tmp_path)).sentence
+
+
+def test_models_that_answer_alike_say_nothing_of_other_items(tmp_path: Path) -> None:
+    """Three seeds with the same scores, and no item that the two models answer differently: no interval of +0.0."""
+    trees = [tree_of([[0.9, 0.8], [0.9, 0.8], [0.9, 0.8]]) for _ in range(2)]
+    for tree, error in zip(trees, (None, 0.0), strict=True):
+        for seed in tree["seeds"]:
+            for row in seed["clients"]:
+                row |= {"nodes": 200, "rare_items": 3, **({} if error is None else {"paired": {"accuracy": error}})}
+    write_beside(tmp_path / "r", *trees)
+    found = finding(load(tmp_path / "r"))
+    assert [(gain.span, gain.rare) for gain in found.gains] == [(None, 3)] * 2
+    assert "(three seeds, all alike)" in found.sentence
+    assert "Other test items" not in found.certainty
+
+
+def test_it_says_how_many_single_gains_may_be_chance(tmp_path: Path) -> None:
+    """Of two silos with gains of 9, 10, 11 and of -1, 1, 3 points the second interval holds 0."""
+    trees = [tree_of([[0.69, 0.49], [0.70, 0.51], [0.71, 0.53]]), tree_of([[0.6, 0.5]] * 3)]
+    write_beside(tmp_path / "r", *trees)
+    assert "By itself, the gain of 1 of 2 silos may be chance." in finding(load(tmp_path / "r")).certainty

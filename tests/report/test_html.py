@@ -82,6 +82,9 @@ def test_figures_are_labelled_and_have_a_caption(page: Page) -> None:
     charts = [attributes for _, attributes in page.elements if attributes.get("class") == "chart"]
     assert charts
     assert all(attributes.get("aria-label") and attributes.get("role") == "img" for attributes in charts)
+    curves = [text for each in charts if (text := each["aria-label"] or "").startswith("Line chart of validation")]
+    assert {"Line chart of validation and test Macro-F1 by round", *curves} == set(curves)
+    assert len(set(curves)) == len(curves)  # each names its own metric
     assert sum(tag == "figcaption" for tag, _ in page.elements) == sum(tag == "figure" for tag, _ in page.elements)
     assert sum(tag == "svg" for tag, _ in page.elements) == 2 * len(charts)  # for a wide and for a narrow place
     headings = [attributes for tag, attributes in page.elements if tag == "th"]

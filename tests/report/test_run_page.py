@@ -125,3 +125,14 @@ def test_scenario_scores_of_references_stand_below_the_runs(tmp_path: Path, samp
         "Local only: every silo trains the backbone by itself; Centralised (cut): one place holds everything but the"
         in words
     )
+
+
+def test_no_deviation_is_explained_where_there_is_one_seed(tmp_path: Path, sample: ModuleType) -> None:
+    one, other = (
+        sample.make_run(tmp_path / name, seeds=1, rounds=3, clients=3, payload=size, title=name, method=name)
+        for name, size in (("fedavg", 10), ("fedprox", 50))
+    )
+    assert "standard deviation" not in report.write(one).read_text()
+    assert "standard deviation" not in render_comparison([load(one), load(other)])
+    many = [load(sample.make_run(tmp_path / name, seeds=2, rounds=3, clients=3, title=name)) for name in ("a", "b")]
+    assert "standard deviation" in render_comparison(many)

@@ -294,3 +294,5 @@ def test_sets_too_small_to_be_scored_are_spoken_of_before_the_run(explained):
     found = explained("fedavg", policy={"min_evaluation_count": 100})
     assert "are over fewer rows here than this silo's policy.min_evaluation_count of 100" in found.refusals[0]
     assert explained("fedavg", policy={"min_evaluation_count": 10}).warnings == []
+    (text,) = explained("fedavg", policy={"min_class_count": 1000}).warnings
+    assert text.startswith("With a class of fewer training items than policy.min_class_count of 1000, scores of this")

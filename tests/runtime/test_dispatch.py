@@ -302,3 +302,14 @@ def test_errors_of_messages_are_told(guarded, federation_of, troubled):
     federation.ask(troubled.Client.train, TrainRequest(weights=server.weights))
     assert "must return TrainReply; Echo came" in guard.failures[0].reason
     assert guard.failures[0].trace == ""
+
+
+def test_what_training_alone_came_to_stays_at_the_silo(guarded):
+    """Texts about senders are about the silo's own models there; the site's log has them."""
+    guard, method = guarded(), registry.load("fedavg")
+    with pytest.raises(
+        FederationError, match=r"training alone came to an error whose text stays in the site's own log"
+    ):
+        run(conformance.small_config(method, {**method.quick, "lr": 1e9}, clients=3, run={"alone": True}))
+    assert not any(letter.isdigit() for failure in guard.failures for letter in failure.reason)
+    assert "TrainReply.weights holds" in guard.failures[0].trace

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from graphsilo.errors import FederationError, MessageError
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.averaging import step_to
-from graphsilo.federation.codec import decode
-from graphsilo.federation.interface import Handler
+from graphsilo.federation.codec import decode, encode
+from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
+from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local import offloading
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing import conformance
@@ -72,6 +74,45 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return install
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silos of which the coordinator knows no more than their cards."""
+    made = InProcess.__init__
+
+    def elsewhere(self: InProcess, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.limits = dict.fromkeys(self.clients, 150.0)
+
+    monkeypatch.setattr(InProcess, "__init__", elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "field"),
+    [
+        ("scaffold", {}, "num_samples"), ("scaffold", {}, "weight"), ("feddc", {}, "num_samples"),
+        ("feddc", {"weighted": "objectives", "weight_by": "nodes"}, "num_samples"),
+    ],
+)  # fmt: skip
+def test_who_counts_otherwise_than_it_said_is_named(
+    name: str, settings: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch, apart: None
+) -> None:
+    """Sums over what clients said before round 1 are divided by each other's: one alone could make any step of it."""
+    honest = offloading.call
+
+    def call(held: Any, step: str, *rest: Any) -> Any:
+        answer = honest(held, step, *rest)
+        kind = handler_of(type(held.client), step).types()[1]
+        if held.client.id != 2 or field not in kind.__dataclass_fields__:
+            return answer
+        return encode(replace(decode(answer.data, kind), **{field: 120.0}))
+
+    monkeypatch.setattr(offloading, "call", call)
+    tree = run(small_config(registry.load(name), {**settings, "min_clients": 3})).tree
+    for row in tree["seeds"][0]["rounds"]:
+        (failure,) = row["failures"]
+        assert failure.startswith("client 2 failed in 'train' (MessageError: TrainReply.num_samples is ")
+
+
 @pytest.mark.parametrize("lie", list(LIES))
 def test_impossible_share_fails_who_sent_it(lie: str, lies: Any) -> None:
     liar, change, words = LIES[lie]
@@ -97,17 +138,52 @@ def test_largest_value_is_a_setting(lies: Any) -> None:
         run(small_config(method, {}, run={"largest_value": 1.5}))
 
 
+class Held(Message):
+    """What is counted, in all forms, and beside it what is not."""
+
+    one: float = sends("counts", default=0.0)
+    some: list[int] = sends("counts", default=())
+    named: Tensors = sends("counts", dtype=(torch.float64, torch.int64), default=())
+    classes: Tensor | None = sends("counts", dtype=(torch.float32, torch.int64), default=None)
+    degrees: Tensor | None = sends("topology", dtype=torch.int64, whole=True, default=None)
+    share: float = sends("counts", whole=False, default=-0.5)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"one": 2.5}, {"one": -0.0}, {"one": -3.0}, {"one": 1e300}, {"one": float("nan")}, {"some": [1, -1]},
+        {"named": {"a": torch.tensor([3.0, 0.5]).double()}}, {"named": {"a": torch.tensor(-1)}},
+        {"classes": torch.tensor([1.0, -0.0])}, {"classes": torch.tensor([2**54])}, {"degrees": torch.tensor([-1])},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_field_that_counts_is_declared_and_holds_whole_numbers(field: dict[str, Any]) -> None:
+    class Holder(fedavg.Client[Any]):
+        @handler
+        def hold(self, request: Empty) -> Held:
+            return Held(one=7.0, some=[1, 2], named={"a": torch.tensor([3, 0])}, classes=torch.tensor([1.0, 2.0**24]))
+
+    lie: list[dict[str, Any]] = []
+
+    class Lying(InProcess):
+        def deliver(self, *arguments: Any) -> Iterator[Any]:
+            for client, answer in super().deliver(*arguments):
+                yield client, unchecked(replace(decode(answer.data, Held), **lie[0])) if lie and client == 2 else answer
+
+    method = replace(registry.load("fedavg"), client=Holder)
+    _, federation, _ = conformance.assemble(method, {}, runtime=Lying)
+    assert federation.ask(Holder.hold, Empty()).clients == (0, 1, 2, 3)
+    lie.append(field)
+    answers = federation.ask(Holder.hold, Empty())
+    assert answers.clients == (0, 1, 3)
+    assert f"Held.{next(iter(field))} " in answers.failures[2].reason
+
+
 @pytest.mark.parametrize("liar", [0, 3])
-def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any, monkeypatch: Any) -> None:
+def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any, apart: None) -> None:
     """What any bound must let through would still decide the mean."""
     lies(liar, lambda weights: {name: 1e5 * tensor for name, tensor in weights.items()})
-    made = InProcess.__init__
-
-    def apart(self: InProcess, *arguments: Any) -> None:
-        made(self, *arguments)
-        self.limits = dict.fromkeys(self.clients, 150.0)
-
-    monkeypatch.setattr(InProcess, "__init__", apart)
     method = registry.load("fedavg")
     tree = run(small_config(method, {"min_clients": 3})).tree
     rounds = tree["seeds"][0]["rounds"]
@@ -117,8 +193,45 @@ def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any
         r"silos 0\.\d+ at most: more than 100 times as much, its size taken into account, is not taken",
         rounds[1]["failures"][0],
     )
-    wide = run(small_config(method, {"min_clients": 3}, run={"largest_ratio": 1e9})).tree
+    config = small_config(method, {"min_clients": 3})  # whoever said it here would be told that nobody lies here
+    wide = run(config.model_copy(update={"run": config.run.model_copy(update={"largest_ratio": 1e9})})).tree
     assert not any("failures" in row for row in wide["seeds"][0]["rounds"])
+
+
+def test_who_answers_zeros_is_told_and_not_blamed(lies: Any, apart: None) -> None:
+    lies(2, lambda weights: {name: 0 * tensor for name, tensor in weights.items()})
+    tree = run(small_config(registry.load("fedavg"), {})).tree
+    rounds = tree["seeds"][0]["rounds"]
+    assert [row.get("idle", []) for row in rounds] == [
+        [],
+        ["client 2 in 'train' (TrainReply.weights: zeros alone)"],
+        [],
+    ]
+    assert not any("failures" in row for row in rounds)
+    (warning,) = [text for text in tree["warnings"] if "nothing of their own" in text]
+    assert "client 2 in 1 of 3 rounds ('train' (TrainReply.weights: zeros alone))" in warning
+
+
+def test_who_says_that_it_has_nothing_may_answer_zeros(lies: Any, apart: None) -> None:
+    lies(2, lambda weights: {name: 0 * tensor for name, tensor in weights.items()}, samples=0.0)
+    assert not any("idle" in row for row in run(small_config(registry.load("fedavg"), {})).tree["seeds"][0]["rounds"])
+
+
+def test_a_check_that_a_lie_breaks_fails_who_sent_it(apart: None) -> None:
+    """And says so of nobody else; in one process, where nobody lies, it is a fault of the check."""
+
+    def check(client: int, reply: Any) -> None:
+        if client == 2:
+            torch.ones(3) + torch.ones(2)
+
+    server, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    request = fedavg.TrainRequest(weights=server.weights)
+    answers = federation.ask(fedavg.Client.train, request, check=check)
+    assert list(answers.failures) == [2]
+    assert "TrainReply is none that could be looked at (RuntimeError: The size of tensor" in answers.failures[2].reason
+    federation.limits = {}
+    with pytest.raises(RuntimeError, match="The size of tensor"):
+        federation.ask(fedavg.Client.train, request, check=check)
 
 
 def test_what_the_server_made_is_not_held_against_a_client() -> None:

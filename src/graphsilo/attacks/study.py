@@ -20,7 +20,9 @@ from graphsilo.attacks.rows import rows
 from graphsilo.attacks.views import ATTACKERS, Attacker, View, views
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import ConfigError, nearest
+from graphsilo.experiments.doors import plain
 from graphsilo.experiments.observer import Observer
+from graphsilo.settings import Count, Settings, setting
 from graphsilo.types import ClientId
 
 Attack: TypeAlias = "Callable[[Sequence[tuple[View, Silo]], Sequence[Silo]], list[Outcome]]"
@@ -30,6 +32,16 @@ ATTACKS: Mapping[str, Attack] = {"rows": rows, "classes": classes, "attribute": 
 NAMES = (*ATTACKS, "membership", "replay")
 SHADOWS = 16
 """Runs behind the membership attack, unless somebody asks for others."""
+
+
+class Asked(Settings):
+    """What a person asks of an attack."""
+
+    attacks: list[str] | None = setting(None, "which; none: all", min_length=1)
+    attackers: list[str] | None = setting(None, "as whom; none: all", min_length=1)
+    seeds: list[Count] | None = setting(None, "seeds that are repeated and attacked; none: the first", min_length=1)
+    clients: list[Count] | None = setting(None, "silos that are attacked; none: all", min_length=1)
+    shadows: int = setting(SHADOWS, "runs behind the membership attack; 0 leaves it out", ge=0)
 
 
 def attack(
@@ -56,20 +68,25 @@ def attack(
         observer: Hears of the repetition's progress.
 
     Raises:
-        ConfigError: An unknown attack, attacker, seed or client; or the attack by membership alone, without shadows.
+        ConfigError: An unknown attack, attacker, seed or client, a list without any, or a number that cannot be; or the
+            attack by membership alone, without shadows.
         RunError: There is no such run, or its data is elsewhere.
         UnsupportedError: It is of another task.
     """
-    chosen = _known("attack", attacks, NAMES)
-    roles = _known("attacker", attackers, ATTACKERS)
+    asked = Asked.of({
+        "attacks": plain(attacks), "attackers": plain(attackers), "seeds": plain(seeds), "clients": plain(clients),
+        "shadows": shadows,
+    })  # fmt: skip
+    chosen = _known("attack", asked.attacks, NAMES)
+    roles = _known("attacker", asked.attackers, ATTACKERS)
     shadows = shadows if "membership" in chosen else 0
     result, config = opened(folder)
     notes: list[str] = []
     outcomes: dict[int, list[Outcome]] = {}
-    for seed in seeds or [result.seeds[0].seed]:
+    for seed in dict.fromkeys(asked.seeds or [result.seeds[0].seed]):
         say(f"Running seed {seed} of {result.method.title} again, to see what is sent.")
         repetition = repeat(result, config, seed, observer=observer)
-        targets = _targets(repetition, clients)
+        targets = _targets(repetition, asked.clients)
         if repetition.differs:
             notes.append(repetition.differs)
         found = _attacked(repetition, chosen, roles, targets, shadows, say)
@@ -120,7 +137,7 @@ def _attacked(
 
 
 def _known(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    if not wanted:
+    if wanted is None:
         return tuple(known)
     strange = [name for name in wanted if name not in known]
     if strange:
@@ -133,4 +150,4 @@ def _targets(repetition: Repetition, clients: Sequence[ClientId] | None) -> tupl
     strange = sorted(set(clients or ()).difference(known))
     if strange:
         raise ConfigError(f"the run has clients {min(known)} to {max(known)}; {strange[0]} was asked for.")
-    return tuple(clients or known)
+    return tuple(dict.fromkeys(clients or known))

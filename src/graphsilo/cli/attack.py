@@ -43,9 +43,7 @@ def attack(
     ] = None,
     shadows: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=0, help="Runs behind the membership attack, each as long as RUN; 0 leaves it out."
-        ),
+        typer.Option(metavar="N", help="Runs behind the membership attack, each as long as RUN; 0 leaves it out."),
     ] = 16,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
     own: OwnCode = None,

@@ -76,4 +76,4 @@ def sheet(drawn: Layout) -> Sheet:
         )
         for line in drawn.lines
     ]
-    return Sheet("Test, %" if is_percent else "Test", columns, rows)
+    return Sheet(f"Test {drawn.metric}".strip() + (", %" if is_percent else ""), columns, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphsilo.cli.terminal import bare, say, show, table
@@ -48,7 +49,7 @@ def explain_command(name: str) -> None:
         found = next((known for known in names if _plain(known) in wanted), None)
         if found is not None:
             return explain(found)
-    if "." in name:
+    if "." in name or "/" in name:
         return _explain_setting(name)
     every = [known for names, _ in kinds for known in names]
     hint = nearest(name, every)
@@ -67,6 +68,11 @@ def _explain_setting(name: str) -> None:
     """
     from graphsilo.experiments.config import every_group
 
+    if "/" in name or Path(name.partition(":")[0]).suffix in (".py", ".yaml", ".yml"):
+        raise ConfigError(
+            f"explain takes a name, such as fedavg or run.workers, and '{name}' names a file. What a method, model or "
+            f"rule of your own takes is said in its file; a run takes it as --method, --model or --partition FILE.py."
+        )
     section, _, key = _plain(name).partition(".")
     sections = _sections()
     if section not in sections:

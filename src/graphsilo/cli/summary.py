@@ -9,6 +9,7 @@ from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, main_ones, metric_of
 from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
+from graphsilo.report.finding import SAME, seeds_alike
 from graphsilo.report.formats import (
     COST_TITLES,
     MISSING,
@@ -20,6 +21,7 @@ from graphsilo.report.formats import (
     plus_minus,
     reference_title,
     scored_part,
+    when_scored,
 )
 
 SCENARIOS = {"missing_class": "Missing class", "unseen_node": "Unseen node", "new_client": "New client"}
@@ -81,9 +83,9 @@ def scored(record: RunRecord) -> str:
     others = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} in result.json" if rest else ""
     part, whose = scored_part(record), MODES.get(reported, reported).removesuffix(" (aggregate)")
     return (
-        f"Scored: {whose} ({reported}) at the round that validation chose{others}. "
+        f"Scored: {whose} ({reported}) {when_scored(record.seeds)}{others}. "
         f"{f'{part}. ' if part else ''}Sent and received: for training, per seed; what evaluation takes is in "
-        f"ledger.parquet."
+        f"ledger.parquet.{f' {SAME}' if seeds_alike(record) else ''}"
     )
 
 

@@ -81,7 +81,7 @@ def _asked(
     call = call_of({**overrides, **({"method": said_methods[0]} if said_methods else {})}, assignments)
     names = [call.named("method", name) for name in said_methods]
     config = configure(base, call)
-    return config, Plan.of(kept, methods=names or None, space=said, seeds=overrides.get("run.seeds"), **given)
+    return config, Plan.asked(kept, methods=names or None, space=said, seeds=overrides.get("run.seeds"), **given)
 
 
 def _free(config: RunConfig) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,9 +22,11 @@ from graphsilo.experiments.evaluation import choice_of, modes_of, scored_clients
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import model_entries
 from graphsilo.federation import own, registry
-from graphsilo.federation.client import ModelSpec, build_model, no_dense_products, precision_matters
+from graphsilo.federation.client import ClientBase, ModelSpec, build_model, no_dense_products, precision_matters
+from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import PrivateConfig
+from graphsilo.federation.robust import NO_VALUES, Robust, averages
 from graphsilo.federation.secure.peers import MIN_PARTIES
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
@@ -33,7 +35,7 @@ from graphsilo.random import generator
 from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk, repeatable
-from graphsilo.types import ClientId, Precision
+from graphsilo.types import COUNTING, ClientId, Precision
 
 if TYPE_CHECKING:
     from graphsilo.experiments.simulation import Simulation
@@ -87,10 +89,11 @@ def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> N
 
 
 def check_data(method: Method, simulation: Participants) -> None:
-    """Refuse a task that a method does not do, weights of edges that it would ignore, and labels that teach nothing.
+    """Refuse a task that a method does not do, weights of edges that it would ignore, and labels that teach or test
+    nothing.
 
     Raises:
-        DataError: There are no two classes.
+        DataError: There are no two classes, or no test items.
         UnsupportedError: It does not do the task, or would ignore them; names methods that do, or take them.
     """
     if simulation.task not in method.tasks:
@@ -103,6 +106,12 @@ def check_data(method: Method, simulation: Participants) -> None:
         _check_weights(method, simulation)
     if simulation.task != "link":
         _check_classes(simulation)
+        if not any(row.get("test", 1) for row in simulation.cut["per_client"]):
+            raise DataError(
+                f"{simulation.data['name']}: no client has a test item, so that nothing could be scored: give testing "
+                f"a share of the {simulation.task}s, as partition.ratios=[0.6, 0.2, 0.2] does (ratios under split in "
+                f"the description of a silo)."
+            )
 
 
 def check_support(config: RunConfig, method: Method, method_config: MethodConfig, simulation: Participants) -> None:
@@ -129,6 +138,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     check_secure_sums(config, method, method_config)
     check_parties(config, asked, simulation.clients, apart=not simulation.has_data)
     check_compression(config, method, method_config)
+    check_robust(config, method, method_config, asked)
     here = getattr(simulation, "silos", ())  # others' are looked at where they are
     method_config.check_features(simulation.scaling, {name for silo in here for name in silo.estimated})
     if config.run.precision != "float32" and not method.backbone:
@@ -265,6 +275,63 @@ def check_compression(config: RunConfig, method: Method, method_config: MethodCo
             f"{method.title} makes a promise of the numbers that it sends, noise and all, and run.compression would "
             f"send others. Leave run.compression out."
         )
+
+
+def check_robust(config: RunConfig, method: Method, method_config: MethodConfig, asked: int | None = None) -> None:
+    """Refuse a robust average where there is none, where nobody sees single answers, and of too few answers.
+
+    Args:
+        config: The run.
+        method, method_config: What it runs.
+        asked: Clients of a round, where that is known.
+
+    Raises:
+        ConfigError: Sums are secure ones, or too few answer for the rule.
+        UnsupportedError: The method sends other things than averages; names methods that do not.
+    """
+    run, robust = config.run, Robust(config.run.robust, config.run.liars)
+    if run.robust == "none":
+        return
+    if run.secure_sums:
+        raise ConfigError(
+            f"run.robust={run.robust} holds the clients' answers against each other, and with run.secure_sums nobody "
+            f"sees a single one. Choose one of them."
+        )
+    if why := _beside_averages(method):
+        able = [name for name in registry.names() if _beside_averages(registry.load(name)) == ""]
+        raise UnsupportedError(
+            f"run.robust={run.robust} guards averages and nothing else, and {method.title} needs {why}. Methods that "
+            f"it guards: {', '.join(able)}."
+        )
+    fewest = asked if method_config.min_clients is None else method_config.min_clients
+    if fewest is not None and fewest < robust.least:
+        known, fewer = (f" with run.liars={run.liars}", ", or fewer run.liars") if run.robust in COUNTING else ("", "")
+        raise ConfigError(
+            f"run.robust={run.robust}{known} needs {robust.least} answers in every round, and a round may go on with "
+            f"{fewest}. Use more clients, a larger method.participation or method.min_clients{fewer}."
+        )
+
+
+BY_SETTINGS: Sequence[Callable[[RunConfig, Method, MethodConfig], None]] = (
+    check_secure_sums, check_compression, check_robust,
+)  # fmt: skip
+"""What can be refused before anything is known of the silos."""
+
+
+def _beside_averages(method: Method) -> str:
+    """What a method needs beside averages and counts, in words; empty: nothing."""
+    if method.pooled or method.config().single_answers:
+        return method.config().single_answers or "all data in one place"
+    steps = {name: step.types() for name, step in handlers_of(method.client).items() if name not in _OF_ALL}
+    for name, types in steps.items():
+        others = [spec.name for spec in types[1].specs() if spec.kind not in NO_VALUES]
+        if others and not averages(*types):
+            return f"more of its clients ('{name}' answers with {', '.join(others)})"
+    return "" if any(averages(*types) for types in steps.values()) else "none"
+
+
+_OF_ALL = handlers_of(ClientBase).keys()
+"""What every method's clients are asked: how they score."""
 
 
 def _sums_are_enough(method: Method) -> bool:

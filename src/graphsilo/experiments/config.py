@@ -35,8 +35,8 @@ from graphsilo.experiments.doors import (
 )
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.settings import SYNONYMS, Settings, setting
-from graphsilo.types import Compressing, Precision, Task
+from graphsilo.settings import SYNONYMS, Count, Settings, setting
+from graphsilo.types import COUNTING, Averaging, Compressing, Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class DataConfig(Settings):
         "data set by name, or a path to .yaml (own tables), .npz or .pt; a list gives each client one of them",
     )
     root: str | None = setting(None, "folder with PyG's raw files; else GRAPHSILO_DATA, else downloaded to the cache")
-    seed: int = setting(0, "seed of generated data")
+    seed: Count = setting(0, "seed of generated data")
     options: dict[str, Any] = setting({}, "scale, scale_by, largest_component, ...")
 
 
@@ -154,6 +154,12 @@ class EvaluationConfig(Settings):
     )
     models: bool = setting(True, "save every client's best and last model under models/")
 
+    @field_validator("modes")
+    @classmethod
+    def _once(cls, value: list[Mode] | None) -> list[Mode] | None:
+        """Said twice, one is still the same run."""
+        return value and list(dict.fromkeys(value))
+
 
 def several_seeds(count: int) -> str:
     """So many seeds as a person writes them."""
@@ -182,7 +188,7 @@ class RunSection(Settings):
 
     section: ClassVar[str] = "run"
 
-    seeds: list[int] = setting([0], "seeds of training, one result each", min_length=1)
+    seeds: list[Count] = setting([0], "seeds of training, one result each", min_length=1)
     without: list[int | str] = setting(
         [],
         "clients that are left out, by number, or by name where they have names: cut, numbers and random "
@@ -229,6 +235,14 @@ class RunSection(Settings):
     top_share: float = setting(
         0.01, "share of a model's entries that topk sends", gt=0, le=1, when={"compression": ("topk",)}
     )
+    robust: Averaging = setting(
+        "none",
+        "what makes one model of the clients', so that some liars cannot move it at will: none is their weighted mean. "
+        "trimmed_mean, median (both entry by entry) and krum (the mean of those closest to each other) count every "
+        "client once; clip shortens changes to the median length. For methods that send averages alone",
+        source="Yin et al. 2018; Blanchard et al. 2017; Sun et al. 2019",
+    )
+    liars: int = setting(1, "how many clients may lie in a round", ge=1, when={"robust": COUNTING})
     alone: bool = setting(
         False, "every client runs the method by itself, in a federation of one: nothing of training leaves it"
     )

@@ -139,6 +139,10 @@ _HARMLESS = frozenset({"data.root"})
 """What a person may well say for many runs alike."""
 
 
+_ITEMS = {"run.references": ["alone"]}
+"""Of a list the items that may be idle; the others stay."""
+
+
 def _value(config: RunConfig, section: str, key: str) -> Any:
     found = getattr(config, section)
     if section == "perturb":
@@ -157,20 +161,24 @@ def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
             update[section] = {other: value for other, value in found.items() if other != key}
         elif key in SECTIONS[section].model_fields:
             default = SECTIONS[section].model_fields[key].get_default(call_default_factory=True)
+            if name in _ITEMS:
+                default = [item for item in getattr(found, key) if item not in _ITEMS[name]]
             changed = found.model_copy(update={key: default})
             changed.model_fields_set.discard(key)
             update[section] = changed
         else:
             options = {other: value for other, value in found.options.items() if other != key}
             update[section] = found.model_copy(update={"options": options})
-    texts = [f"{name} {shown(_value(config, *name.split('.', 1)))} has no effect: {idle[name]}." for name in idle]
+    said = {name: _ITEMS.get(name) or _value(config, *name.split(".", 1)) for name in idle}
+    texts = [f"{name} {shown(said[name])} has no effect: {idle[name]}." for name in idle]
     update["given"] = [name for name in config.given if name not in idle]
     update["remarks"] = [*config.remarks, *(text for text in texts if text not in config.remarks)]
     return config.model_copy(update=update)
 
 
 def _named(name: str) -> str:
-    return f"{name} ({FLAGS[name]})" if name in FLAGS else name
+    item = f"{', '.join(_ITEMS[name])} in " if name in _ITEMS else ""
+    return f"{item}{name} ({FLAGS[name]})" if name in FLAGS else f"{item}{name}"
 
 
 # -- the table -----------------------------------------------------------------------------------------------------
@@ -283,6 +291,17 @@ def _compression(case: Case, key: str, value: Any) -> str | None:
     return f"no answer of {method.title} holds a model that the client was sent"
 
 
+def _robust(case: Case, key: str, value: Any) -> str | None:
+    """It is about what several clients send."""
+    method = registry.load(case.config.method.name)
+    if value == "none":
+        return None
+    if case.config.run.alone:
+        return "with run.alone every client is in a federation of one"
+    why = "has all data in one place" if method.pooled else "has every silo train by itself" if method.alone else ""
+    return f"{method.title} {why}" if why else None
+
+
 def _perturb(case: Case, key: str, value: Any) -> str | None:
     level = PerturbOptions.of(case.config.perturb).label_sparsity
     return None if level else "no label is taken away (perturb.label_sparsity is 0)"
@@ -331,13 +350,51 @@ def _participation(case: Case, key: str, value: Any) -> str | None:
         return "with run.alone every client is in a federation of one"
     if value == 1 or not (method.pooled or (method.alone and case.config.method_config().total_rounds == 1)):
         return None
-    why = "has all data in one place" if method.pooled else "has every silo find its answer by itself, once"
-    return f"{method.title} {why}"
+    return _pooled(case) or f"{method.title} has every silo find its answer by itself, once"
 
 
 def _noise(case: Case, key: str, value: Any) -> str | None:
     """It hides what leaves."""
-    return "with run.alone nothing of training leaves a silo" if case.config.run.alone and value is not None else None
+    return _apart(case) if value is not None and case.config.run.alone else None
+
+
+def _masked(case: Case, key: str, value: Any) -> str | None:
+    """It hides what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
+    summed = case.remote or case.config.evaluation.report == "federation"
+    return _apart(case) if value and (_pooled(case) or not summed) and not case.config.run.references else None
+
+
+def _bounds(case: Case, key: str, value: Any) -> str | None:
+    """It is about what silos send in training, also the one that holds all data."""
+    usual = value == type(case.config.run).model_fields[key].default
+    return None if usual or _pooled(case) or case.config.run.references else _apart(case)
+
+
+def _answers(case: Case, key: str, value: Any) -> str | None:
+    """One place always answers; by themselves silos may still fail to say that they are done."""
+    return _pooled(case) if value is not None and not case.config.run.references else None
+
+
+def _references(case: Case, key: str, value: Any) -> str | None:
+    """By itself every silo is in the run already."""
+    method = registry.load(case.config.method.name)
+    if "alone" not in value or method.pooled or not (case.config.run.alone or method.alone):
+        return None
+    what = "with run.alone" if case.config.run.alone else f"with {method.title}"
+    return f"{what} every silo is by itself in the run already, and the row would repeat it"
+
+
+def _pooled(case: Case) -> str | None:
+    method = registry.load(case.config.method.name)
+    return f"{method.title} has all data in one place" if method.pooled else None
+
+
+def _apart(case: Case) -> str | None:
+    """Why nothing of training leaves a silo, where nothing does."""
+    method = registry.load(case.config.method.name)
+    if case.config.run.alone:
+        return "with run.alone nothing of training leaves a silo"
+    return _pooled(case) or (f"of {method.title} nothing of training leaves a silo" if method.alone else None)
 
 
 def _run(case: Case, key: str, value: Any) -> str | None:
@@ -413,6 +470,7 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "method.epsilon": (_noise,),
     "method.delta": (_noise,),
     "method.noise": (_noise,),
+    "method.min_clients": (_answers,),
     "model.*": (_backbone, _pool),
     "evaluation.model": (_reported,),
     "evaluation.select_by": (_select_by,),
@@ -421,5 +479,10 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "run.patience": (_between,),
     "run.*": (_run,),
     "run.compression": (_compression,),
+    "run.largest_ratio": (_between, _bounds),
+    "run.largest_value": (_bounds,),
+    "run.secure_sums": (_masked,),
+    "run.robust": (_robust,),
+    "run.references": (_references,),
     **dict.fromkeys(SEVERAL_ROUNDS, (_one_round,)),
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.errors import FederationError, MessageError, UnsupportedError, one_line
 from graphsilo.evaluate import metrics, sums
 from graphsilo.evaluate.scores import Score, combine
 from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
@@ -296,10 +296,18 @@ def believable(
     Looked at are silos elsewhere, of which it is known what they said they hold (``limits``).
     """
     limits: Mapping[ClientId, float] = getattr(federation, "limits", {})
+    if not limits:
+        return answers
     seen = Counter((name, tuple(kinds)) for _, reply in answers for name, kinds in reply.kinds.items())
     usual: dict[str, tuple[str, ...]] = {}
-    for (name, kinds), _ in seen.most_common():
+    times: dict[str, int] = {}
+    for (name, kinds), often in seen.most_common():
         usual.setdefault(name, kinds)
+        if times.setdefault(name, often) == often and usual[name] != kinds:
+            raise FederationError(
+                f"silos count different kinds of items in {one_line(name, 60)}, as many these as those: one side does "
+                f"not answer what it was asked, and nobody can say which. Run the same release at all of them."
+            )
     good, failures = dict(answers.answers), dict(answers.failures)
     for client, reply in answers:
         if client not in limits:
@@ -355,6 +363,8 @@ def gather(
     """Stack the clients' counts; a pooled silo brings all its parts, the ``holders``, at once."""
     result: RoundScores = {}
     counts: dict[tuple[str, str], list[NDArray[np.int64]]] = {}
+    # A silo that was away when the run beside was finished has nothing to be compared with.
+    unknown = dict.fromkeys((name for _, reply in replies for name in reply.scores), (math.nan, 0.0))
     for _, run in groupby(replies, key=_look):  # mostly all of them: stacked once, and cut up by view
         alike = list(run)
         first = alike[0][1]
@@ -373,10 +383,13 @@ def gather(
             pooled = tuple(holders) if parts == len(holders) else tuple(range(parts)) if parts != 1 else None
             scores.clients += tuple([client for client, _ in alike]) if pooled is None else pooled * len(alike)
             part += parts
-        for name in first.scores:
+        for name in unknown:
             view, which, key = name.split("/", 2)
+            if f"{view}/{which}" not in first.kinds:
+                continue
             scores = result[view][which]
-            scored = np.array([reply.scores[name] for _, reply in alike], dtype=np.float64).reshape(-1, 2)
+            found = [reply.scores.get(name, unknown[name]) for _, reply in alike]
+            scored = np.array(found, dtype=np.float64).reshape(-1, 2)
             old = scores.scores.get(key)
             scores.scores[key] = scored if old is None else np.concatenate([old, scored])
     for (view, which), arrays in counts.items():

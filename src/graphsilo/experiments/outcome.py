@@ -20,6 +20,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.secure.peers import MIN_PARTIES
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
+_IDLE = re.compile(r"client (\d+) in (.*)", re.DOTALL)
 _LONGEST_REASON = 300
 _MAX = 8
 """Silos that are named before the rest is only counted."""
@@ -55,6 +56,7 @@ def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, p
     return [
         *([untrained_words(lost, participants.schema.class_names)] if lost else ()),
         *failure_warnings(seeds, participants),
+        *_idle_warnings(seeds, participants),
         *_one_class_warnings(config, seeds, method, participants),
         *_inverted_warnings(seeds, method, participants),
         *_swapped_warnings(seeds, participants),
@@ -73,7 +75,7 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
                     client = int(found[1])
                     steps.setdefault(client, set()).add((place, number))
                     reasons.setdefault(client, found[2])
-    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    names = _names(participants)
     rounds = sum(len(seed.rounds) for seed in seeds)
     found_so_far = []
     for client in sorted(steps)[:_MAX]:
@@ -89,6 +91,29 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
     return found_so_far
 
 
+def _idle_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
+    """Says which silos elsewhere sent nothing of their own while others did."""
+    found: dict[int, tuple[int, str]] = {}
+    rows = [row for seed in seeds for row in seed.rounds]
+    for row in rows:
+        for client, text in {int(each[1]): each[2] for each in map(_IDLE.match, row.idle or ()) if each}.items():
+            found[client] = found.get(client, (0, ""))[0] + 1, text
+    names = _names(participants)
+    each = [
+        f"client {_called(client, names)} in {often} of {len(rows)} rounds ({text})"
+        for client, (often, text) in sorted(found.items())
+    ]
+    return each and [
+        f"silos whose answers held nothing of their own, although others' did: {several(each, _MAX)}. So answers who "
+        f"does not train, who holds the data of another, whose software is broken, and who only takes what the others "
+        f"made: ask their owners."
+    ]
+
+
+def _names(participants: Participants) -> dict[int, str | None]:
+    return {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+
+
 def _called(client: int, names: Mapping[int, str | None]) -> str:
     return f"'{names[client]}'" if names.get(client) else str(client)
 
@@ -100,7 +125,6 @@ def _one_class_warnings(
     among = {tuple(pair) for seed in seeds for pair in seed.one_class or ()}
     if not among or method.name == "majority":  # which is meant to
         return []
-    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
     classes = sorted({label for _, label in among})
     what = ", ".join(class_word(label, participants.schema) for label in classes[:_MAX])
     clients = sorted({client for client, _ in among})
@@ -108,8 +132,7 @@ def _one_class_warnings(
     if clients == [EVERYBODY] or scored <= set(clients):
         who, verb = "every silo", "predicts"
     else:
-        shown = several((_called(client, names) for client in clients), _MAX)
-        who, verb = (f"client {shown}", "predicts") if len(clients) == 1 else (f"clients {shown}", "predict")
+        who, verb = _clients(clients, participants), "predicts" if len(clients) == 1 else "predict"
     in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
     area = _area([seed for seed in seeds if seed.one_class], clients)
@@ -130,6 +153,8 @@ def _one_class_warnings(
         text += "then that tells one item from another. "
     if lopsided or ranks:
         return [text + _weighing(config, method, participants)]
+    if _opposed_warnings(participants) or _swapped_warnings(seeds, participants):
+        return [f"{text}Look first at the labels, which may be swapped at some silos."]
     rest = ", the learning rate and the rounds" if method.backbone else ""
     return [f"{text}Look at the units of the features (data.scale){rest}."]
 
@@ -208,7 +233,7 @@ def _swapped_warnings(seeds: Sequence[Seed], participants: Participants) -> list
         return []
     if participants.task == "link" or participants.schema.num_classes != 2:
         return []
-    names = {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
+    names = _names(participants)
     who = several((f"client {_called(client, names)} ({title} {100 * scores[client]:.1f})" for client in found), _MAX)
     return [
         f"answers are the wrong way round at some silos and not at the others: {who}, where guessing has 50. May their "
@@ -224,14 +249,14 @@ def lopsided_warnings(config: RunConfig, participants: Participants) -> list[str
     by = selection_metric(config.evaluation, participants)
     beside = by.name != "ap"
     rare = "" if participants.rare is None else f" of class {class_word(participants.rare, participants.schema)}"
-    other = "evaluation.select_by=ap chooses by how well the rare class is ranked"
+    other = "; evaluation.select_by=ap chooses by how well the rare class is ranked"
     if config.says("evaluation.select_by"):
-        other = "as evaluation.select_by says"
+        other = ", as evaluation.select_by says"
     if by.name == "accuracy":
-        other = "evaluation.select_by=macro_f1 counts all classes alike"
+        other = "; evaluation.select_by=macro_f1 counts all classes alike"
     return [
         f"{share:.1f} % of the training items are of class {class_word(label, participants.schema)}, and whoever "
-        f"always answers that has as much accuracy: rounds are chosen by {by.title}; {other}."
+        f"always answers that has as much accuracy: rounds are chosen by {by.title}{other}."
         + (f" Average precision{rare} is measured beside it." if beside else "")
     ]
 
@@ -242,33 +267,55 @@ _SURE = 0.8
 
 def label_warnings(participants: Participants) -> list[str]:
     """Says so where of two classes a silo has one alone, or has as the common one what others have as the rare one."""
-    rows = [row for row in participants.cut["per_client"] if sum(row.get("labels") or ()) > 0]
-    if participants.schema.num_classes != 2 or participants.task == "link" or len(rows) < 2:
-        return []
-    names = {row["client"]: row.get("silo") for row in rows}
-    shares = {row["client"]: row["labels"][1] / sum(row["labels"]) for row in rows}
-    words = [class_word(label, participants.schema) for label in (0, 1)]
-    found = []
+    shares = _shares(participants)
     single = [client for client, share in shares.items() if share in (0, 1)]
-    if single and len(single) < len(rows):
-        who = several((_called(client, names) for client in single), _MAX)
+    found = []
+    if single and len(single) < len(shares):
         found.append(
-            f"only one class occurs at client{'s' if len(single) > 1 else ''} {who}: accuracy and Macro-F1 there are "
+            f"only one class occurs at {_clients(single, participants)}: accuracy and Macro-F1 there are "
             f"of that class alone, often 100, and count in the means; AUC, average precision and the F1 of the rare "
             f"class leave such silos out."
         )
+    return [*found, *_opposed_warnings(participants)]
+
+
+def _shares(participants: Participants) -> dict[int, float]:
+    """Of two classes the share of the second at each silo that has labels; empty where that is not known."""
+    if participants.schema.num_classes != 2 or participants.task == "link":
+        return {}
+    rows = {row["client"]: row.get("labels") or [0, 0] for row in participants.cut["per_client"]}
+    return {client: labels[1] / sum(labels) for client, labels in rows.items() if sum(labels) > 0}
+
+
+def _opposed_warnings(participants: Participants) -> list[str]:
+    """Says so where the common class of some silos is the rare one of others; names no side where neither is most."""
+    shares = _shares(participants)
+    if not shares:
+        return []
     common = [[client for client, share in shares.items() if abs(share - label) < 1 - _SURE] for label in (0, 1)]
     few, many = sorted((0, 1), key=lambda label: len(common[label]))
-    few_there = [client for client in common[few] if client not in single]
-    if few_there and 2 * len(common[many]) > len(rows):
-        who = several((_called(client, names) for client in few_there), _MAX)
-        zero, one = participants.schema.class_names or ("0", "1")
-        found.append(
-            f"at client{'s' if len(few_there) > 1 else ''} {who} class {words[few]} is the common one, which is the "
-            f"rare one at most other silos. If the labels are swapped there, a line under nodes of that description "
-            f"puts it right: words: {{COLUMN: {{{zero}: {one}, {one}: {zero}}}}}."
+    mixed = [[client for client in each if shares[client] not in (0, 1)] for each in common]
+    words = [class_word(label, participants.schema) for label in (0, 1)]
+    if mixed[few] and 2 * len(common[many]) > len(shares):
+        text = (
+            f"at {_clients(mixed[few], participants)} class {words[few]} is the common one, which is the rare one at "
+            f"most other silos. If the labels are swapped there, a line under nodes of that description"
         )
-    return found
+    elif all(common) and any(mixed) and 2 * len(common[many]) <= len(shares) < 2 * sum(map(len, common)):
+        sides = "; ".join(f"{words[label]} at {_clients(common[label], participants)}" for label in (0, 1))
+        text = (
+            f"the commonest class differs between silos: {sides}. That may be so, or labels are swapped at some of "
+            f"them: then a line under nodes of their descriptions"
+        )
+    else:
+        return []
+    zero, one = participants.schema.class_names or ("0", "1")
+    return [f"{text} puts it right: words: {{COLUMN: {{{zero}: {one}, {one}: {zero}}}}}."]
+
+
+def _clients(found: Sequence[int], participants: Participants) -> str:
+    names = _names(participants)
+    return f"client{'s' if len(found) > 1 else ''} {several((_called(client, names) for client in found), _MAX)}"
 
 
 def backbone_warnings(method: Method, participants: Participants) -> list[str]:
@@ -322,8 +369,8 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
         settings.in_vain(participants.schema, items * asked // clients, asked, model),
     )
     said = [text for text in found if text]
+    title = registry.load(config.method.name).title
     if settings.total_rounds == 1 < settings.rounds and config.says("method.rounds"):
-        title = registry.load(config.method.name).title
         said.append(f"{title} has exactly one round: method.rounds {settings.rounds} is that of its reference rows.")
     pool = config.model.pool
     if pool is not None and len(entries := model_entries(config)) > (count := len(participants.holders)):
@@ -332,10 +379,12 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
             f"model.pool has {len(entries)} models, and there are {count} clients: the last are not used ({left})."
         )
     counted = participants.task != "link"  # whose pairs are no labelled items
-    if counted and settings.total_rounds > 1 and not any(row.get("val", 1) for row in participants.cut["per_client"]):
+    by_round = settings.total_rounds > 1
+    unvalidated = counted and not any(row.get("val", 1) for row in participants.cut["per_client"])
+    if unvalidated and (by_round or settings.chooses_by_validation):
         stops = "" if config.run.early_stopping is None else ", and run.early_stopping stops nothing"
-        said.append(
-            f"no client has a validation item, so that no round can be chosen: the last one is reported{stops}. Give "
-            f"validation a share of the items, or choose method.rounds yourself."
-        )
+        what, todo = f"round can be chosen: the last one is reported{stops}", ", or choose method.rounds yourself"
+        if not by_round:
+            what, todo = f"model can be chosen, as {title} does by them: it takes its usual one", ""
+        said.append(f"no client has a validation item, so that no {what}. Give validation a share of the items{todo}.")
     return said

@@ -22,8 +22,9 @@ from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.tables import is_description, read_spec
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import BooleanWords, Words, join_truth
-from graphsilo.errors import ConfigError, DataError, RunError, unusable
+from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.doors import plain
 from graphsilo.experiments.participants import client_called
 from graphsilo.experiments.simulation import called, prepare
 from graphsilo.experiments.storage import disk, records
@@ -119,9 +120,9 @@ def predict(
             f"a run has each silo's own model and may have a common one; {model!r} is neither own nor common."
         )
     seeds = [row.seed for row in result.seeds]
-    chosen = seeds[0] if seed is None else seed
-    if chosen not in seeds:
-        raise ConfigError(f"the run has seeds {seeds}; {chosen} was asked for.")
+    chosen = seeds[0] if seed is None else plain(seed)
+    if type(chosen) is not int or chosen not in seeds:
+        raise ConfigError(f"the run has seeds {seeds}; {shown(chosen)} was asked for.")
     if result.task == "link":
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
     # Scale and fill values are those that the model was trained with: today's tables may have other means.

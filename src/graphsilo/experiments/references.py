@@ -78,6 +78,9 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
                     "alone": name == "alone",
                     # Others send no model, or all that they know in one answer.
                     "compression": config.run.compression if name == "alone" else "none",
+                    # And so few that there is nobody to outvote.
+                    "robust": "none",
+                    "liars": 1,
                     "precision": config.run.precision if method.backbone else "float32",
                     **summed,
                 }

@@ -38,6 +38,7 @@ from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.ledger import Ledger, Traffic
 from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
+from graphsilo.federation.robust import Robust
 from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
@@ -96,8 +97,8 @@ class SeedRun:
         self._kept_rounds = 0
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
-        agrees = not (method.alone or method.pooled)
-        self.scaling = simulation.scaling if agrees else simulation.scaling.alone
+        self.exchanges = not (method.alone or method.pooled)
+        self.scaling = simulation.scaling if self.exchanges else simulation.scaling.alone
         self.scale: FeatureScale | None = None
         self.compression = Compression(config.run.compression, config.run.top_share)
         # Of set-up: what it took and who failed before the clock was last started.
@@ -133,7 +134,7 @@ class SeedRun:
     ) -> tuple[Seed, Ledger]:
         """Set up, train, evaluate; returns the seed's result and its ledger."""
         state = self.checkpoints.load(self.seed) if resume and self.checkpoints else None
-        ledger = Ledger()
+        ledger = Ledger(exchanges=self.exchanges)
         if state is not None:
             ledger.extend(state["history"]["ledger"])
         place = (self.seed, index + 1, len(self.config.run.seeds))
@@ -152,6 +153,7 @@ class SeedRun:
         federation.largest_value = self.config.run.largest_value
         federation.largest_ratio = self.config.run.largest_ratio
         federation.compression = self.compression
+        federation.robust = Robust(self.config.run.robust, self.config.run.liars)
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         server = self._server(federation)
         self._clock = _Clock(federation)
@@ -335,7 +337,7 @@ class SeedRun:
         # What a method's only round hands out is made of what was sent in set-up, and everybody is handed it.
         sent = federation.ledger.senders("setup", handlers_of(self.method.client)) if server.rounds == 1 else ()
         row: dict[str, Any] = {"round": number, "participants": len(sent or federation.participants)}
-        failures = list(federation.failures)
+        failures, idle = list(federation.failures), federation.idle
         asked = _Asked(federation.ledger.traffic(), federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))
         if number % config.every == 0 or number == server.rounds:
@@ -358,6 +360,8 @@ class SeedRun:
         self._last_clients = partial(asked.clients, self.metric.name)
         if failures:
             row["failures"] = [str(failure) for failure in failures]
+        if idle:
+            row["idle"] = idle
         row.update(self._clock.stop())
         self._since_save += row["wall_seconds"]
         progress.rounds.append(row)

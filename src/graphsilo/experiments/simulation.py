@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphsilo import models
-from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
+from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash, describe
 from graphsilo.data.partition import Partition, audit, entry, partition_graphs
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
@@ -82,19 +82,17 @@ def load_data(
 
     Args:
         config: The configuration.
-        without: Places in a list that are left out: nothing is read there, and an empty graph stands for it. Where one
-            draw divides the items of all, they are read all the same: the others' splits stay as they are.
+        without: Places in a list that are left out: of them nothing is compared with the others. Only where one draw
+            divides the items of all are they read, so that the others' splits stay as they are.
 
     Raises:
         DataError: A data set cannot be had or is named twice, or graphs and collections are mixed.
     """
     chosen = config.data
     names = chosen.name if isinstance(chosen.name, list) else [chosen.name]
-    catalog.check_distinct(names)
-    loaded = _loaded(config, {place: name for place, name in enumerate(names) if place not in without})
-    first = next(iter(loaded.values()))
-    if without and (isinstance(first, GraphCollection) or config.partition.split == "global"):
-        loaded = dict(sorted({**loaded, **_loaded(config, {place: names[place] for place in without})}.items()))
+    present = {place: name for place, name in enumerate(names) if place not in without}
+    catalog.check_distinct(present)
+    loaded = _loaded(config, present)
     if len({type(item) for item in loaded.values()}) > 1:
         kinds = [
             f"client {client}'s {names[client]} is a "
@@ -102,12 +100,37 @@ def load_data(
             for client, item in loaded.items()
         ]
         raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
+    if isinstance(chosen.name, list) and len(names) > 1:
+        loaded = _with_shared_words(config, present, loaded)
+    loaded = dict(zip(loaded, settle_classes(list(loaded.values())), strict=True))
     if not isinstance(chosen.name, list) or len(names) == 1:
-        return settle_classes([loaded[0]])[0]
-    loaded = _with_shared_words(config, {place: names[place] for place in loaded}, loaded)
+        return loaded[0]
     first = next(iter(loaded.values()))
-    absent = first.subgraph(np.zeros(0, dtype=np.int64)) if isinstance(first, Graph) else first
-    return settle_classes([loaded.get(place, absent) for place in range(len(names))])
+    counts = isinstance(first, GraphCollection) or config.partition.split == "global"
+    absent = _loaded(config, {place: names[place] for place in without}) if counts else {}
+    return [loaded[place] if place in loaded else _stand_in(first, absent.get(place)) for place in range(len(names))]
+
+
+def _stand_in(like: Graph | GraphCollection, item: Graph | GraphCollection | None) -> Graph | GraphCollection:
+    """What stands for a client that is left out: as many items as it has, so that a draw over all stays as it is.
+
+    Columns and classes are those of the others, whatever its own are: nobody sees them.
+    """
+    whole = isinstance(like, GraphCollection)
+    labels = item.labels if item is not None and type(item) is type(like) else np.zeros(int(whole), dtype=np.int64)
+    n, empty = len(labels), like.union.subgraph(np.zeros(0, dtype=np.int64))
+    shape = (n, like.num_features)
+    kind, none = PublishedSplits if not empty.has_own_splits else dict, np.zeros(0, dtype=np.int64)
+    sparse = sp.csr_matrix((none.astype(np.float32), (none, none)), shape=shape)
+    graph = replace(
+        empty,
+        features=sparse if empty.is_sparse else np.zeros(shape, dtype=np.float32),
+        labels=np.full(n, -1) if whole else np.minimum(labels, 0),
+        splits=kind({key: np.zeros((n, *mask.shape[1:]), bool) for key, mask in empty.splits.items()}),
+        node_ids=None,
+        node_names=None,
+    )
+    return GraphCollection(graph, np.arange(n + 1), labels, like.num_classes, like.name) if whole else graph
 
 
 def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, Graph | GraphCollection]:
@@ -208,7 +231,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     graph: Graph | GraphCollection
     items = loaded if isinstance(loaded, list) else [loaded]
     present = {place: item for place, item in enumerate(items) if place not in without}
-    scaling = scaling_of(config)
+    scaling = scaling_of(config, without)
     notes = tuple(_read_notes(list(present.values()), scaling))
     if isinstance(loaded, list):
         names = list(config.data.name)
@@ -443,7 +466,8 @@ def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[
         silos = [spoil(silo) for silo in silos]
     if method is not None and method.pooled:
         silos = [pool_silos(silos)]
-    return simulated(config, method, collections[0], wide, partition.absent, silos, task, facts, tuple(collections))
+    first = collections[partition.present[0] if len(collections) > 1 else 0]
+    return simulated(config, method, first, wide, partition.absent, silos, task, facts, tuple(collections))
 
 
 def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:
@@ -501,8 +525,8 @@ def simulated(
     facts: dict[str, Any],
     loaded: tuple[Graph | GraphCollection, ...],
 ) -> Simulation:
-    scaling = scaling_of(config)
     without = tuple(sorted(absent))
+    scaling = scaling_of(config, without)
     rows = [row for row in facts["per_client"] if row["client"] not in absent]
     replaced = (absent_words(without, partition.num_clients, config.replaces, {}),) if without else ()
     return Simulation(
@@ -534,10 +558,11 @@ def simulated(
     )
 
 
-def scaling_of(config: RunConfig) -> Scaling:
-    """How a configuration has features scaled."""
+def scaling_of(config: RunConfig, without: Collection[ClientId] = ()) -> Scaling:
+    """How a configuration has features scaled; what of a list is left out has no say."""
     names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
-    return catalog.scaling_of(names, config.data.options or None)
+    present = [name for place, name in enumerate(names) if len(names) == 1 or place not in without]
+    return catalog.scaling_of(present, config.data.options or None)
 
 
 def _unit_notes(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from graphsilo.errors import DisclosureError
 
-_NAMES = {"releases", "squared_mu", "bytes"}
+_NAMES = {"squared_mu", "bytes"}
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,11 @@ class Spent:
     """What left.
 
     Attributes:
-        releases: Messages with noise.
-        squared_mu: Σ μ² over these: together they tell as much as one release with its root (``federation.noise``).
+        squared_mu: Σ μ² over messages with noise: together they tell as much as one release with its root
+            (``federation.noise``).
         bytes: Of tensors and text.
     """
 
-    releases: int = 0
     squared_mu: float = 0.0
     bytes: int = 0
 
@@ -38,6 +37,10 @@ class Spent:
     def mu(self) -> float:
         """What all releases with noise tell together."""
         return math.sqrt(self.squared_mu)
+
+    def plus(self, mu: float | None, size: int) -> Spent:
+        """What will have left with a message more: what it tells, if it is a release with noise, and its bytes."""
+        return Spent(self.squared_mu + (0.0 if mu is None else mu * mu), self.bytes + size)
 
 
 class Account:
@@ -64,7 +67,7 @@ class Account:
         try:
             tree = json.loads(self.path.read_bytes())
             found = Spent(**{name: tree[name] for name in _NAMES})
-            if not (found.releases >= 0 and 0 <= found.squared_mu < math.inf and found.bytes >= 0):
+            if not (0 <= found.squared_mu < math.inf and found.bytes >= 0):
                 raise ValueError
         except FileNotFoundError:
             return None
@@ -75,20 +78,6 @@ class Account:
                 f"log: graphsilo silo log LOG --repair SILO.yaml"
             ) from None
         return found
-
-    def add(self, mu: float | None, size: int, before: Spent) -> None:
-        """Count a message that is about to leave.
-
-        Args:
-            mu: What it tells, if it is a release with noise.
-            size: Its bytes.
-            before: What is counted so far.
-
-        Raises:
-            DisclosureError: It cannot be counted, and must not be sent.
-        """
-        more = 0.0 if mu is None else mu * mu
-        self.write(Spent(before.releases + (mu is not None), before.squared_mu + more, before.bytes + size))
 
     def write(self, spent: Spent) -> None:
         """Put this in place of what was counted.

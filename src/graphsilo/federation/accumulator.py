@@ -9,7 +9,7 @@ those of adding one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -24,8 +24,10 @@ from graphsilo.types import ClientId
 Reply = TypeVar("Reply", bound=Message)
 Share: TypeAlias = tuple[Any, float]
 """What one message holds in a field, and its weight."""
+Rule: TypeAlias = Callable[[FieldSpec, Sequence[ClientId], Sequence[Share]], Sequence[Share]]
+"""Given a field that is averaged, whose messages there are and their shares: what is added up in their place."""
 
-_BLOCK = 1 << 18
+BLOCK = 1 << 18
 """Entries of a large tensor that are widened at once to be added."""
 MAX_WAITING = 1 << 23
 """Bytes of messages that may wait to be added."""
@@ -61,10 +63,14 @@ class Accumulator(Generic[Reply]):
 
     Messages are added to those with the same names and shapes, and the sum is that of most of them. Nobody's message
     says what the others have to look like.
+
+    Args:
+        kind: The messages.
+        rule: What averages are made by, once all messages have come, which are kept until then; None adds up.
     """
 
-    def __init__(self, kind: type[Reply]):
-        self.kind = kind
+    def __init__(self, kind: type[Reply], rule: Rule | None = None):
+        self.kind, self.rule = kind, rule
         self.specs = kind.specs()
         self._groups: list[_Group] = []
         # Float32 numbers do not overflow in float64, whatever weights they have.
@@ -99,7 +105,7 @@ class Accumulator(Generic[Reply]):
         shapes = message_shapes(message) if shapes is None else shapes
         group = next((group for group in self._groups if group.shapes == shapes), None)
         if group is None:
-            group = _Group(self.specs, shapes)
+            group = _Group(self.specs, shapes, self.rule)
             self._groups.append(group)
         sizes = {}
         for place in self._overflowing:
@@ -137,7 +143,7 @@ class Accumulator(Generic[Reply]):
             for client in group.clients:
                 found[client] = (
                     f"client {client}: {self.kind.__name__}.{name} has {differing(mine, theirs)}, {who} has "
-                    f"{differing(theirs, mine)}. "
+                    f"{differing(theirs, mine)}{'' if largest else ', and nobody can say which of them is right'}. "
                     f"All clients must run the same model and settings to be summed."
                 )
         return dict(sorted(found.items()))
@@ -171,8 +177,8 @@ class _Group:
         sizes: Per field that might overflow, what no entry of the sum can be larger than.
     """
 
-    def __init__(self, specs: Sequence[FieldSpec], shapes: Mapping[str, Any]):
-        self.specs, self.shapes = specs, shapes
+    def __init__(self, specs: Sequence[FieldSpec], shapes: Mapping[str, Any], rule: Rule | None):
+        self.specs, self.shapes, self.rule = specs, shapes, rule
         self.clients: list[ClientId] = []
         self.sizes: dict[int, float] = {}
         self._values: dict[str, Any] = {}
@@ -187,7 +193,7 @@ class _Group:
         )
         self.clients.append(client)
         self.sizes = sizes
-        if self._bytes >= MAX_WAITING:
+        if self._bytes >= MAX_WAITING and self.rule is None:
             self._add_waiting()
 
     def total(self) -> dict[str, Any]:
@@ -200,6 +206,8 @@ class _Group:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         for spec, shares in zip(self.specs, zip(*waiting, strict=True), strict=True):
             name, total = spec.name, self._values.get(spec.name)
+            if self.rule is not None and spec.weighted_by:
+                shares = tuple(self.rule(spec, self.clients, shares))
             if spec.form == "tensors":
                 self._values[name] = self._named(name, shares)
             elif spec.form == "tensor_list":
@@ -281,24 +289,24 @@ def _sum(total: Tensor | None, shares: Sequence[tuple[Tensor, float]]) -> Tensor
     if not total.is_floating_point():
         for tensor, weight in shares:
             total.add_(tensor.to(torch.int64), alpha=int(weight))
-    elif total.numel() <= _BLOCK or not all(tensor.is_contiguous() for tensor in (total, *(one for one, _ in shares))):
+    elif total.numel() <= BLOCK or not all(tensor.is_contiguous() for tensor in (total, *(one for one, _ in shares))):
         for tensor, weight in shares:
             total.add_(tensor, alpha=weight)
     elif shares:
         # torch widens a whole tensor before it adds it; a block at a time needs half the time, and less memory.
-        widened = total.new_empty(_BLOCK)
+        widened = total.new_empty(BLOCK)
         parts = [(tensor.view(-1), weight) for tensor, weight in shares]
-        for start in range(0, total.numel(), _BLOCK):
-            into = total.view(-1)[start : start + _BLOCK]
+        for start in range(0, total.numel(), BLOCK):
+            into = total.view(-1)[start : start + BLOCK]
             for part, weight in parts:
-                into.add_(widened[: len(into)].copy_(part[start : start + _BLOCK]), alpha=weight)
+                into.add_(widened[: len(into)].copy_(part[start : start + BLOCK]), alpha=weight)
     return total
 
 
 def _first(tensor: Tensor, weight: float) -> Tensor:
     """weight · tensor, as a total of its own."""
     wide = torch.float64 if tensor.is_floating_point() else torch.int64
-    if tensor.numel() > _BLOCK and tensor.is_cpu and tensor.is_contiguous():
+    if tensor.numel() > BLOCK and tensor.is_cpu and tensor.is_contiguous():
         memory = torch.from_numpy(aligned_bytes(tensor.numel() * wide.itemsize))
         total = memory.view(wide).view(tensor.shape).copy_(tensor)
     else:

@@ -122,9 +122,9 @@ class EvaluateReply(Message):
 
     kinds: dict[str, list[str]] = sends("control")
     parts: list[int] = sends("control")
-    counts: Tensor = sends("counts", dtype=torch.int32, shape=("rows", 4, "classes", "classes"))
+    counts: Tensor = sends("counts", dtype=torch.int32, shape=("rows", 4, "classes", "classes"), evaluated=True)
     sizes: Tensor = sends("counts", dtype=torch.int64, shape=("parts",))
-    scores: dict[str, list[float]] = sends("score", allow_nan=True)
+    scores: dict[str, list[float]] = sends("score", allow_nan=True, evaluated=True)
 
 
 class EvaluateSums(Message):
@@ -138,8 +138,8 @@ class EvaluateSums(Message):
         sizes: [1] int64 n_k, named ``"view/set"``.
     """
 
-    counts: Tensors = sends("counts", dtype=torch.int64)
-    means: Tensors = sends("counts", dtype=torch.float64)
+    counts: Tensors = sends("counts", dtype=torch.int64, evaluated=True)
+    means: Tensors = sends("counts", dtype=torch.float64, whole=False)
     ranked: Tensors = sends("score", dtype=torch.float64, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
@@ -259,14 +259,14 @@ class ClientBase(ABC, Generic[ConfigT]):
     @handler
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Count true against predicted classes on every evaluation set."""
-        return EvaluateReply(**self._scores(request))
+        return EvaluateReply(**self._scores(request, self.context.beside))
 
     @handler
     def evaluate_sums(self, request: EvaluateRequest) -> EvaluateSums:
         """The same for a federation that is scored as a whole: what only the sum over clients is seen of."""
         return EvaluateSums(**sums_of(**self._scores(request), rare=request.rare))
 
-    def _scores(self, request: EvaluateRequest) -> dict[str, Any]:
+    def _scores(self, request: EvaluateRequest, beside: NDArray[np.int64] | None = None) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``."""
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
@@ -274,7 +274,7 @@ class ClientBase(ABC, Generic[ConfigT]):
             raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
         return self._scoring.scores(
             self.silo, self._predicted, request.views, request.global_views, auc=request.auc, rare=request.rare,
-            beside=self.context.beside,
+            beside=beside,
         )  # fmt: skip
 
     def answers(self, view: str) -> Tensor:

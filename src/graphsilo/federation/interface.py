@@ -15,6 +15,7 @@ from graphsilo.errors import FederationError, MessageError, one_line
 from graphsilo.federation.accumulator import Accumulator, RowAccumulator
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
+from graphsilo.federation.robust import PLAIN, Robust
 from graphsilo.types import ClientId
 
 Request = TypeVar("Request", bound=Message)
@@ -217,10 +218,12 @@ class Federation(ABC):
     Attributes:
         clients: Ids of all clients, ascending.
         ledger: Where every byte is noted.
+        robust: How averages are made.
     """
 
     clients: tuple[ClientId, ...]
     ledger: Ledger
+    robust: Robust = PLAIN
 
     @abstractmethod
     def exchange(
@@ -276,9 +279,10 @@ class Federation(ABC):
 
         Fields that the request has, too, are compared with it as by ``ask``. Beyond that the answers that are summed
         are those with the names and shapes that most have; the others have failed, all of them where none is in the
-        majority.
+        majority. Averages among them are made by ``robust``.
         """
-        total = Accumulator(handler.types()[1])
+        kind = handler.types()[1]
+        total = Accumulator(kind, self.robust.rule(kind, request))
         failures = self._add(total.add, handler, request, to)
         for client, text in total.outvoted().items():
             failures[client] = self.unusable(client, handler, MessageError(text))

@@ -36,6 +36,7 @@ from graphsilo.federation.noise import together
 
 if TYPE_CHECKING:
     from graphsilo.federation.message import Message
+    from graphsilo.federation.policy import DisclosurePolicy
     from graphsilo.federation.wire import Encoded
 
 Way: TypeAlias = Literal["sent", "received", "refused", "failed", "warned", "damaged"]
@@ -161,20 +162,20 @@ class Journal:
             loses power.
         account: Where what leaves in all is counted: releases with noise, and bytes if anybody bounds them. None: it
             is counted from the lines alone.
-        counts_bytes: Whether somebody does.
+        policy: Of the owner, who may bound both: runs that are open at once, in whatever federations, count together.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, largest: int = LARGEST, sync: bool = True,
-        account: Account | None = None, counts_bytes: bool = False,
+        account: Account | None = None, policy: DisclosurePolicy | None = None,
     ):  # fmt: skip
         self.path = Path(path)
         self.largest, self.sync = largest, sync
-        self.account, self.counts_bytes = account, counts_bytes
+        self.account, self.policy = account, policy
 
     def message(
         self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message,
-        bytes: int | None = None, reason: str = "",
+        bytes: int | None = None, reason: str = "", again: bool = False,
     ) -> None:  # fmt: skip
         """Note a message that is about to leave (``sent``), or that came in (``received``), which is shorter.
 
@@ -186,9 +187,11 @@ class Journal:
             message: Its bytes, from which the log says what is in it; or the message.
             bytes: Of a message on its way; by default those of its encoding.
             reason: What else to know of it, such as that it was masked.
+            again: Whether the same numbers passed the bounds before, and are masked anew.
 
         Raises:
-            DisclosureError: It cannot be logged, and must not be sent.
+            DisclosureError: It cannot be logged, or more would have left in all than the owner lets out: it must not
+                be sent.
         """
         from graphsilo.federation.codec import encode
         from graphsilo.federation.wire import Encoded
@@ -204,7 +207,7 @@ class Journal:
         if reason:
             content["reason"] = reason
         if way == "sent":
-            self._count(fields)
+            self._count(f"{name.rpartition('.')[2]}, which '{handler}' sends", fields, bounded=not again)
         self._write(way, run, method, round, handler, content)
 
     def card(self, content: Mapping[str, Any]) -> None:
@@ -243,15 +246,21 @@ class Journal:
         """Bytes of tensors and text that have left in a run, for a gate that begins after that."""
         return sent(entry for entry in (read(self.path) if _files(self.path) else ()) if entry.run == run)
 
-    def _count(self, fields: Iterable[Mapping[str, Any]]) -> None:
-        """Count a message that is about to leave."""
+    def _count(self, what: str, fields: Iterable[Mapping[str, Any]], *, bounded: bool) -> None:
+        """Count a message that is about to leave, if it may: here, as no gate knows what left beside its own run."""
         if self.account is None:
             return
+        policy = self.policy
         mu = next((note["value"] for note in fields if note["name"] == "mu" and note.get("value") is not None), None)
-        size = sum(note["bytes"] for note in fields) if self.counts_bytes else 0
+        counts_bytes = policy is not None and policy.max_total_bytes is not None
+        size = sum(note["bytes"] for note in fields) if counts_bytes else 0
         if mu is not None or size:
             with self.account.locked():
-                self.account.add(mu, size, self.account.read() or self._told(None))
+                before = self.account.read() or self._told(None)
+                after = before.plus(mu, size)
+                if policy is not None and bounded:
+                    policy.check_in_all(what, before, after)
+                self.account.write(after)
 
     def spent(self) -> Spent:
         """What has left in all: what the account says, or the lines where they say more; the account is brought up.
@@ -280,7 +289,7 @@ class Journal:
             )
         before = counted or Spent()
         squared, size = told(entries) ** 2, sent(entries)
-        return Spent(before.releases, max(before.squared_mu, squared), max(before.bytes, size))
+        return Spent(max(before.squared_mu, squared), max(before.bytes, size))
 
     def repair(self) -> Spent:
         """Have the account say what the lines say that can be read: for the owner, who knows what the others were.

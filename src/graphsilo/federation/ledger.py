@@ -67,9 +67,14 @@ class Ledger:
 
     Entries with the same key add up, so that the size of its tables does not depend on how often a method talks within
     a round. In memory it is one number for each message.
+
+    Args:
+        exchanges: Whether anything of training leaves a silo. Where nothing does, only evaluation is noted: that each
+            silo is told to go on is no exchange.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, exchanges: bool = True) -> None:
+        self.exchanges = exchanges
         self.phase: Phase = "setup"
         self.round = 0
         self._open: dict[tuple[Any, ...], list[int]] = {}  # whose messages are alike, since it was last closed
@@ -82,8 +87,15 @@ class Ledger:
         self._close()
         self.phase, self.round, self._began = phase, round, len(self._closed)
 
+    @property
+    def counts(self) -> bool:
+        """Whether messages are noted now."""
+        return self.exchanges or self.phase == "evaluation"
+
     def record(self, client: int, direction: Direction, handler: str, message: Encoded) -> None:
         """Note one message to or from a client. The header counts as ``control``."""
+        if not self.counts:
+            return
         place = direction, handler, message.name, message.num_bytes, message.field_bytes
         clients = self._open.get(place)
         if clients is None:

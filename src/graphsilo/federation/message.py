@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, dataclass_transform, get_args, get_origin
 
@@ -68,6 +68,10 @@ class FieldSpec:
     like: str | None
     words: int
     compared: bool
+    whole: bool
+    evaluated: bool
+    known: bool
+    steady: tuple[str, ...]
 
 
 def sends(
@@ -85,6 +89,10 @@ def sends(
     like: str | None = None,
     words: int = 1,
     compared: bool = True,
+    whole: bool | None = None,
+    evaluated: bool = False,
+    known: bool = False,
+    steady: tuple[str, ...] = (),
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a message field and what it discloses.
@@ -115,6 +123,16 @@ def sends(
             the 2^-80.
         compared: Between machines, a client whose numbers are far larger than most others' has failed (``outliers``).
             False where honest silos may differ as much.
+        whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
+            kind ``counts`` is, unless a field of weights or means says False.
+        evaluated: Whether it says how well items are predicted: of kind ``counts``, tables of hits and misses, one for
+            each entry of the first axis (of named tensors, one each); of kind ``score``, by name, values and how many
+            items each rests on, in a list in turn, in a tensor in two rows. Those over fewer items than a silo's
+            ``policy.min_evaluation_count`` do not leave it.
+        known: Whether everybody knows the number before it is sent, whatever was asked: the 1 of a client that is
+            done, or what stands on its card. An answer of nothing else is summed with anybody, as often as one likes.
+        steady: Names of a number that a client says in several answers of a run, between machines the same in all, or
+            it has failed; with two names it is one of both. Sums that are divided by each other need it.
         default: Value when the sender leaves the field out.
 
     Raises:
@@ -135,7 +153,8 @@ def sends(
         "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,
         "dtypes": dtypes, "largest": largest, "like": like, "words": words,
-        "compared": compared,
+        "compared": compared, "whole": kind == "counts" if whole is None else whole, "evaluated": evaluated,
+        "known": known, "steady": steady,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -337,6 +356,17 @@ def tensors_in(value: Any) -> Iterable[Tensor]:
     if isinstance(value, Tensor):
         return (value,)
     return value.values() if isinstance(value, Mapping) else value
+
+
+def numbers_in(value: Any) -> Iterator[Tensor]:
+    """Tensors of a field, plain numbers among them; nothing where it was left out or holds text."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, int | float):
+        yield torch.tensor(value, dtype=torch.float64)
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from numbers_in(item)
 
 
 def message_shapes(message: Message) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,26 @@ def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
     """
     weights = flat(found[when])
     return {**weights, **flat({name: found.get(name, {}) for name in (SCALE, FILLS, BOOLEANS)})} if weights else {}
+
+
+def kept_files(
+    folder: Path, seed: int, client: ClientId, found: Mapping[str, Any], *, models: bool = True
+) -> Iterator[tuple[Path, Tensors]]:
+    """Each file that is kept of a client at the end of a seed, and what it holds.
+
+    Args:
+        folder: Of the run, or of the silo's own results.
+        seed: Of the run.
+        client: Whose.
+        found: As ``ClientBase.finish`` returns it.
+        models: Whether its models are kept.
+    """
+    for when in ("best", "last") if models else ():
+        if weights := kept_tensors(found, when):
+            yield model_path(folder, seed, client, when), weights
+    for name, path in (("embeddings", embedding_path), ("answers", answers_path)):
+        if name in found:
+            yield path(folder, seed, client), {name: found[name]}
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class StudentRequest(Message):
 class Done(Message):
     """The client has it."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 ConfigT = TypeVar("ConfigT", bound=OneShotConfig)

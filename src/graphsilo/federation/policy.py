@@ -19,12 +19,15 @@ from pydantic import field_validator
 
 from graphsilo.errors import ConfigError, DataError, DisclosureError, GraphsiloError, nearest
 from graphsilo.federation import noise, registry
+from graphsilo.federation.account import Spent
 from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.settings import Settings, setting, wanted
 
 if TYPE_CHECKING:
-    from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateSums
+    from torch import Tensor
+
+    from graphsilo.federation.client import ClientBase
     from graphsilo.federation.message import FieldSpec, Message
     from graphsilo.federation.registry import Method
 
@@ -309,6 +312,31 @@ class DisclosurePolicy(Settings):
                 f"method whose server keeps to itself what it gets, or ask the silo's owner to allow it."
             )
 
+    def check_in_all(self, what: str, before: Spent, after: Spent) -> None:
+        """Refuse a message with which more would have left in all runs than may.
+
+        Args:
+            what: The message, in words.
+            before, after: What has left in all without it, and with it.
+
+        Raises:
+            DisclosureError: It would be too much.
+        """
+        most, more = self.max_epsilon, after.squared_mu > before.squared_mu
+        if most is not None and more and noise.epsilon_of(after.mu, self.max_delta) > most * (1 + 1e-9):
+            error = DisclosureError(
+                f"with {what}, all that this silo has sent would come to more than ε = {most:g} at δ = "
+                f"{self.max_delta:g} (policy.max_epsilon). Choose a smaller method.epsilon and fewer seeds, or ask "
+                f"the silo's owner."
+            )
+            error.add_note(f"What was sent before comes to ε = {noise.epsilon_of(before.mu, self.max_delta):.4g}.")
+            raise error
+        if self.max_total_bytes is not None and after.bytes > self.max_total_bytes:
+            raise _too_much(
+                f"with {what}, more bytes would have left the silo in all runs than {self.max_total_bytes} "
+                f"(policy.max_total_bytes). Ask the silo's owner.", after.bytes - before.bytes,
+            )  # fmt: skip
+
     def _check_described(
         self, step: str, reply: type[Message], spec: FieldSpec, config: MethodConfig, small: Sequence[int]
     ) -> None:
@@ -322,13 +350,20 @@ class DisclosurePolicy(Settings):
     def described(self, step: str, reply: type[Message], spec: FieldSpec, small: Sequence[int]) -> DisclosureError:
         """The error for a field that describes small classes, or may."""
         minimum = self.min_class_count
-        does = "describes classes one by one" if spec.per_class else "does not say whether it describes classes"
+        told = spec.per_class or spec.evaluated
+        does = "describes classes one by one" if told else "does not say whether it describes classes"
         advice = "Choose another method"
+        if spec.evaluated:
+            advice = (
+                "Runs go on without this silo's scores where method.min_clients allows it; its owner can take such a "
+                "class out of training, by the split or its labels, or set a smaller minimum"
+            )
         if isinstance(spec.per_class, str):
             advice = f"Set method.{spec.per_class} to {minimum} or more; if it is, choose another method"
+        asked = "" if spec.evaluated else ", or ask the silo's owner"
         error = DisclosureError(
             f"{reply.__name__}.{spec.name}, which '{step}' sends, {does}, and this silo has one with fewer training "
-            f"items than its policy.min_class_count of {minimum}. {advice}, or ask the silo's owner."
+            f"items than its policy.min_class_count of {minimum}. {advice}{asked}."
         )
         error.add_note(f"Classes with too few training items here: {', '.join(map(str, small))}.")
         return error
@@ -383,24 +418,24 @@ class Gate:
         class_counts: [C] training items of each class at the silo.
         sent_bytes: What has left in this run already, if the process is younger than the run
             (``Journal.sent_bytes``); every message is counted once, however often its bytes are sent again.
-        total_bytes: What has left in all runs already.
-        mu: What releases with noise in all runs tell already, together (``federation.noise``).
+        spent: What has left in all runs already.
         singles: Where the run was opened with secure sums: the steps whose single answers may be seen all the same;
             None where it was not.
 
     Attributes:
         sent_bytes: What has left in this run: bytes of tensors and text, as ``payload_bytes`` counts them.
+        spent: What has left in all, as far as this run knows; those beside it are counted when a message leaves
+            (``Journal``).
     """
 
     def __init__(
-        self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0, total_bytes: int = 0,
-        mu: float = 0.0, singles: Collection[str] | None = None,
+        self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0,
+        spent: Spent | None = None, singles: Collection[str] | None = None,
     ):  # fmt: skip
         self.policy, self.singles = policy, singles
         self.classes = len(class_counts)
         self.small = small_classes(class_counts, policy.min_class_count)
-        self.sent_bytes, self.total_bytes = sent_bytes, total_bytes
-        self.mu = mu
+        self.sent_bytes, self.spent = sent_bytes, spent or Spent()
 
     def admit(self, round_number: int) -> None:
         """Refuse a call before its step runs.
@@ -447,11 +482,14 @@ class Gate:
                 continue
             policy.check_field(handler, kind, spec)
             self._check_classes(handler, kind, spec, value)
+            if spec.evaluated:
+                self._check_evaluation(spec, value)
+                self._check_trained(handler, reply, spec)
             size += payload_bytes(value)
         if policy.min_evaluation_count > 1:
-            self._check_evaluation(reply)
             self._check_sums(reply)
-        mu = self.mu if policy.max_epsilon is None else self._check_noise(handler, reply)
+        if policy.max_epsilon is not None:
+            self._check_noise(handler, reply)
         if size > policy.max_message_bytes:
             raise _too_much(
                 f"{kind.__name__}, which '{handler}' sends, has more bytes than this silo lets out in one message: "
@@ -464,44 +502,28 @@ class Gate:
                 f"{policy.max_run_bytes} (policy.max_run_bytes). Choose fewer rounds or a smaller model, or ask the "
                 f"silo's owner.", size,
             )  # fmt: skip
-        if policy.max_total_bytes is not None and self.total_bytes + size > policy.max_total_bytes:
-            raise _too_much(
-                f"with {kind.__name__}, which '{handler}' sends, more bytes would have left the silo in all runs than "
-                f"{policy.max_total_bytes} (policy.max_total_bytes). Ask the silo's owner.", size,
-            )  # fmt: skip
+        after = self.spent.plus(getattr(reply, "mu", None), size)
+        policy.check_in_all(f"{kind.__name__}, which '{handler}' sends", self.spent, after)
         self.sent_bytes += size
-        self.total_bytes += size
-        self.mu = mu
+        self.spent = after
         return size
 
     def may_report(self, error: Exception) -> bool:
         """Whether the coordinator may read an error's text: those that graphsilo words itself quote no tables."""
         return self.policy.error_texts or (isinstance(error, GraphsiloError) and not isinstance(error, DataError))
 
-    def _check_noise(self, handler: str, reply: Message) -> float:
-        """What releases tell with this one; refuse what has no noise, and what would tell too much."""
-        policy, kind, mu = self.policy, type(reply), getattr(reply, "mu", None)
-        assert policy.max_epsilon is not None
-        if mu is None:
+    def _check_noise(self, handler: str, reply: Message) -> None:
+        """Refuse what has no noise, or a share of it."""
+        kind = type(reply)
+        if getattr(reply, "mu", None) is None:
             for spec in reply.specs():
                 if spec.kind not in _WITHOUT_NOISE and is_filled(getattr(reply, spec.name)):
                     raise DisclosureError(
                         f"{kind.__name__}.{spec.name}, which '{handler}' sends, has no noise, and this silo sends "
                         f"nothing in training without (policy.max_epsilon). Choose a method that has method.epsilon."
                     )
-            return self.mu
-        if reply.honest_silos() > 1 and not policy.shared_noise:
+        elif reply.honest_silos() > 1 and not self.policy.shared_noise:
             raise DisclosureError(NOT_SHARED)
-        together = noise.together([self.mu, mu])
-        if noise.epsilon_of(together, policy.max_delta) > policy.max_epsilon * (1 + 1e-9):
-            error = DisclosureError(
-                f"with {kind.__name__}, which '{handler}' sends, all that this silo has sent would come to more than "
-                f"ε = {policy.max_epsilon:g} at δ = {policy.max_delta:g} (policy.max_epsilon). Choose a smaller "
-                f"method.epsilon and fewer seeds, or ask the silo's owner."
-            )
-            error.add_note(f"What was sent before comes to ε = {noise.epsilon_of(self.mu, policy.max_delta):.4g}.")
-            raise error
-        return together
 
     def _check_classes(self, handler: str, kind: type[Message], spec: FieldSpec, value: Any) -> None:
         if not self.small or spec.per_class is False:
@@ -521,18 +543,22 @@ class Gate:
         if isinstance(reply, FeatureSums | FeatureSquares):
             self.policy.check_scaled_rows(reply.num_samples)
 
-    def _check_evaluation(self, reply: Message) -> None:
-        from graphsilo.federation.client import EvaluateReply, EvaluateSums
-
-        if not isinstance(reply, EvaluateReply | EvaluateSums):
-            return
+    def _check_evaluation(self, spec: FieldSpec, value: Any) -> None:
         least = self.policy.min_evaluation_count
-        if any(0 < count < least for count in _scored(reply)):
+        if any(0 < count < least for count in _scored(spec, value)):
             raise DisclosureError(
                 f"an evaluation set of this silo has fewer items than its policy.min_evaluation_count of {least}, so "
                 f"that its scores do not leave. Runs go on without this silo where method.min_clients allows it; or "
                 f"ask its owner."
             )
+
+    def _check_trained(self, handler: str, reply: Message, spec: FieldSpec) -> None:
+        """Tables of training items tell how many there are of each class, whatever was predicted."""
+        if not self.small or spec.kind != "counts":
+            return
+        for table in _trained(reply):
+            if any(described_classes(table.sum((0, 2)), self.classes)[number] for number in self.small):
+                raise self.policy.described(handler, type(reply), spec, self.small)
 
 
 def _too_much(text: str, size: int) -> DisclosureError:
@@ -541,16 +567,27 @@ def _too_much(text: str, size: int) -> DisclosureError:
     return error
 
 
-def _scored(reply: EvaluateReply | EvaluateSums) -> Iterator[float]:
+def _scored(spec: FieldSpec, value: Any) -> Iterator[float]:
     """How many items stand behind each table, and behind each score."""
-    counts = reply.counts
-    if isinstance(counts, Mapping):
-        yield from (float(table.sum()) for table in counts.values())
-    elif counts.numel():
-        yield from counts.flatten(1).sum(1).tolist()
-    if hasattr(reply, "scores"):
-        for _, weight in reply.scores.values():
-            yield weight
+    if spec.kind == "score":
+        for each in value.values():
+            yield from each[1::2] if isinstance(each, list | tuple) else each[1].tolist()
+    elif isinstance(value, Mapping):
+        yield from (float(table.sum()) for table in value.values())
+    else:
+        yield from value.flatten(1).sum(1).tolist()
+
+
+def _trained(reply: Message) -> Iterator[Tensor]:
+    """[4, C true, C predicted] tables of training items."""
+    from graphsilo.federation.client import EvaluateReply, EvaluateSums
+
+    if isinstance(reply, EvaluateReply):
+        pairs = zip(reply.kinds.values(), reply.parts, strict=True)
+        names = [name for kinds, parts in pairs for name in list(kinds) * parts]
+        yield from (table for name, table in zip(names, reply.counts, strict=True) if name == "train")
+    elif isinstance(reply, EvaluateSums):
+        yield from (table for name, table in reply.counts.items() if name.endswith("/train"))
 
 
 def is_filled(value: Any) -> bool:

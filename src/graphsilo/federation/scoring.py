@@ -70,13 +70,13 @@ class Scoring:
                     alone = evaluation.name == "global" or parts == 1
                     sizes.append(np.array([silo.num_items]) if alone else np.bincount(owner, minlength=parts))
                     continue
-                plan = self._plan(silo, evaluation)
+                plan, answers = self._plan(silo, evaluation), output.argmax(1)
                 if beside is not None and evaluation is silo.seen:
                     items = evaluation.items["test"]
-                    mine = output.argmax(1).cpu().numpy()[items]
+                    mine = answers.cpu().numpy()[items]
                     errors = paired_errors(evaluation.graph.labels[items], beside, mine, classes)
                     scores |= {f"{name}/{PAIRED}/{metric}": [each, len(items)] for metric, each in errors.items()}
-                counts.append(plan.count(output.argmax(1)).reshape(-1, 4, classes, classes))
+                counts.append(plan.count(answers).reshape(-1, 4, classes, classes))
                 kinds[name] = list(plan.kinds)
                 # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's
                 own = np.array([len(silo.seen.graph.labels)])

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
+from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import Empty, sends
+from graphsilo.federation.message import Empty, Message, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
@@ -67,13 +68,24 @@ class FedDCConfig(fedavg.FedAvgConfig):
 class CountReply(scaffold.CountReply):
     """The client's weight, and 1 if it has any."""
 
-    clients: float = sends("counts")
+    clients: float = sends("counts", steady=("clients",))
 
 
 class TrainRequest(scaffold.TrainRequest):
-    """The shared model, c, and the mean weight of all clients."""
+    """The shared model, c, and the mean weight of all clients; 0 where it weighs nothing."""
 
     mean_weight: float = sends("counts")
+
+
+class TrainReply(scaffold.TrainReply):
+    """The same; where objectives are weighted, each client that trains counts once."""
+
+    num_samples: float = sends("counts", steady=("weight", "clients"))
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, TrainRequest)
+        if request.mean_weight and self.num_samples > 1:
+            raise MessageError(f"TrainReply.num_samples is {self.num_samples:g}; each client counts once.")
 
 
 class Client(scaffold.ControlClient[FedDCConfig]):
@@ -95,7 +107,7 @@ class Client(scaffold.ControlClient[FedDCConfig]):
         return CountReply(weight=self.weight, clients=float(self.weight > 0))
 
     @handler
-    def train(self, request: TrainRequest) -> scaffold.TrainReply:  # type: ignore[override]
+    def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
         """Download, corrected local steps, new h_k and c_k, upload."""
         self.step_back(request)
         config, here, old = self.config, self.data.device, self.control
@@ -127,9 +139,7 @@ class Client(scaffold.ControlClient[FedDCConfig]):
                 self.control = dict(zip(old, new, strict=True))
         change = {name: share * (value - old[name]) for name, value in self.control.items()}
         samples = float(self.weight > 0) if config.weighted == "objectives" else self.weight
-        return scaffold.TrainReply(
-            weights=self.upload(), control=change if config.shares_control else {}, num_samples=samples
-        )
+        return TrainReply(weights=self.upload(), control=change if config.shares_control else {}, num_samples=samples)
 
 
 class Server(scaffold.Server[FedDCConfig]):
@@ -159,7 +169,8 @@ class Server(scaffold.Server[FedDCConfig]):
         return (up, down) if self.control else (up // 2, down // 2)
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> scaffold.TrainReply:
-        request = TrainRequest(weights=self.weights, control=self.control, mean_weight=self.mean_weight)
+        mean = self.mean_weight if self.config.weighted == "objectives" else 0.0
+        request = TrainRequest(weights=self.weights, control=self.control, mean_weight=mean)
         return self.counted(federation, Client.train, request, clients)
 
     def combine(self, total: scaffold.TrainReply) -> None:  # type: ignore[override]

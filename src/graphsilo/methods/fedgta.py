@@ -123,7 +123,16 @@ class Server(MixingServer[FedGTAConfig, TrainReply]):
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> Replies[TrainReply]:
         requests = {client: TrainRequest(weights=self.models[client]) for client in clients}
-        return federation.ask(Client.train, requests).require(self.config.min_clients)
+        return federation.ask(Client.train, requests, check=self.check).require(self.config.min_clients)
+
+    def check(self, client: ClientId, reply: TrainReply) -> None:
+        """Refuse moments that are not of every class and order: they are held against each other."""
+        none = torch.zeros(1, self.schema.num_classes)
+        wanted = moments_of(none, self.config.moments, self.config.order).shape
+        if reply.moments.shape != wanted:
+            raise MessageError(
+                f"client {client} must send moments of shape {tuple(wanted)}; {tuple(reply.moments.shape)} came."
+            )
 
     def shares(self, replies: Replies[TrainReply]) -> Tensor:
         """H_j where cos(m_i, m_j) > ε, else 0; every client accepts itself."""

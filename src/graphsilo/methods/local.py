@@ -29,7 +29,7 @@ class TrainRequest(Message):
 class TrainReply(Message):
     """Done."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 class Client(TrainingClient[LocalConfig]):

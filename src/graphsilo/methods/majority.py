@@ -33,7 +33,7 @@ class CountRequest(Message):
 class CountReply(Message):
     """Done; the counts stay."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 class Client(ClientBase[MajorityConfig]):

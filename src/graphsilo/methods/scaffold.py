@@ -53,7 +53,7 @@ class ScaffoldConfig(fedavg.FedAvgConfig):
 class CountReply(Message):
     """The client's weight in both means; 0 for one with nothing to train on."""
 
-    weight: float = sends("counts")
+    weight: float = sends("counts", steady=("weight",))
 
 
 class TrainRequest(fedavg.TrainRequest):
@@ -70,6 +70,7 @@ class TrainRequest(fedavg.TrainRequest):
 class TrainReply(fedavg.TrainReply):
     """The model after local training, and by how much c_k changed."""
 
+    num_samples: float = sends("counts", steady=("weight",))
     control: Tensors = sends("gradient", weighted_by="num_samples")
 
 
@@ -230,7 +231,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         return self.counted(federation, Client.train, request, clients)
 
     def counted(
-        self, federation: Federation, step: Handler[Any, TrainReply], request: TrainRequest, clients: Sequence[ClientId]
+        self, federation: Federation, step: Handler[Any, Any], request: TrainRequest, clients: Sequence[ClientId]
     ) -> TrainReply:
         """The sum of these clients' answers; who is asked and not in it steps back when it is asked again."""
         first = {client: self.missed.get(client, 0) for client in clients}
@@ -242,7 +243,8 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
             else:
                 self.missed.setdefault(client, federation.ledger.round)
         self.answered = total.clients
-        return total.require(self.config.min_clients)
+        found: TrainReply = total.require(self.config.min_clients)
+        return found
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]
         super().combine(total)

@@ -202,7 +202,7 @@ def _exact(
     """
     is_all, is_one = len(moved) >= rounds, len(config.run.seeds) == 1
     # Clients that take turns take other turns later, and with other seeds.
-    everyone = bool(_asked(moved).all())
+    everyone = bool(_asked(moved).all() or not moved.any())
     seed, seed_max = is_all or alike, is_all or (alike and everyone and _same(moved[2:]))
     evaluated = _same(scored[1:]) or (is_all and config.evaluation.every == 1)
     # What is the same in every round is not drawn, and the same with every seed; set-up is seen once.

@@ -54,8 +54,9 @@ class Meter:
             before = time.process_time()
             for client, reply in answers:
                 spent = time.process_time() - before
-                up = 0 if isinstance(reply, Failure) else reply.num_bytes
-                slowest = max(slowest, self._note(client, spent, up, outgoing[client].num_bytes))
+                counts = federation.ledger.counts
+                up = reply.num_bytes if counts and not isinstance(reply, Failure) else 0
+                slowest = max(slowest, self._note(client, spent, up, outgoing[client].num_bytes if counts else 0))
                 busy[self.places.get(client, 0)] += spent
                 yield client, reply
                 before = time.process_time()

@@ -76,7 +76,7 @@ def _gain_row(run: Run, gain: Gain, low: float, high: float) -> Context:
         "gain": points(gain.difference, name) if gain.side != "same" else metric(0.0, name),
         "interval": interval,
         "chance": gain.may_be_chance,
-        "items": integer(gain.items),
+        "items": integer(gain.items) + ("" if gain.rare is None else f" ({integer(gain.rare)})"),
         "beside": _beside(run, gain.client, metric_of(name).tie),
         "ring": f"{alone:.2f}",
         "head": f"{together:.2f}",
@@ -105,6 +105,8 @@ def _gain_note(found: Sequence[Gain], name: str) -> str:
     if spans:
         what = "seeds and test items" if all(gain.error is not None for gain in spans) else "seeds"
         text += f" Pale arrows: the interval, over {what}, holds 0."
+    if any(gain.rare is not None for gain in found):
+        text += " In brackets: test items of the rarer class."
     return text
 
 

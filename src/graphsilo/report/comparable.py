@@ -262,6 +262,8 @@ def _partition_identity(run: Run) -> str:
 def _settings(run: Run) -> dict[str, Any]:
     """Settings that may tell runs apart, by dotted name."""
     flat = {key: value for key, value in flatten(run.config).items() if key not in _FREE}
+    if "method.rounds" in flat:
+        flat["method.rounds"] = run.result.method.rounds  # those that it had: some methods have one, whatever is set
     if flat.get("run.compression") != "topk":
         flat.pop(_TOP_SHARE, None)
     return flat

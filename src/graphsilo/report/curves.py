@@ -9,8 +9,8 @@ import numpy as np
 
 from graphsilo.evaluate.metrics import metric_of, ordered
 from graphsilo.experiments.storage.records import Seed
-from graphsilo.report.formats import MODES, in_sentence, mean, words
-from graphsilo.report.plot import Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
+from graphsilo.report.formats import MODES, in_sentence, mean, when_scored, words
+from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
 from graphsilo.report.record import Run
 
 _POINTS = 200
@@ -35,14 +35,14 @@ def curves(run: Run) -> list[Figure]:
     if run.main_metric in names:
         names = [run.main_metric] + [name for name in names if name != run.main_metric]
     band = "; bands: one standard deviation over seeds to each side" if len(tracks) > 1 else ""
-    kinds = [("rounds", "round", f"By communication round, mean over seeds{band}. Dots: rounds that validation chose.")]
+    dots = when_scored(run.seeds, "rounds").removeprefix("at ")
+    kinds = [("rounds", "round", f"By communication round, mean over seeds{band}. Dots: {dots}.")]
     if not all(track.is_even for track in tracks):
         kinds.append(("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both "
                       "directions and all clients together, set-up included."))  # fmt: skip
-    chart = f"Line chart of validation and test {in_sentence(names[0])}"
     return [
         Figure(
-            f"curve-{key}", caption, f"{chart} by {along}", 330,
+            f"curve-{key}", caption, f"Line chart of validation and test {METRIC} by {along}", 330,
             {name: _curve(tracks, name, by_size=key == "size") for name in names}, "curves",
         )
         for key, along, caption in kinds
@@ -53,8 +53,8 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
     """Mean test scores of several runs, by round and by megabytes; one choice per metric."""
     tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
     names = ordered(name for group in tracks for track in group for name in track.metrics)
-    kinds = [("compare-rounds", False, "Test score by communication round, mean over seeds; bands: one standard "
-              "deviation to each side.")]  # fmt: skip
+    band = "; bands: one standard deviation to each side" if any(len(group) > 1 for group in tracks) else ""
+    kinds = [("compare-rounds", False, f"Test score by communication round, mean over seeds{band}.")]
     costs = [track.per_round for group in tracks for track in group]
     if not all(track.is_even for group in tracks for track in group) or max(costs) > (1 + _EVEN) * min(costs):
         kinds.append(("compare-size", True, "Test score by megabytes sent so far, both directions, set-up included."))
@@ -71,10 +71,7 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
                 x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
                 plots[name] = Plot(x_axis, Axis(axis_title(name)), tuple(lines))
         if plots:
-            first = next(iter(plots))
-            figures.append(
-                Figure(key, caption, f"Line chart of test {in_sentence(first)} of all runs", 380, plots, "compare")
-            )
+            figures.append(Figure(key, caption, f"Line chart of test {METRIC} of all runs", 380, plots, "compare"))
     return figures
 
 
@@ -97,10 +94,10 @@ def trade_off(
         dots.append(Dots("", [size], [short(y)], position, [f"{label}: {y:.1f}, {size:,.2f} MB"],
                          [(short(y - wide), short(y + wide))], [label]))  # fmt: skip
     log = min(sizes) > 0 and max(sizes) > 30 * min(sizes)
+    band = " Lines: one standard deviation over seeds to each side." if any(score.std for *_, score in known) else ""
     return Figure(
         "trade-off",
-        "Score against communication: up and to the left is better. Lines: one standard deviation over seeds to each "
-        "side.",
+        f"Score against communication: up and to the left is better.{band}",
         f"Scatter of {in_sentence(name)} against megabytes per run",
         360,
         {name: Plot(Axis("MB sent and received per seed", log=log), Axis(axis_title(name)), tuple(dots))},

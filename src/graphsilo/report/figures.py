@@ -109,8 +109,14 @@ def client_scores(rows: Sequence[Mapping[str, Any]], name: str, names: Names | N
     )
 
 
-def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure | None:
-    """Pooled confusion counts; colour is the share of the true class, so rare classes are seen too."""
+def confusion(matrix: Any, class_names: Sequence[str] | None = None, when: str = "") -> Figure | None:
+    """Pooled confusion counts; colour is the share of the true class, so rare classes are seen too.
+
+    Args:
+        matrix: [true][predicted].
+        class_names: Their names, if known.
+        when: At which round, in words.
+    """
     counts = np.asarray(matrix, dtype=float)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.sum():
         return None
@@ -121,7 +127,7 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None) -> Figure |
     return Figure(
         "confusion",
         "Rows are true classes, columns predictions; the numbers are percent of the true class. Test items of "
-        f"all clients that were scored, at the round that validation chose, summed over seeds.{numbered(names)}",
+        f"all clients that were scored, {when}, summed over seeds.{numbered(names)}",
         f"Confusion matrix of {width} classes, {100 * np.trace(counts) / counts.sum():.1f} percent on the diagonal",
         _class_height(width),
         {"confusion": Plot(Axis("Predicted", names), Axis("True class", names), (heat,))},
@@ -151,9 +157,10 @@ def per_class(values: Sequence[Any], class_names: Sequence[str] | None = None) -
         ],
         reach=[(max(0.0, mean - width), min(100.0, mean + width)) for mean, width in zip(means, widths, strict=True)],
     )
+    wide = ", and one standard deviation over seeds to each side" if any(widths) else ""
     return Figure(
         "per-class",
-        "F1 of each class: its mean over clients and seeds, and one standard deviation over seeds to each side. A "
+        f"F1 of each class: its mean over clients and seeds{wide}. A "
         "client that has few of a class and misses them counts here as much as one that has many, so this can be far "
         "below the diagonal of the confusion, which counts items.",
         f"F1 for {len(values)} classes",

@@ -25,7 +25,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _NORMAL = 1.96
 ALONE = ("local", "majority")
 """Methods in which no silo hears of another."""
-_SAME = (
+SAME = (
     "All seeds gave the same numbers: nothing here is drawn at random, so that seeds say nothing of chance; other cuts "
     "and splits do (partition.seed)."
 )
@@ -46,6 +46,7 @@ class Gain:
         alone, together: Its scores, means over the seeds that have both.
         paired: The difference over these seeds; above 0 is better, whichever way the metric goes.
         items: Its test items.
+        rare: How many of them are of the rarer of two classes; None where there is none.
         error: Standard error of the difference over which items are tested; None where it is not known.
     """
 
@@ -55,6 +56,7 @@ class Gain:
     paired: PairedComparison
     items: int | None
     error: float | None = None
+    rare: int | None = None
 
     @property
     def difference(self) -> float:
@@ -124,13 +126,22 @@ def finding(run: Run) -> Finding:
     alone = "their backbone alone" if _beside(run) else "alone"
     chance = _certainty(overall, drawn=run.result.method.backbone)
     if len(overall.seeds) == 1 < len(run.seeds):
-        alike = all(seed.test == run.seeds[0].test for seed in run.seeds)
-        chance = _SAME if alike else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
-    certainty = " ".join(filter(None, (first.strip(), chance, _items(error, name), _beside(run), single)))
+        chance = (
+            SAME if seeds_alike(run.result) else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
+        )
+    parts = (first.strip(), chance, _items(error, name), _single_silos(found), _beside(run), single)
+    certainty = " ".join(filter(None, parts))
     if not found:
         text = f"{together}: {_mean(overall, name)} against alone. Scores of single silos are seen by nobody."
         return Finding(text, certainty, overall=overall)
-    return Finding(_sentence(found, overall, name, run.names.title, scored, alone), certainty, found, overall)
+    return Finding(
+        _sentence(found, overall, name, run.names.title, scored, alone, len(run.seeds)), certainty, found, overall
+    )
+
+
+def seeds_alike(record: RunRecord) -> bool:
+    """Whether several seeds have the same scores."""
+    return len(record.seeds) > 1 and all(seed.test == record.seeds[0].test for seed in record.seeds)
 
 
 def gains_of(run: Run) -> tuple[Gain, ...]:
@@ -139,7 +150,7 @@ def gains_of(run: Run) -> tuple[Gain, ...]:
         return ()
     name = run.main_metric
     together, alone = (by_client(record, name) for record in (run.result, run.alone))
-    items = {row.client: row.test_items for seed in run.seeds for row in seed.clients}
+    items = {row.client: (row.test_items, row.rare_items) for seed in run.seeds for row in seed.clients}
     gains = []
     for client in together.keys() & alone.keys():
         seeds = together[client].keys() & alone[client].keys()
@@ -147,18 +158,20 @@ def gains_of(run: Run) -> tuple[Gain, ...]:
             continue
         means = [fmean(scores[client][seed] for seed in seeds) for scores in (alone, together)]
         paired = compare_paired(*_in_order(name, together[client], alone[client]))
-        gains.append(Gain(client, means[0], means[1], paired, items.get(client), _error(run, client, name)))
+        tested, rare = items.get(client, (None, None))
+        gains.append(Gain(client, means[0], means[1], paired, tested, _error(run, client, name), rare))
     return tuple(sorted(gains, key=lambda gain: (-gain.difference, gain.client)))
 
 
 def span_of(paired: PairedComparison, error: float | None) -> tuple[float, float] | None:
     """The 95 % interval of a mean difference, over seeds and over which items are tested; None without either.
 
-    Both parts are taken as independent.
+    Both parts are taken as independent. Two models that answer alike on every item that is tested say nothing of how
+    far they are apart on others.
     """
     if paired.difference is None:
         return None
-    half = [] if error is None else [_NORMAL * error]
+    half = [_NORMAL * error] if error else []
     if paired.ci_low is not None and paired.ci_high is not None:
         half.append((paired.ci_high - paired.ci_low) / 2)
     reach = math.hypot(*half)
@@ -227,6 +240,7 @@ def _sentence(
     called: Callable[[int], str],
     scored: str,
     alone: str,
+    ran: int,
 ) -> str:
     better, worse = ([gain for gain in gains if gain.side == side] for side in ("gains", "loses"))
     count = len(gains)
@@ -237,7 +251,7 @@ def _sentence(
     else:
         few = "only " if len(better) < count / 2 else ""
         who = f"{few}{len(better)} of {count} {scored}silos {'does' if len(better) == 1 else 'do'}"
-    text = f"Together, {who} better than {alone}: {_mean(overall, name)} on average{interval(overall, name)}"
+    text = f"Together, {who} better than {alone}: {_mean(overall, name)} on average{interval(overall, name, ran=ran)}"
     if worse and count > 1:
         lost = f"{points(worse[-1].difference, name).lstrip('+−')}{unit_of(name)} ({called(worse[-1].client)})"
         many = f"all {count}" if len(worse) == count else str(len(worse))
@@ -254,8 +268,13 @@ def unit_of(name: str) -> str:
     return " points" if metric_of(name).is_share else ""
 
 
-def interval(paired: PairedComparison, name: str, *, flip: bool = False) -> str:
-    """In brackets, with how many seeds it is made of; ``flip`` reads the difference the other way round."""
+def interval(paired: PairedComparison, name: str, *, flip: bool = False, ran: int = 0) -> str:
+    """In brackets, with how many seeds it is made of; ``flip`` reads the difference the other way round.
+
+    Of ``ran`` seeds that gave the same numbers one is left.
+    """
+    if len(paired.seeds) == 1 < ran:
+        return f" ({_word(ran)} seeds, all alike)"
     seeds = f"{_word(len(paired.seeds))} seed{'' if len(paired.seeds) == 1 else 's'}"
     if paired.ci_low is None or paired.ci_high is None:
         return f" ({seeds})"
@@ -265,10 +284,17 @@ def interval(paired: PairedComparison, name: str, *, flip: bool = False) -> str:
 
 def _items(error: float | None, name: str) -> str:
     """What other test items could do to the mean difference."""
-    if error is None:
+    if not error:
         return ""
     reach = points(_NORMAL * error, name).lstrip("+")
     return f"Other test items might move it by up to {reach}{unit_of(name)} more (95 %)."
+
+
+def _single_silos(gains: Sequence[Gain]) -> str:
+    """How many silos' own gains may be chance; empty where none of those that have an interval is."""
+    known = [gain for gain in gains if gain.span is not None]
+    chance = sum(gain.may_be_chance for gain in known)
+    return f"By itself, the gain of {chance} of {len(known)} silos may be chance." if chance and len(known) > 1 else ""
 
 
 def _certainty(overall: PairedComparison, *, drawn: bool = True) -> str:

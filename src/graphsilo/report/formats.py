@@ -13,7 +13,7 @@ from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import over_seeds
-from graphsilo.experiments.storage.records import PartitionFacts, RunRecord, Spent
+from graphsilo.experiments.storage.records import PartitionFacts, RunRecord, Seed, Spent
 
 MISSING = "–"
 """What stands where there is nothing to show: an empty group, a metric that was not recorded."""
@@ -123,6 +123,12 @@ def mean(values: Iterable[Any]) -> float | None:
     """The mean of the finite numbers among values; None when there are none."""
     found = spread(values)
     return None if found is None else found.mean
+
+
+def when_scored(seeds: Iterable[Seed], noun: str = "round") -> str:
+    """At which round scores are reported: at the last one where nothing was validated."""
+    validated = any(value is not None for seed in seeds for value in seed.validation.numbers.values())
+    return f"at the {noun} that validation chose" if validated else "at the last round"
 
 
 def words(name: str) -> str:

@@ -23,6 +23,7 @@ from graphsilo.report.formats import (
     references_explained,
     scored_part,
     spread,
+    when_scored,
     with_unit,
     words,
 )
@@ -76,10 +77,9 @@ def _note(run: Run, score: Spread | None) -> str:
         return "no test score recorded"
     over = f"mean ± standard deviation over {score.count} seeds" if score.std is not None else f"one seed ({seeds[0]})"
     chosen = [seed.best_round for seed in run.seeds]
-    when = f", at the round that validation chose ({listed(map(str, chosen))})"
     if len(chosen) > 5:
-        when = f", at the rounds that validation chose ({min(chosen)} to {max(chosen)})"
-    return f"test, {over}{when}"
+        return f"test, {over}, {when_scored(run.seeds, 'rounds')} ({min(chosen)} to {max(chosen)})"
+    return f"test, {over}, {when_scored(run.seeds)} ({listed(map(str, chosen))})"
 
 
 def _reference_table(run: Run) -> Context | None:

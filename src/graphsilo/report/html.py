@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo.experiments.storage import disk
 from graphsilo.report import comparison_page, run_page
-from graphsilo.report.formats import MISSING, number
+from graphsilo.report.formats import MISSING, in_sentence, number
 from graphsilo.report.grid import compare_runs
 from graphsilo.report.numbers import numbers
-from graphsilo.report.plot import Figure, palette
+from graphsilo.report.plot import METRIC, Figure, palette
 from graphsilo.report.record import Context, Run, load
 from graphsilo.report.svg import draw
 
@@ -120,11 +120,16 @@ def environment(folder: Path | None = None) -> jinja2.Environment:
 
 
 def _choices(figure: Figure) -> list[Context]:
-    """Every plot of a figure as the template shows it: its pictures, and its numbers."""
+    """Every plot of a figure as the template shows it: what it is, its pictures, and its numbers."""
     from markupsafe import Markup
 
     return [
-        {"name": name, "pictures": [(kind, Markup(picture)) for kind, picture in pictures], "numbers": numbers(plot)}
+        {
+            "name": name,
+            "label": figure.label.replace(METRIC, in_sentence(name)) if METRIC in figure.label else figure.label,
+            "pictures": [(kind, Markup(picture)) for kind, picture in pictures],
+            "numbers": numbers(plot),
+        }
         for (name, pictures), plot in zip(draw(figure), figure.plots.values(), strict=True)
     ]
 

@@ -70,6 +70,7 @@ class Layout:
         lines: References first.
         legend: Sentences on how to read it.
         below: Sentences on the runs: settings that differ, warnings.
+        metric: What all scores are, where no heading says it; empty where headings do.
     """
 
     caption: str
@@ -78,6 +79,7 @@ class Layout:
     lines: tuple[Line, ...]
     legend: tuple[str, ...]
     below: tuple[str, ...]
+    metric: str = ""
 
     @property
     def groups(self) -> list[tuple[str, int]]:
@@ -111,6 +113,7 @@ def layout(table: Table, *, digits: int = 1, costs: bool = True) -> Layout:
         lines=tuple(lines),
         legend=tuple(table.legend),
         below=(*table.notes, *(f"Warning: {text}" for text in table.warnings)),
+        metric=what if isinstance(table, Grid) and len(table.metrics) == 1 else "",
     )
 
 

@@ -144,6 +144,9 @@ class Plot:
     marks: tuple[Mark, ...]
 
 
+METRIC = "{metric}"
+
+
 @dataclass(frozen=True)
 class Figure:
     """One figure of a page.
@@ -151,7 +154,7 @@ class Figure:
     Attributes:
         name: Its id on the page.
         caption: What is shown and how to read it.
-        label: The same for those who cannot see it.
+        label: The same for those who cannot see it; ``METRIC`` in it stands for the metric of each plot.
         height: Pixels.
         plots: One plot per choice; the choice named first is drawn first.
         group: Figures of one group change together when the reader chooses.

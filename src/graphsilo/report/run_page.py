@@ -27,6 +27,7 @@ from graphsilo.report.formats import (
     scored_part,
     short_hash,
     spread,
+    when_scored,
     words,
 )
 from graphsilo.report.headline import headline
@@ -55,7 +56,10 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
         "curves": curves.curves(run),
         "partition": present(figures.label_map(partition, names, run.names), figures.homophily(partition)),
         "clients": present(figures.client_scores(rows, run.main_metric, run.names)),
-        "classes": present(figures.confusion(_pooled_confusion(run), names), figures.per_class(_per_class(run), names)),
+        "classes": present(
+            figures.confusion(_pooled_confusion(run), names, when_scored(run.seeds)),
+            figures.per_class(_per_class(run), names),
+        ),
         "ledger": present(figures.uploads(run.ledger, run.names)) if run.ledger else [],
         "cost": [*curves.server_work(run), *curves.round_cost(run)],
         "study": study_drawn,

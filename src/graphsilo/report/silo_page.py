@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
-from graphsilo.experiments.checks import check_compression, check_secure_sums
+from graphsilo.experiments.checks import BY_SETTINGS
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.references import method_of, reference_config, with_alone
 from graphsilo.experiments.service.run_over import check_remote
@@ -26,7 +27,7 @@ from graphsilo.federation.account import Account
 from graphsilo.federation.compression import compressible
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.kinds import KINDS, SHORT, compressed
-from graphsilo.federation.policy import DisclosurePolicy
+from graphsilo.federation.policy import DisclosurePolicy, small_classes
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
 from graphsilo.report.formats import REFERENCE_MEANINGS
@@ -276,7 +277,8 @@ def _afterwards(
         if refused:
             yield f"{what}: without this silo. {refused[0]}"
         elif method.alone:
-            yield f"{what}: what evaluation sends leaves once more, for each round; not with run.references=[]"
+            more = ", with the standard errors of its differences" if policy.allows("score") else ""
+            yield f"{what}: what evaluation sends leaves once more, for each round{more}; not with run.references=[]"
         else:
             yield f"{what}: this silo takes part; `graphsilo silo explain SILO.yaml {method.name}` lists what leaves"
 
@@ -326,8 +328,7 @@ def _refusals(
     begins: list[Callable[[], object]] = [
         lambda: settled(config, remote=True),
         lambda: check_remote(config),
-        lambda: check_secure_sums(config, method, settings),
-        lambda: check_compression(config, method, settings),
+        *(partial(check, config, method, settings) for check in BY_SETTINGS),
     ]
     for check in begins:
         try:
@@ -367,6 +368,13 @@ def _warnings(
             f"With {' and '.join(few)} items, fewer than policy.min_evaluation_count of {policy.min_evaluation_count}, "
             f"scores of this silo do not leave: the run ends when they are asked for, or goes on without the silo "
             f"(method.min_clients)."
+        )
+    if held.links is None and small_classes(held.class_counts().tolist(), policy.min_class_count):
+        yield (
+            f"With a class of fewer training items than policy.min_class_count of {policy.min_class_count}, scores of "
+            f"this silo do not leave, as tables of training items are part of them: the run ends when they are asked "
+            f"for, or goes on without the silo (method.min_clients). Such a class can be taken out of training, by the "
+            f"split or the labels."
         )
     if not config.run.secure_sums:
         least = getattr(settings, "min_count", 1)

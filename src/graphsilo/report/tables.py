@@ -163,7 +163,9 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
         if any(len(table.rows) > 1 and any(table.best.values()) for table in tables)
         else ""
     )
-    sentences = [*filter(None, [first.view]), f"Mean ± standard deviation over seeds{percent_}{bold}."]
+    spreads = [score for table in tables for row in table.rows for score in row.scores.values() if score is not None]
+    what = "Mean ± standard deviation over seeds" if any(score.std is not None for score in spreads) else "One seed"
+    sentences = [*filter(None, [first.view]), f"{what}{percent_}{bold}."]
     if apart := [table.title for table in tables if not table.is_comparable]:
         where = f" for {listed(apart)}" if len(tables) > 1 else ""
         sentences.append(f"Nothing is bold or marked{where}: the runs are not comparable.")

@@ -7,6 +7,7 @@ federation, so that the numbers are those of a run with this one client, bit for
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from graphsilo.data.silos.silo import CutLinks
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import FederationError, GraphsiloError, UnsupportedError
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Failure, Federation, handler
 from graphsilo.federation.ledger import Ledger
@@ -70,6 +71,24 @@ class StepReply(Message):
     """Done; of what was done nothing is said."""
 
 
+@contextmanager
+def _kept_here() -> Iterator[None]:
+    """Of what goes wrong in it no number leaves: texts that are about a sender are about this silo's own models here.
+
+    Raises:
+        FederationError: Something did; what, its notes say.
+    """
+    try:
+        yield
+    except GraphsiloError as error:
+        told = FederationError(
+            "training alone came to an error whose text stays in the site's own log, as it may hold numbers of this "
+            "silo. Mostly numbers are too large or not finite then: try a smaller learning rate, or scaled features."
+        )
+        told.add_note(f"{type(error).__name__}: {error}")
+        raise told from error
+
+
 class AloneClient(ClientBase[MethodConfig]):
     """A client and a server of the method, in a federation of one.
 
@@ -110,7 +129,8 @@ class AloneClient(ClientBase[MethodConfig]):
     def set_up_alone(self, request: StepRequest) -> StepReply:
         """All that comes before round 1."""
         self._federation.at("setup", 0)
-        self._server.set_up(self._federation)
+        with _kept_here():
+            self._server.set_up(self._federation)
         self._begun = True
         return self._done()
 
@@ -118,7 +138,8 @@ class AloneClient(ClientBase[MethodConfig]):
     def train_alone(self, request: StepRequest) -> StepReply:
         """A round."""
         self._federation.at("round", self.round)
-        self._server.round(self._federation, self.round)
+        with _kept_here():
+            self._server.round(self._federation, self.round)
         return self._done()
 
     def _done(self) -> StepReply:

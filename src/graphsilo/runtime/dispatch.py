@@ -80,12 +80,11 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
         return held.parties.begin(client, name, request, reply, held.settled + held.asked)
     except Exception as error:
         kind, reason = type(error).__name__, str(error) or repr(error)
-        trace = "" if isinstance(error, GraphsiloError) else traceback.format_exc()
+        ours = isinstance(error, GraphsiloError)
+        trace = "\n".join(getattr(error, "__notes__", [])) if ours else traceback.format_exc()
         if gate is not None and not gate.may_report(error):
             reason, trace = STAYS_AT_THE_SILO, traceback.format_exc()
-        elif isinstance(error, DisclosureError):
-            trace = "\n".join(getattr(error, "__notes__", []))
-        elif trace and (place := theirs(error)):
+        elif not ours and (place := theirs(error)):
             reason = f"{reason.removesuffix('.')}; in your own code, {place}"
         return Failure(client.id, name, kind, reason, trace)
 

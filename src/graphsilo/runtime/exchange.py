@@ -6,21 +6,29 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.errors import FederationError, MessageError, UnsupportedError
+from graphsilo.errors import FederationError, MessageError, UnsupportedError, one_line
 from graphsilo.federation.codec import decode_known, encode
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Check, Failure, Federation, Handler, Reply, Request, Total
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.ledger import Ledger, Phase
-from graphsilo.federation.message import FieldSpec, Message, check_shapes, expected_shapes, message_shapes, tensors_in
-from graphsilo.federation.outliers import outliers
+from graphsilo.federation.message import (
+    FieldSpec,
+    Message,
+    check_shapes,
+    expected_shapes,
+    message_shapes,
+    numbers_in,
+    tensors_in,
+)
+from graphsilo.federation.outliers import idle, outliers
 from graphsilo.federation.secure.fixed import LARGEST_WEIGHTED
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.hosted import NOBODY, Reported
@@ -56,9 +64,11 @@ class Exchange(Federation):
         self._answered: set[ClientId] = set()
         self._sent: set[ClientId] = set()
         self.failures: list[Failure] = []
+        self.idle: list[str] = []  # whose answers held nothing of their own (``outliers.idle``)
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
         self.degrees: Mapping[ClientId, float] = {}
+        self._steady: dict[ClientId, dict[str, float]] = {}  # what each said in fields that are ``steady``
         self.largest_value, self.largest_ratio = LARGEST_WEIGHT, LARGEST_RATIO
         self.compression: Compression = UNCOMPRESSED
         self.secure: SecureSums | None = None
@@ -88,23 +98,38 @@ class Exchange(Federation):
         self.spent[client] = self.spent.get(client, 0.0) + seconds
 
     def _check_counts(self, client: ClientId, message: Message) -> None:
-        """Refuse a client that claims more items than its silo holds: it would outweigh everybody.
+        """Refuse counts that count nothing, and a client that claims more items than its silo holds: it would outweigh
+        everybody.
 
-        Looked at are the weights, which are what a field of a sum is declared to be weighted by and, where a method
-        weighs answers itself, what is called ``num_samples``; and every tensor of counts without a bound of its own.
+        Held against the silo are the weights, which are what a field of a sum is declared to be weighted by and, where
+        a method weighs answers itself, what is called ``num_samples``; and every tensor of counts without a bound of
+        its own.
         """
-        limit = self.limits.get(client)
-        if limit is None:
-            return
-        specs = message.specs()
-        weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
-        looked_at = [spec for spec in specs if spec.form == "tensor" or spec.name in weights]
-        if found := _strange_count(message, looked_at, limit):
-            raise MessageError(
-                f"client {client} claims to stand for {found}; its silo said before round 1 that it holds {limit:g} at "
-                f"most."
-            )
-        message.check_degrees(self.degrees.get(client, math.inf))
+        if client in self.limits:
+            limit, specs = self.limits[client], message.specs()
+            weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
+            looked_at = [spec for spec in specs if spec.form == "tensor" or spec.name in weights]
+            if found := _strange_count(message, looked_at, limit):
+                raise MessageError(
+                    f"client {client} claims to stand for {found}; its silo said before round 1 that it holds "
+                    f"{limit:g} at most."
+                )
+            message.check_degrees(self.degrees.get(client, math.inf))
+            self._check_steady(client, message)
+        _check_whole(message)
+
+    def _check_steady(self, client: ClientId, message: Message) -> None:
+        """Refuse a number that the client has said otherwise before."""
+        said = self._steady.setdefault(client, {})
+        for spec in message.specs():
+            value, known = getattr(message, spec.name), [said[name] for name in spec.steady if name in said]
+            if known and value not in known:
+                raise MessageError(
+                    f"{type(message).__name__}.{spec.name} is {value:g}, and before the client said {known[0]:g}: it "
+                    f"counts the same in all of a run. Its data changed meanwhile, or it is not honest."
+                )
+            if len(spec.steady) == 1:
+                said[spec.steady[0]] = value
 
     def _check_total(
         self, handler: Handler[Any, Any], request: Message, message: Message, clients: Sequence[ClientId]
@@ -122,9 +147,11 @@ class Exchange(Federation):
                     f"; {count} silos said before round 1 that they hold {limit:g} at most" if limit < math.inf else ""
                 )
                 raise MessageError(f"it stands for {found}{held}.")
+            _check_whole(message)
             _check_means(message)
-            message.check_total(request, count)
-            message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
+            with _looking(type(message)):
+                message.check_total(request, count)
+                message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
         except MessageError as error:
             raise impossible_total(handler, count, error) from None
 
@@ -144,6 +171,9 @@ class Exchange(Federation):
         each = list(taken)
         answers = {client: answer for client, answer, _ in each if not isinstance(answer, Failure)}
         strange = outliers(answers, self.limits, self.largest_ratio)
+        asked = dict.fromkeys(answers, request) if isinstance(request, Message) else request
+        own = {client: answer for client, answer in answers.items() if client not in strange}
+        self.idle += [f"client {client} in '{handler.name}' ({text})" for client, text in idle(own, asked).items()]
         for client, answer, found in each:
             if client in strange:
                 reason = (
@@ -180,19 +210,20 @@ class Exchange(Federation):
             answer: Reply | Failure
             found: Mapping[str, Any] = {}
             try:
-                came, found = decode_known(reply.data, carrier, largest_value=self.largest_value)
-                if isinstance(came, reply_type):
-                    answer = came
-                else:
-                    answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
-                    found = message_shapes(answer)
-                answer.check()
-                self._check_counts(client, answer)
-                check_shapes(reply_type, found, wanted[id(requests[client])])
-                if client in self.limits:
-                    answer.check_answer(requests[client])
-                if check is not None:
-                    check(client, answer)
+                with _looking(reply_type) if client in self.limits else nullcontext():
+                    came, found = decode_known(reply.data, carrier, largest_value=self.largest_value)
+                    if isinstance(came, reply_type):
+                        answer = came
+                    else:
+                        answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
+                        found = message_shapes(answer)
+                    answer.check()
+                    self._check_counts(client, answer)
+                    check_shapes(reply_type, found, wanted[id(requests[client])])
+                    if client in self.limits:
+                        answer.check_answer(requests[client])
+                    if check is not None:
+                        check(client, answer)
                 if self.witness is not None:
                     self.witness.answered(client, handler, requests[client], answer)
                 self.note_answer(client, reply_type)
@@ -260,7 +291,7 @@ class Exchange(Federation):
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)
         self._answered, self._sent = set(), set()
-        self.failures = []
+        self.failures, self.idle = [], []
         self.spent = {}
 
     # -- for the runner, not for methods -------------------------------------------------------------------------
@@ -289,6 +320,39 @@ class Exchange(Federation):
     def peak_rss_bytes(self) -> int:
         """Most memory any process of the federation has used."""
         return peak()
+
+
+@contextmanager
+def _looking(kind: type[Message]) -> Iterator[None]:
+    """Nothing that stands in an answer from elsewhere ends a run in the middle of looking at it.
+
+    Raises:
+        MessageError: It was of shapes or numbers that nobody who wrote a check thought of.
+    """
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise MessageError(
+            f"{kind.__name__} is none that could be looked at ({type(error).__name__}: {one_line(error, 300)})"
+        ) from error
+
+
+def _check_whole(message: Message) -> None:
+    """Refuse numbers that count nothing: below 0, -0.0, not whole.
+
+    Raises:
+        MessageError: A field holds one.
+    """
+    for spec in message.specs():
+        for numbers in numbers_in(getattr(message, spec.name)) if spec.whole else ():
+            wrong = torch.signbit(numbers)
+            if numbers.is_floating_point():
+                wrong |= numbers != numbers.floor()
+            if wrong.any():
+                raise MessageError(
+                    f"{type(message).__name__}.{spec.name} holds {float(numbers[wrong].flatten()[0]):g}, and counts "
+                    f"are whole numbers from 0 on."
+                )
 
 
 def _strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.federation.client import ClientBase
+from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message, Tensors
 from graphsilo.federation.model_files import COMMON, fill_tensors, scale_tensors, word_tensors
@@ -46,6 +46,15 @@ class HostedClient:
         self.left_out: dict[str, Tensor] = {}
         self.settled = self.asked = b""
         self._calls: dict[str, int] = {}
+
+    @classmethod
+    def opened(
+        cls, kind: type[ClientBase[Any]], context: ClientContext[Any], parties: Parties, settled: bytes
+    ) -> HostedClient:
+        """One that a site opens."""
+        held = cls(kind(context), parties)
+        held.settled = settled
+        return held
 
     def begin(self, handler: str, round_number: int, data: NDArray[np.uint8] | None = None) -> None:
         """A call begins: the client's draws depend on its round, and on how often the step was asked for in it.

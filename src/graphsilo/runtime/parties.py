@@ -72,10 +72,9 @@ class Parties:
             party = self._parties[client.id] = self.make(client.id)
         return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
 
-    def in_sum(self, client: ClientId) -> tuple[Message, int]:
-        """A client's own answer, and with how many it is in a sum."""
-        party = self._parties[client]
-        return party.answer, party.current.count
+    def of(self, client: ClientId) -> Party:
+        """A client that has masked its answer."""
+        return self._parties[client]
 
     def answer(self, client: ClientId, step: str, data: Any) -> Encoded | Failure:
         """One of the later steps."""

@@ -37,7 +37,7 @@ from graphsilo.federation.codec import Packer, decode, decode_tree, encode, enco
 from graphsilo.federation.interface import Failure, Federation, Handler, handlers_of
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
-from graphsilo.federation.outliers import APART, LEAST_ANSWERS
+from graphsilo.federation.outliers import APART, LEAST_ANSWERS, compared
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import OneRoundConfig
@@ -254,8 +254,12 @@ def traces(
     }
 
 
-LIES: Sequence[str] = ("not a number", "infinity", "too large", "another type", "other names or shapes")
+_SHAPES = ("another type", "other names or shapes")
+_COUNTLESS = "half an item too few"
+LIES: Sequence[str] = ("not a number", "infinity", "too large", *_SHAPES, _COUNTLESS)
 """What a client of ``check_liars`` answers."""
+IDLE: Sequence[str] = ("zeros", "what it was sent", "what another answered")
+"""What one of ``check_idle_client`` answers in every field of floats."""
 EXAGGERATED = "the same, 100,000 times as large"
 """What one of ``check_exaggeration`` does: a number that a field may well hold, elsewhere."""
 
@@ -376,6 +380,28 @@ def check_exaggeration(method: Method, settings: Mapping[str, Any]) -> None:
         )
 
 
+def check_idle_client(method: Method, settings: Mapping[str, Any]) -> None:
+    """Between machines a client that answers zeros, or what it was sent or another answered, harms no other: it is
+    remarked or has failed, and nobody else has; what is made is finite."""
+    if method.pooled:
+        return
+    for way in IDLE:
+        lies: list[str] = []
+        runtime = partial(_Lying, method, 3, way, lies)
+        server, federation, _ = assemble(method, {**settings, "min_clients": 1}, runtime=runtime)
+        assert isinstance(federation, _Lying)
+        federation.limits = dict.fromkeys(federation.clients, 1e9)
+        play(server, federation)
+        named = {failure.client for failure in federation.failed}
+        _require(named <= {3}, method, f"when client 3 answers {way}, {federation.failed[:1]}")
+        seen = bool(named) or bool(federation.remarked)
+        _require(seen or not lies, method, f"nobody noticed that client 3 answers {way} in {lies}")
+        blamed = [text for text in federation.remarked if way != IDLE[2] and not text.startswith("client 3 ")]
+        _require(not blamed, method, f"when client 3 answers {way}: {blamed[:1]}")
+        reached = [tensor for aggregate in server.aggregates().values() for tensor in aggregate.values()]
+        _require(all(map(_is_finite, reached)), method, f"{way} of client 3 made the aggregate endless")
+
+
 class _Lying(InProcess):
     """One client lies wherever it can, or where it is held against others; ``lies`` says in which handlers it did."""
 
@@ -385,23 +411,60 @@ class _Lying(InProcess):
         super().__init__(*arguments)
         self.method, self.liar, self.lie, self.lies, self.only = method, liar, lie, lies, only
         self.failed: list[Failure] = []
+        self.remarked: list[str] = []
+        self.asked: Message | None = None
+
+    def exchange(self, handler: Any, request: Any, to: Any = None, check: Any = None) -> Iterator[Any]:
+        self.asked = request if isinstance(request, Message) else request.get(self.liar)
+        before = len(self.idle)
+        yield from super().exchange(handler, request, to, check)
+        self.remarked += self.idle[before:]
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
     ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
         _, reply_type = handler_of(self.method.client, handler).types()
+        other: Message | None = None
         for client, answer in super().deliver(handler, round, outgoing):
             lie = None
-            if client == self.liar and isinstance(answer, Encoded):
+            if client != self.liar and isinstance(answer, Encoded):
+                other = decode(answer.data, reply_type)
+            elif self.lie in IDLE and isinstance(answer, Encoded):
+                lie = self._idle(decode(answer.data, reply_type), other) if len(outgoing) >= LEAST_ANSWERS else None
+                self.lies += [handler] if lie else []
+            elif client == self.liar and isinstance(answer, Encoded):
                 held_against = self.only is None or len(outgoing) >= LEAST_ANSWERS
                 lie = forged(decode(answer.data, reply_type), self.lie, self.only) if held_against else None
                 self.lies += [handler] if lie else []
             yield client, lie or answer
 
+    def _idle(self, own: Message, other: Message | None) -> Encoded | None:
+        """The bytes of an answer in which another message's numbers, or zeros, stand for what is compared."""
+        source = {IDLE[1]: self.asked, IDLE[2]: other}.get(self.lie)
+        changes: dict[str, Any] = {}
+        for name, (numbers, like) in compared(own).items():
+            value = getattr(own, name)
+            if self.lie == IDLE[0]:
+                changes[name] = _each(torch.zeros_like, value)
+            elif (given := getattr(source, like if source is self.asked else name, None)) is not None:
+                changes[name] = given
+            if name in changes and not any(map(bool, map(torch.any, numbers))):
+                del changes[name]
+        return unchecked(replace(cast("Any", own), **changes)) if changes else None
+
     def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
         failure = super().unusable(client, handler, error)
         self.failed.append(failure)
         return failure
+
+
+def _each(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """A field with every tensor, or its plain number, changed."""
+    if isinstance(value, Mapping):
+        return {name: change(tensor) for name, tensor in value.items()}
+    if isinstance(value, Tensor):
+        return change(value)
+    return [change(tensor) for tensor in value] if isinstance(value, list | tuple) else 0.0
 
 
 def forged(message: Message, lie: str, only: str | None = None) -> Encoded | None:
@@ -416,7 +479,7 @@ def forged(message: Message, lie: str, only: str | None = None) -> Encoded | Non
         elif spec.form == "tensor":
             changes[spec.name] = _false(value, lie)
         elif spec.form == "tensors":
-            other = "other." if lie == LIES[4] else ""
+            other = "other." if lie == _SHAPES[1] else ""
             changes[spec.name] = {other + name: _false(tensor, lie) for name, tensor in value.items()}
         else:
             changes[spec.name] = [_false(tensor, lie) for tensor in value]
@@ -447,13 +510,17 @@ def unchecked(message: Message) -> Encoded:
 def _can_lie(spec: FieldSpec, value: Any, lie: str) -> bool:
     if lie == EXAGGERATED and (spec.kind in APART or not spec.compared):
         return False
+    if lie == _COUNTLESS and not spec.whole:
+        return False
     if spec.form == "plain":
-        return isinstance(value, float) and lie not in LIES[3:]
+        return isinstance(value, float | int if lie == _COUNTLESS else float) and lie not in _SHAPES
     tensors = list(tensors_in(value))
-    floats = [one for one in tensors if one.is_floating_point() and (one.numel() or lie in LIES[3:])]
+    if lie == _COUNTLESS:
+        return any(one.numel() for one in tensors)
+    floats = [one for one in tensors if one.is_floating_point() and (one.numel() or lie in _SHAPES)]
     if lie == EXAGGERATED:
         return any(bool(one.any()) for one in floats)
-    return bool(tensors if lie in LIES[3:] else floats)
+    return bool(tensors if lie in _SHAPES else floats)
 
 
 def _false(tensor: Tensor, lie: str) -> Tensor:
@@ -462,6 +529,8 @@ def _false(tensor: Tensor, lie: str) -> Tensor:
         return tensor.to(torch.float32 if tensor.dtype is torch.float64 else torch.float64)
     if lie == "other names or shapes":
         return torch.cat([tensor, tensor[..., :1]], -1) if tensor.numel() and tensor.dim() else tensor.new_ones(7)
+    if lie == _COUNTLESS:
+        return tensor - 0.5 if tensor.is_floating_point() else -1 - tensor.abs()
     if not tensor.is_floating_point():
         return tensor
     if lie == EXAGGERATED:
@@ -503,6 +572,7 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_labels_stay,
     check_liars,
     check_exaggeration,
+    check_idle_client,
     check_failing_client,
     check_late_client,
 )

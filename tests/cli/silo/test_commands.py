@@ -70,6 +70,14 @@ def test_check_points_at_what_is_odd(call, tmp_path, small_tables):
     assert out.splitlines()[-1] == "The silo can take part; 5 points above (!) are worth a look."
 
 
+def test_check_tells_a_class_with_few_items_to_train_on(call, tmp_path, small_tables):
+    rows = "".join(f"p{row},{row},w{row % 2},{'b' if row > 32 else 'a'}\n" for row in range(40))
+    (tmp_path / "n.csv").write_text(f"id,x,ward,y\n{rows}")
+    small_tables["split"] = {"ratios": [0.2, 0.4, 0.4]}
+    out = call("silo", "check", write(tmp_path, **small_tables))[1]
+    assert "!  split     few training items of b (1): of this class little can be learned here" in out  # of 7
+
+
 def test_check_without_labels_and_links(call, tmp_path, small_tables):
     (tmp_path / "e.csv").write_text("a,b\n")
     small_tables["nodes"] = {"path": "n.csv", "id": "id", "features": "x"}

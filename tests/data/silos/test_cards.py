@@ -83,6 +83,14 @@ def test_a_declared_vocabulary_wins() -> None:
             r"silo 'a' has 3 features, silo 'b' 2: feature 2 is 'b' at 'a' and 'weight' at 'b'",
         ),
         ({"features": 2, "feature_names": ["a", "b"]}, r"3 features, silo 'b' 2: feature 3, 'c', is only at 'a'"),
+        (
+            {"features": 4, "feature_names": ["a", "b", "c", "b:missing"]},
+            r"Write the rules of empty cells \(features\.m",
+        ),
+        (
+            {"feature_names": ["a", "b", "d (days since 2020-01-01)"]},
+            r"Write the columns .* and the days to count from",
+        ),
         ({"features": 4, "feature_names": None}, r"silo 'a' has 3 features, silo 'b' 4\. "),
         ({"class_names": ["yes", "no"]}, r"class 1 is 'no' at 'a' and 'yes' at 'b'.*the same order"),
         ({"classes": 3, "class_names": ["no", "yes", "x"]}, r"'a' declares 2 classes \(no, yes\), silo 'b' 3 classes"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silos.union import shared_nodes
+from graphsilo.data.silos.union import shared_nodes, union
+from graphsilo.errors import DataError
 
 MEASURED = np.arange(20, dtype=np.float32).reshape(10, 2)
 WORDS = np.arange(10)[:, None] % 2 * np.ones((1, 2), dtype=np.float32)
@@ -40,3 +43,13 @@ def held(rows: np.ndarray, ids: range, *, sparse: bool = False) -> Graph:
 )
 def test_shared_nodes(one: Graph, other: Graph, share: float | None) -> None:
     assert shared_nodes({3: one, 5: other}) == ({} if share is None else {(3, 5): pytest.approx(share)})
+
+
+def test_classes_in_another_order_and_rules_of_their_own_are_named() -> None:
+    rows = np.eye(2)
+    one, other = (replace(held(rows, range(2)), class_names=names) for names in (("ok", "mule"), ("mule", "ok")))
+    with pytest.raises(DataError, match="Declare `classes` in the same order in every silo's description"):
+        union([one, other])
+    one, other = (replace(held(rows, range(2)), feature_names=names) for names in (("a", "t"), ("a", "t:missing")))
+    with pytest.raises(DataError, match=r"Write the columns .* and the rules of empty cells \(features\.missing\) al"):
+        union([one, other])

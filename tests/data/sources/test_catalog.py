@@ -421,6 +421,6 @@ def test_raw_files_that_are_not_what_they_should_be(own_cache: Path, data_root: 
 
 @pytest.mark.parametrize("names", [["a.yaml", "b.yaml", "./a.yaml"], ["Cora", "b.npz", "cora"], ["citation_sbm"] * 3])
 def test_the_same_data_at_two_clients_is_refused(names: list[str]) -> None:
-    catalog.check_distinct(names[:2] if names[0] != names[1] else names[:1])
+    catalog.check_distinct(dict(enumerate(names[:2] if names[0] != names[1] else names[:1])))
     with pytest.raises(DataError, match=r"clients 0 and \d would hold the same data.*Name each data set once"):
-        catalog.check_distinct(names)
+        catalog.check_distinct(dict(enumerate(names)))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from graphsilo.data.sources.tables import read_spec, read_tables
 from graphsilo.errors import ConfigError, DataError
 from kit.columns import ROWS, column, read
 
@@ -52,6 +53,24 @@ def test_orders_of_dates(tmp_path: Path, order: str, text: str, day: int) -> Non
     table = f"id,seen,y,part\na,{text},home,\nb,{text},home,\nc,{text},home,\n"
     found = read(tmp_path, f"features: [], dates: {{seen: {{days_since: 2024-01-01{order}}}}}", table=table)
     assert column(found, SINCE) == [day] * 3
+
+
+@pytest.mark.parametrize("order", ["", ", order: day-first"])
+def test_dates_of_digits_alone_are_year_first(tmp_path: Path, order: str) -> None:
+    """5 March 2024 is day 64, a quarter of a day at 6 o'clock; as text and as whole numbers."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    nodes = f"features: [], dates: {{seen: {{days_since: 2024-01-01{order}}}}}"
+    table = "id,seen,y,part\na,20240305,home,\nb,202403050600,home,\nc,20240305120000,home,\n"
+    assert column(read(tmp_path, nodes, table=table), SINCE) == [64, 64.25, 64.5]
+    whole = pa.table({"id": ["a", "b", "c"], "seen": [20240305, 202403050600, 20240305120000], "y": ["home"] * 3})
+    parquet.write_table(whole, tmp_path / "n.parquet")
+    said = (tmp_path / "t.yaml").read_text().replace("n.csv", "n.parquet").replace(" split: part,", "")
+    (tmp_path / "t.yaml").write_text(said)
+    assert column(read_tables(read_spec(tmp_path / "t.yaml")), SINCE) == [64, 64.25, 64.5]
+    with pytest.raises(DataError, match=r"there is no such date: row 1 .*'05032024'"):
+        read(tmp_path, nodes, table=table.replace("20240305,", "05032024,"))
 
 
 @pytest.mark.parametrize(

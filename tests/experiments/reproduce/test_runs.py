@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,9 +107,10 @@ def test_numbers_of_clients_that_no_row_has_are_refused(tmp_path: Path) -> None:
     ("asked", "said"),
     [
         ({"data": ["Coraa"]}, "a data set of these tables was wanted, got 'Coraa': did you mean 'Cora'"),
+        ({"seeds": [-1]}, r"run\.seeds\.0 must be at least 0; got -1"),
         ({"methods": ["Mon"]}, "a method of these tables was wanted, got 'Mon': did you mean 'Moon'"),
     ],
 )
-def test_what_is_not_in_the_table(tmp_path: Path, asked: dict[str, list[str]], said: str) -> None:
+def test_what_is_not_in_the_table(tmp_path: Path, asked: dict[str, list[Any]], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         plan("FairFGL", "II", out=tmp_path, **asked)  # type: ignore[arg-type]

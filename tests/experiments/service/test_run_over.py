@@ -17,6 +17,7 @@ from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import run_over
+from graphsilo.experiments.storage import records
 from graphsilo.experiments.tracking import JSONLines
 from graphsilo.federation.journal import read
 from graphsilo.federation.policy import DEFAULT_KINDS
@@ -154,6 +155,23 @@ def test_reference_rows_stand_apart(sites: Any, measured: Callable[[Any], Any], 
         kept = [next((sites.folder / name / "results").glob(f"{out}-fedavg-*/{model}")) for out in ("with", "without")]
         assert kept[0].read_bytes() == kept[1].read_bytes()  # those of the method, not of the reference
         assert not any((sites.folder / name / "state").iterdir())
+
+
+def test_a_silo_that_lets_out_no_scores_has_a_row_alone_as_well(
+    make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    """The row was lost for all silos: its comparison item by item is a score."""
+    sites = make_sites({"south": {"kinds": ["model", "counts", "statistic"]}})
+    config = sites.config(run__references=["alone"], method__rounds=2, evaluation__models=True)
+    run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out")
+    run(config, out=tmp_path / "whole")
+    apart, whole = (
+        records.read(folder / "references" / "alone").seeds[0].clients
+        for folder in (tmp_path / "out", tmp_path / "whole")
+    )
+    assert [row.test for row in apart] == [row.test for row in whole]
+    for name, one, other in zip(NAMES, apart, whole, strict=True):
+        assert one.paired == (dict.fromkeys(other.paired) if name == "south" else other.paired)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.storage import disk
 
 
@@ -49,7 +49,7 @@ def test_a_limit_on_file_size_leaves_the_old_file(tmp_path):
 
 def test_a_place_that_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match="could not be written"):
+    with pytest.raises(ConfigError, match="is to be written where a file is"):
         disk.write_text(tmp_path / "file" / "a.txt", "x")
     with pytest.raises(RunError, match="cannot be written"), disk.owned(tmp_path / "file" / "run"):
         pass
@@ -109,3 +109,22 @@ def test_tables_and_tensors_are_whole(tmp_path):
     }  # fmt: skip
     disk.write_tensors(tmp_path / "a.safetensors", {"w": torch.arange(6.0).view(2, 3).t()})
     assert torch.equal(load_file(tmp_path / "a.safetensors")["w"], torch.arange(6.0).view(2, 3).t())
+
+
+def test_a_link_to_a_folder_elsewhere_is_no_part_of_a_runs(tmp_path):
+    """What stood there was removed as if it were the run's own."""
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("all of it")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "seed-0.clients").symlink_to(tmp_path / "thesis")
+    with pytest.raises(RunError, match="is a link to a folder elsewhere"), disk.owned(tmp_path / "run"):
+        pass
+    assert (tmp_path / "thesis" / "chapter.tex").exists()
+    (tmp_path / "other").symlink_to(tmp_path / "thesis")
+    with disk.owned(tmp_path / "other"):  # which a person has named
+        pass
+    (tmp_path / "run" / "checkpoints" / "seed-0.clients").unlink()
+    (tmp_path / "run" / "wandb" / "run-1").mkdir(parents=True)
+    (tmp_path / "run" / "wandb" / "latest-run").symlink_to("run-1", target_is_directory=True)
+    with disk.owned(tmp_path / "run"):  # which stays within
+        pass

@@ -31,11 +31,14 @@ def test_another_study_does_not_go_on_in_the_folder(tmp_path):
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        ({"trials": 0}, "one trial or more of each method; got 0"),
+        ({"trials": 0}, "trials must be at least 1; got 0"),
         ({"space": {}}, "the space is empty"),
-        ({"trials": "all"}, "one trial or more of each method; got 'all'"),
-        ({"tuning_seeds": 3}, r"tuning_seeds is a list of seeds, such as \[10, 11\]; got 3"),
-        ({"sampler": "tpee"}, "did you mean 'tpe'"),
+        ({"trials": "all"}, "trials must be a whole number at least 1; got 'all'"),
+        ({"tuning_seeds": 3}, "tuning_seeds must be a list of one or more whole numbers at least 0; got 3"),
+        ({"tuning_seeds": [-1]}, r"tuning_seeds.0 must be at least 0; got -1"),
+        ({"sampler_seed": -1}, "sampler_seed must be at least 0; got -1"),
+        ({"prune": "no"}, "prune must be true or false; got 'no'"),
+        ({"sampler": "tpee"}, "Did you mean 'tpe'"),
         ({"sampler": "grid"}, "more than 1000 points"),
         ({"tuning_seeds": [0, 1]}, "seeds that the runs afterwards do not have"),
         ({"methods": ["fedavgg"]}, "did you mean 'fedavg'"),
@@ -60,7 +63,7 @@ def test_there_is_no_study_to_go_on_with(tmp_path):
 
 def test_what_is_not_said_is_as_the_study_was_begun_with():
     kept = {"spaces": {"fedavg": [{"method.lr": [0.1]}]}, "trials": 3, "seeds": [4], "sampler": "random"}
-    assert Plan.of(kept, trials=5, sampler=None) == Plan(
+    assert Plan.asked(kept, trials=5, sampler=None) == Plan(
         methods=["fedavg"], space=kept["spaces"], trials=5, seeds=[4], sampler="random"
     )
-    assert Plan.of({}, prune=False) == Plan(prune=False)
+    assert Plan.asked({}, prune=False) == Plan(prune=False)

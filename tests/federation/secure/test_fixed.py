@@ -186,7 +186,14 @@ def test_what_a_sum_cannot_hold_is_refused():
         ((0, 8), [(0, 8), (0, 8), (0, 16)], ""),
         ((0, 32), [(0, 8), (0, 8), (0, 16)], ""),  # 2^24 above: 62 - 32 - 2 + 8 = 36 digits are left
         ((0, 40), [(0, 8), (0, 8), (0, 16)], "holds numbers up to 2^40, and the middle one of the others says 2^8"),
-        ((0, 40), [(0, 8), (0, 120)], "the middle one of the others says 2^8"),  # nor where another one lies, too
+        ((0, 40), [(0, 8), (0, 8)], "the middle one of the others says 2^8"),
+        ((0, 40), [(0, -56), (0, 40)], ""),  # one of three lies: this one does not, and is not named for it
+        ((0, 40), [(0, -56), (0, 0), (0, -64)], "says 2^0"),
+        ((0, 40), [(0, -56), (0, -64)], ""),  # nor where the third one has only zeros
+        ((0, 40), [(0, -56), (0, -56), *[(0, 40)] * 2, *[(0, -64)] * 2], ""),  # two of seven lie
+        ((0, 40), [(0, -56), (0, -56), *[(0, -64)] * 4], ""),
+        ((27, 8), [(1, 8), (27, 8)], ""),
+        ((27, 8), [(0, 8), (0, 8), (0, 8)], ""),
         ((0, 40), [(0, -64), (0, -64), (0, 24)], ""),  # who has only zeros loses nothing
         ((0, 40), [(0, -64), (0, -64)], ""),
         ((26, 8), [(10, 8), (3, 8), (30, 8)], ""),

@@ -10,7 +10,7 @@ import pytest
 
 from graphsilo.errors import DisclosureError
 from graphsilo.federation.secure import opened
-from graphsilo.federation.secure.opened import OpenedSums
+from graphsilo.federation.secure.opened import MOST_OFFERED, OpenedSums
 
 X, Y = bytes(32), b"\x01" * 32
 A, B, C, D = (bytes([number]) * 32 for number in range(4))
@@ -50,6 +50,36 @@ def test_another_answer_from_the_same_data_with_other_silos_is_refused(path):
             again(record).check(Y, DATA, silos)
     again(record).note(Y, DATA, [A, B, C])
     again(record).note(bytes([7]) * 32, CHANGED, [A, B])  # the data have changed, and so has the answer
+
+
+def test_few_answers_are_offered_that_are_never_opened(tmp_path):
+    """Each offer says how large its numbers are; of questions scaled at will, that is what they are."""
+    path = tmp_path / "sums" / "north.sums"
+    record = OpenedSums(path)
+    answers = [bytes([number]) * 32 for number in range(MOST_OFFERED + 2)]
+    for answer in answers[:-2]:
+        record.offer(answer)
+        again(record).offer(answer)  # with fresh keys, it is the same
+    for each in (record, again(record)):
+        with pytest.raises(DisclosureError, match=rf"{MOST_OFFERED} answers of this silo were offered .* never opened"):
+            each.offer(answers[-1])
+    record.offer(answers[0])
+    for _ in range(2):  # opened twice, it makes room once
+        record.note(answers[0], DATA, [A, B, C])
+        again(record).offer(answers[0])
+    again(record).offer(answers[-1])
+    with pytest.raises(DisclosureError, match="never opened"):
+        record.offer(answers[-2])
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if "offered" not in line))
+    record.offer(answers[-2])  # its owner has decided
+    with pytest.raises(DisclosureError, match="these data were opened before"):
+        record.check(answers[-2], DATA, [A, B])
+
+
+def test_in_memory_nothing_offered_is_noted():
+    record = OpenedSums()
+    for number in range(2 * MOST_OFFERED):
+        record.offer(bytes([number]) * 32)
 
 
 def test_where_nobody_says_what_the_data_are_answers_count(path):

@@ -505,7 +505,7 @@ def test_three_sums_of_which_each_two_differ_by_many():
 
 
 class Count(Message):
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 class Share(Message):

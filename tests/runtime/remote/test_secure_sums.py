@@ -166,7 +166,7 @@ def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Calla
     carry_out(sites, tmp_path / "again", **SECURE)  # with the same silos it runs as often as one likes
     for supervisor in sites.supervisors.values():
         path = sites.files[supervisor.name].parent / "sums" / f"{supervisor.name}.opened"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [line for line in map(json.loads, path.read_text().splitlines()) if "offered" not in line]
         assert {len(line["silos"]) for line in lines} == {3}
         # As if the sums had been opened with a fourth, which is not there this time.
         fourth = hashlib.sha256(b"west").hexdigest()

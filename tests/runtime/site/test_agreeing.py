@@ -123,3 +123,38 @@ def test_a_silo_says_that_its_unit_is_another(tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr().err
     assert said.count("times as far here as over all silos: are they in another unit?") == 1
     assert "silo 'north': the numbers of '" in said
+
+
+def scale_of(factor: float, columns: int) -> Any:
+    numbers = torch.full((columns,), factor, dtype=torch.float64)
+    return encode(AgreedScale(shift=torch.zeros_like(numbers), factor=numbers)).data
+
+
+def test_no_scale_tells_by_a_refusal_how_large_a_cell_is(tmp_path: Path) -> None:
+    """Whether a scaled cell overflowed decided whether the run was opened: a search told the largest one."""
+    worker = make(tmp_path, features={"scale": "standard"})
+    columns = compare_cards([ask(worker, {"do": "cards"}).header["cards"][0][1]]).num_features
+    for factor in (1.0, 1e38, 1e300):
+        opened = ask(worker, opening(worker, agreeing=False), [scale_of(factor, columns)]).header
+        assert opened["ok"], opened
+
+
+def test_a_scale_is_taken_by_silos_that_agree_on_one_alone(tmp_path: Path) -> None:
+    worker = make(tmp_path, features={"scale": "none"})
+    columns = compare_cards([ask(worker, {"do": "cards"}).header["cards"][0][1]]).num_features
+    answer = ask(worker, opening(worker, agreeing=False), [scale_of(1.0, columns)]).header
+    assert not answer["ok"]
+    assert "was sent a scale" in answer["text"]
+
+
+def test_a_client_that_goes_back_is_made_anew(tmp_path: Path) -> None:
+    """A model that it was sent after its checkpoint stayed with it, and answered in a sum with the others'."""
+    worker = make(tmp_path)
+    session = {"run": "run-1", "seed": 0, "mark": "seed0-round1"}
+    opened = opening(worker, agreeing=False, scaling={"scale": "none", "scale_by": "silo"})
+    assert ask(worker, opened).header["ok"]
+    assert ask(worker, {"do": "save", **session}).header["ok"]
+    assert worker.session is not None
+    before = worker.session.clients[0]
+    assert ask(worker, {"do": "restore", **session}).header["ok"]
+    assert worker.session.clients[0].client is not before.client

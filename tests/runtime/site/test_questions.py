@@ -16,6 +16,8 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.codec import decode
 from graphsilo.federation.secure.messages import CALL
+from graphsilo.federation.secure.opened import MOST_OFFERED
+from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
 from kit.here import Here, Straight
 from kit.questions import Questions
@@ -196,6 +198,19 @@ def test_all_silos_of_a_sum_run_the_same_settings(asked: Questions, also: dict[s
         asked.sum("evaluate_sums", EvaluateRequest(views=["own"]), EvaluateSums, range(5))
 
 
+def test_a_single_number_is_guarded_as_all_others_are(asked: Questions) -> None:
+    """FedLoG's says whether any cell lies outside a range that the settings move: of one silo, that tells."""
+    asked.method, asked.config = "fedlog", registry.load("fedlog").config()
+    other = asked.config.model_copy(update={"lr": 1e-9}).model_dump(mode="json")
+    assert all(answer["ok"] for answer in asked.open(also={"config": other}))
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("check_range", RangeRequest(), RangeReply, range(5))
+    asked.open("run-2")
+    assert asked.sum("check_range", RangeRequest(), RangeReply, range(5), "run-2").outside >= 0
+    with pytest.raises(MORE[0], match="opened before in a sum with other silos"):
+        asked.sum("check_range", RangeRequest(), RangeReply, range(4), "run-2")
+
+
 def test_a_checkpoint_brings_no_other_settings_with_it(asked: Questions) -> None:
     """Kept with the settings of all, gone on from with others by one."""
     asked.method, asked.config = "fedavg", registry.load("fedavg").config()
@@ -216,6 +231,25 @@ def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> N
     asked.open(report="silos")
     asked.call(4, "evaluate", EvaluateRequest(views=["own"]))
     assert asked.sum("statistics", statistics_request(asked), Statistics, range(5)).num_samples > 0
+
+
+# -- offers ------------------------------------------------------------------------------------------------------------
+
+
+def test_offers_that_are_never_opened_are_few(asked: Questions) -> None:
+    """Scaled at will, they would say the numbers of one silo: each offer says between which powers of two these are."""
+    asked.open()
+    for number in range(MOST_OFFERED):
+        asked.call(4, CALL + "statistics", statistics_request(asked, 2.0**number))
+    asked.join("other-kit")
+    asked.open("run-2")
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-2")
+    asked.open("run-3")
+    assert asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-3").num_samples > 0
+    asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-3")  # one was opened: there is room for one
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(4, CALL + "statistics", statistics_request(asked, 0.6), "run-3")
 
 
 # -- totals ------------------------------------------------------------------------------------------------------------

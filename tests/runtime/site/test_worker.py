@@ -21,6 +21,7 @@ import torch
 import yaml
 
 from graphsilo.errors import FederationError
+from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal, registry
 from graphsilo.federation.client import EvaluateReply
@@ -59,6 +60,20 @@ def test_a_run_that_began_before_the_worker_is_no_fault(sites: Any) -> None:
         "run ward-9 began before this site's worker was started: the coordinator opens it here again, and all go on "
         "from their last checkpoints"
     ]
+
+
+def test_what_a_coordinator_names_steers_no_terminal(sites: Any) -> None:
+    """Neither what the site says of a request, nor what its worker writes into its log."""
+    evil = "x\x1b]52;c;Y3Vy\x07\x1b[2J\nrun this: " + "y" * 5000
+    site = sites.supervisors["north"]
+    for header in ({"do": "save", "mark": "m"}, {"do": f"save{evil}"}):
+        unpack(site.answer(pack({"id": header["do"][:5], "run": evil, "seed": 0, **header})))
+    site.say(evil)
+    log = (site.folder / "run" / "worker.log").read_text()
+    assert sites.said
+    assert all(line.isprintable() and len(line) < 4100 for line in sites.said)
+    assert "\x1b" not in log
+    assert "y" * 100 not in log
 
 
 # -- a site against the coordinator ------------------------------------------------------------------------------------
@@ -235,6 +250,40 @@ def test_impossible_share_fails_who_sent_it(lie: str, sites: Any, tmp_path: Path
     assert re.match(said, failures[1][0])
 
 
+def answering_in_training(change: Callable[[fedavg.TrainReply], fedavg.TrainReply]) -> Any:
+    """What 'south' answers in training, changed."""
+
+    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if site != "south" or header.get("handler") != "train":
+            return answer
+        packet = unpack(answer)
+        encoded = unchecked(change(decode(bytes(packet.payloads[0]), fedavg.TrainReply)))
+        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
+        return pack(packet.header, [encoded.data])
+
+    return after
+
+
+@pytest.mark.parametrize("samples", [2.5, -0.0])
+def test_half_an_item_fails_who_counts_it(samples: float, sites: Any, tmp_path: Path) -> None:
+    after = answering_in_training(lambda reply: replace(reply, num_samples=samples))
+    with pytest.raises(
+        FederationError, match=rf"client 1 failed in 'train' .*num_samples holds {samples:g}, and counts"
+    ):
+        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out")
+
+
+def test_who_trains_nothing_is_told_and_not_blamed(sites: Any, tmp_path: Path) -> None:
+    zeros = answering_in_training(
+        lambda reply: replace(reply, weights={name: 0 * weight for name, weight in reply.weights.items()})
+    )
+    tree = carry_out(sites, Meddling(sites.transport, after=zeros), tmp_path / "out")
+    assert not any("failures" in row for row in tree["seeds"][0]["rounds"])
+    assert any(
+        "client 'south' in 2 of 2 rounds ('train' (TrainReply.weights: zeros" in text for text in tree["warnings"]
+    )
+
+
 @pytest.mark.parametrize("state", ["running", "unknown"])
 def test_site_that_never_finishes_is_not_asked_without_a_pause(state: str, sites: Any, tmp_path: Path) -> None:
     meets, asked = training_call("south", 2), []
@@ -391,9 +440,14 @@ def test_only_runs_that_took_place_here_leave_something_here(sites: Any) -> None
     assert ask(site, opening(site, "never"))["ok"]
     for asked in ({"view": "theirs"}, {"client": 7}):
         assert not ask(site, {**finish("never"), **asked})["ok"]
+    assert not ask(site, finish("never"), payloads=[weights])["ok"]  # nobody asked for it
     assert not ask(site, finish("never", "aggregate"), payloads=[weights])["ok"]  # of another model
     assert not (site.folder / "results" / "never").exists()
+    assert ask(site, opening(site, "never"))["ok"]
     assert ask(site, finish("never", "own"))["ok"]
+    call = {"do": "call", "run": "never", "seed": 0, "handler": "evaluate", "round": 1, "to": [[0, 0]]}
+    assert "does not take part in this run" in ask(site, call)["text"]  # nothing is asked of it any more
+    assert ask(site, finish("never", "own"))["ok"]  # whose answer was lost
     os.kill(site.worker_pid, signal.SIGKILL)
     assert ask(site, result)["ok"]
     folder = site.folder / "results" / "never" / "north"
@@ -591,6 +645,23 @@ def test_numbers_far_above_the_others_fail_who_sent_them(
     failures = [text for row in tree["seeds"][0]["rounds"] for text in row.get("failures", ())]
     assert failures
     assert all(text.startswith(f"client 1 failed in '{step}'") for text in failures)
+
+
+@pytest.mark.parametrize("way", ["trimmed_mean", "median"])
+def test_what_no_bound_finds_is_outvoted(way: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+    """Up to a hundred times the others' weights are taken; of three answers the largest numbers count for nothing."""
+
+    def told(factor: float) -> Any:
+        def change(message: Any) -> Any:
+            return replace(message, weights={name: factor * one for name, one in message.weights.items()})
+
+        meddling = Meddling(sites.transport, after=telling("train", fedavg.TrainReply, change, rounds=(1, 2)))
+        tree = carry_out(sites, meddling, tmp_path / str(factor), run__robust=way)
+        return [measured(row) for row in tree["seeds"][0]["rounds"]]
+
+    honest = run(sites.config(method__rounds=2, run__robust=way)).tree["seeds"][0]["rounds"]
+    assert told(1.0) == [measured(row) for row in honest]
+    assert told(40.0) == told(80.0)
 
 
 def test_nobody_fails_for_the_largest_sums_of_another(sites: Any, tmp_path: Path) -> None:

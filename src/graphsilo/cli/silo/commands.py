@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from graphsilo.data.sources.tables import Reading
     from graphsilo.experiments.config import RunConfig
 
+_FEW = 5
+"""Training items below which a class is said to have few."""
 SHOWN_WORDS = 12
 """Names of features or classes that are listed before the rest is only counted."""
 
@@ -252,12 +254,16 @@ def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
         yield Finding("ok", "split", counts)
     trained = held.class_counts()
     absent = np.flatnonzero((trained == 0) & (np.bincount(labels[labels >= 0], minlength=len(trained)) > 0))
+    names = held.schema.class_names or [str(index) for index in range(len(trained))]
     if len(absent) and "train" not in empty:
-        names = held.schema.class_names
-        words = [names[index] if names is not None else str(index) for index in absent]
+        words = [names[index] for index in absent]
         yield Finding(
             "note", "split", f"no training item of {_some(words)}: too few of {'it' if len(words) == 1 else 'them'}"
         )
+    few = [f"{names[index]} ({trained[index]})" for index in np.flatnonzero((trained > 0) & (trained < _FEW))]
+    if few:
+        which = "this class" if len(few) == 1 else "these classes"
+        yield Finding("note", "split", f"few training items of {_some(few)}: of {which} little can be learned here")
 
 
 def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
@@ -284,7 +290,7 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
         names = held.schema.class_names
         words = [names[index] if names is not None else str(index) for index in small]
         text = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
-        yield Finding("note", "policy", f"{text} classes are refused here (min_class_count)")
+        yield Finding("note", "policy", f"{text} classes are refused here, and so are scores (min_class_count)")
 
 
 def _sums(described: SiloFile) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
 from graphsilo.data.silos.link_task import enough_links
 from graphsilo.data.silos.silo import Schema, Silo
-from graphsilo.data.sources.columns import Vocabulary, share_words, sorted_words
+from graphsilo.data.sources.columns import Vocabulary, alike_words, share_words, sorted_words
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.plain import is_signed, signed_note
 from graphsilo.data.sources.transforms import is_symmetric
@@ -339,8 +339,8 @@ def _same_features(one: Card, other: Card) -> None:
             shorter = min(len(mine), len(theirs))
             difference = f": feature {shorter + 1}, '{names[shorter]}', is only at '{longer.name}'"
     raise DataError(
-        f"{sizes}{difference}. All silos must describe nodes by the same features in the same order: list the columns "
-        f"under nodes.features, and spell out the words of nodes.one_hot, alike in every description."
+        f"{sizes}{difference}. All silos must describe nodes by the same features in the same order. "
+        f"{alike_words(mine, theirs)}"
     )
 
 

@@ -50,7 +50,10 @@ def build_link_silos(
         PartitionError: A client has too few links, or too few unlinked pairs.
     """
     if global_graph:
-        raise UnsupportedError("link prediction is scored on each client's own graph; leave global_graph out.")
+        raise UnsupportedError(
+            "link prediction is scored on each client's own graph: leave out the evaluation modes that end in _global "
+            "(evaluation.modes, --set evaluation.modes=[own_local])."
+        )
     partition.check(graph)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
     base = with_added_links(graph, partition)
@@ -67,7 +70,8 @@ def build_link_silos(
         if not enough_links(links.shape[1], shares):
             raise PartitionError(
                 f"client {client} has {links.shape[1]} links: too few for training, validation and test links at "
-                f"{shares[0]:g}/{shares[1]:g}/{shares[2]:g}. Ask for fewer clients, or use 'louvain' or 'metis'."
+                f"{shares[0]:g}/{shares[1]:g}/{shares[2]:g}. Give each a share, ask for fewer clients, or "
+                f"use 'louvain' or 'metis'."
             )
         generator = numpy_generator(partition.seed, "links", client)
         links = links[:, generator.permutation(links.shape[1])]

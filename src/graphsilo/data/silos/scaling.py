@@ -194,37 +194,42 @@ def _robust(rows: Features, found: ColumnSums) -> FeatureScale:
     return _scale(middle, np.where(spread > 0, spread, deviation), plain=found.others == 0)
 
 
-def scaled(silo: Silo, scale: FeatureScale | None) -> Silo:
+def scaled(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) -> Silo:
     """The silo with everything that its model sees scaled; graphs that were one object stay one.
 
     Args:
         silo: With features as they were read.
         scale: None leaves them as they are, but for float32.
+        clip: Whether numbers that are too large then become the largest ones.
 
     Raises:
         DataError: A number is too large to be scaled.
     """
-    graph = scaled_graph(silo.graph, scale)
+    graph = scaled_graph(silo.graph, scale, clip=clip)
     if graph is silo.graph:  # float32 already, and left as it is
         return silo
-    sets = tuple(replace(item, graph=scaled_graph(item.graph, scale)) for item in silo.evaluations)
+    sets = tuple(replace(item, graph=scaled_graph(item.graph, scale, clip=clip)) for item in silo.evaluations)
     return replace(silo, graph=graph, evaluations=sets, scale=scale)
 
 
-def prepared(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = None) -> Silo:
+def prepared(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = None, *, clip: bool = False) -> Silo:
     """A silo as its client works with it.
 
     Args:
         silo: With features as they were read.
         scaling: How they are scaled.
         agreed: The scale that the silos agreed on, where they did.
+        clip: Whether numbers that are too large for it become the largest ones. Where the scale is somebody else's
+            word, a refusal would tell that there is such a number.
     """
     if not scaling.has_columns:
         return scaled(silo, None)
-    return scaled(silo, own_scale(silo, scaling.scale) if agreed is None else agreed)
+    return scaled(silo, own_scale(silo, scaling.scale) if agreed is None else agreed, clip=clip)
 
 
-def scaled_graph(graph: Graph | GraphCollection, scale: FeatureScale | None) -> Graph | GraphCollection:
+def scaled_graph(
+    graph: Graph | GraphCollection, scale: FeatureScale | None, *, clip: bool = False
+) -> Graph | GraphCollection:
     """The same graph with scaled features as float32; made once for as long as somebody holds it.
 
     Raises:
@@ -239,19 +244,22 @@ def scaled_graph(graph: Graph | GraphCollection, scale: FeatureScale | None) -> 
     digest = "" if scale is None else scale.digest
     found = kept.get(digest)
     if found is None:
-        found = kept[digest] = graph.with_features(_apply(graph.union, scale))
+        found = kept[digest] = graph.with_features(_apply(graph.union, scale, clip))
     return found
 
 
-def _apply(graph: Graph, scale: FeatureScale | None) -> Features:
+def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
     features = graph.features
     if scale is None:
         return features.astype(np.float32)
     if features.shape[1] != len(scale.shift):
         raise DataError(f"{graph.name} has {features.shape[1]} features, and the scale {len(scale.shift)}.")
-    with np.errstate(over="ignore"):  # said in words below
+    with np.errstate(over="ignore", invalid="ignore"):  # said in words below
         result = _dense(features, scale) if isinstance(features, np.ndarray) else _sparse(features, scale)
-    bad = ~np.isfinite(result if isinstance(result, np.ndarray) else result.data)
+    entries = result if isinstance(result, np.ndarray) else result.data
+    if clip:
+        np.nan_to_num(entries, copy=False)
+    bad = ~np.isfinite(entries)
     if bad.any():
         columns = np.flatnonzero(bad.any(axis=0)) if isinstance(result, np.ndarray) else result.indices[bad]
         column = int(columns[0])

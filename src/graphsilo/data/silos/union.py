@@ -18,6 +18,7 @@ from graphsilo.data.graph import Features, Graph, GraphCollection, OutsideLinks,
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.options import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
+from graphsilo.data.sources.columns import alike_words
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import DataError
 from graphsilo.random import numpy_generator
@@ -48,13 +49,16 @@ def union(
             raise DataError(
                 f"all silos must describe nodes by the same features in the same order: {here} has "
                 f"{first.num_features}, {there} has {other.num_features}"
-                f"{first_difference(first.feature_names, other.feature_names)}. In descriptions of tables, list the "
-                f"columns under nodes.features and the words under nodes.one_hot alike."
+                f"{first_difference(first.feature_names, other.feature_names)}. "
+                f"{alike_words(first.feature_names, other.feature_names)}"
             )
         if other.num_classes != first.num_classes or other.class_names != first.class_names:
+            alike = sorted(first.class_names or ()) == sorted(other.class_names or ())
+            how = " in the same order" if alike and first.class_names else ""
             raise DataError(
                 f"all silos must name the same classes in the same order: {here} has "
-                f"{_classes(first)}, {there} has {_classes(other)}. Declare `classes` in every silo's description."
+                f"{_classes(first)}, {there} has {_classes(other)}. Declare `classes`{how} in every "
+                f"silo's description."
             )
     sizes = [graph.num_nodes for graph in graphs]
     shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -44,7 +44,7 @@ _ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "class_imbalance": ("s of the class sizes ∝ 1/rank^s; 0 makes them equal", {"ge": 0, "le": 3}),
     "communities": ("B; none takes half the square root of the nodes", {"ge": 1}),
     "locality": ("share of links that stay inside a community", {"ge": 0, "le": 1}),
-    "seed": ("same seed and settings, same graph", {}),
+    "seed": ("same seed and settings, same graph", {"ge": 0}),
 }
 
 

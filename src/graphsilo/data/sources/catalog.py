@@ -308,14 +308,14 @@ def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | 
     return Scaling.of(chosen.scale, chosen.scale_by, own_tables=own)
 
 
-def check_distinct(names: Sequence[str]) -> None:
+def check_distinct(names: Mapping[int, str]) -> None:
     """Refuses a data set that two clients would hold: one's test nodes would be the other's training nodes.
 
     Raises:
         DataError: Two names stand for the same data.
     """
     seen: dict[str, int] = {}
-    for client, name in enumerate(names):
+    for client, name in names.items():
         path = Path(name).expanduser()
         key = str(path.resolve()) if path.suffix.lower() in GRAPH_FILES else name.lower().replace("_", "-")
         if key in seen:

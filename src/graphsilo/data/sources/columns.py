@@ -38,6 +38,14 @@ _PARTS = {
     "month-first": r"(?P<m>\d{1,2})[-/.](?P<d>\d{1,2})[-/.](?P<y>\d{4})",
 }
 _CLOCK = r"(?:[ T](?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:\.\d*)?)?Z?)?"
+_COLUMNS = "the columns under nodes.features and the words of nodes.one_hot"
+_SAID_BY = {
+    rf"{INDICATOR}$": "the rules of empty cells (features.missing)",
+    r" \((years|days since [\d-]+)\)$": "the days to count from (days_since or years_at under nodes.dates)",
+}
+"""End of a feature's name to what a description says it by."""
+_COMPACT = r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?)?"
+"""Digits alone are the basic form of ISO 8601, year first whatever the order."""
 _FILL = (
     "Fill such cells in, leave the rows or the column out, or say what stands in their place: "
     "features: {missing: mean}, or median, or indicator."
@@ -433,12 +441,13 @@ def _date(nodes: Table, spec: TableSpec, name: str, how: DateRule) -> _Block:
         empty = mask(pc.is_null(column))
         moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
         stamps = pc.fill_null(moments.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
-    elif is_text(kind) or pa.types.is_null(kind):
+    elif is_text(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind):
         words, empty = find_gaps(column, spec)
         stamps = _parse_dates(nodes, name, words, empty, how.order)
     else:
         raise DataError(
-            f"{nodes.where}: column '{name}' (nodes.dates) holds {kind}; wanted dates, or text that is one."
+            f"{nodes.where}: column '{name}' (nodes.dates) holds {kind}; wanted dates, or text "
+            f"or whole numbers that are one."
         )
     days = (stamps - np.datetime64(how.years_at or how.days_since, "us")) / np.timedelta64(1, "D")
     return _one(how.feature(name), np.where(empty, 0.0, -days / DAYS_PER_YEAR if how.years_at else days), empty)
@@ -448,11 +457,12 @@ def _parse_dates(
     nodes: Table, name: str, words: Any, empty: NDArray[np.bool_], order: DateOrder
 ) -> NDArray[np.datetime64]:
     """[n] moments; what is no date is noted as a fault, and so is what may be two."""
-    found = pc.extract_regex(words, rf"^{_PARTS[order]}{_CLOCK}$")
-    written = mask(pc.is_valid(found))
+    compact = pc.extract_regex(words, rf"^{_COMPACT}$")
+    apart = pc.extract_regex(words, rf"^{_PARTS[order]}{_CLOCK}$")
+    written = mask(pc.or_(pc.is_valid(compact), pc.is_valid(apart)))
 
     def part(key: str) -> NDArray[np.int64]:
-        text = pc.struct_field(found, key)
+        text = pc.coalesce(pc.struct_field(compact, key), pc.struct_field(apart, key))
         digits = pc.if_else(pc.equal(text, ""), "0", text)
         return np.asarray(pc.fill_null(digits, "0").cast("int64").to_numpy(zero_copy_only=False))
 
@@ -567,6 +577,15 @@ def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
                     )
         found = [silo.widened(column, words) if column in silo.open else silo for silo in found]
     return found
+
+
+def alike_words(mine: Sequence[str] | None, theirs: Sequence[str] | None) -> str:
+    """What two descriptions must say alike, by the names of features that only one of them leads to."""
+    told = {
+        next((what for end, what in _SAID_BY.items() if re.search(end, name)), _COLUMNS)
+        for name in {*(mine or ())} ^ {*(theirs or ())}
+    }
+    return f"Write {' and '.join(sorted(told or {_COLUMNS}))} alike into every description."
 
 
 def spread_words(column: str, names: Iterable[str]) -> tuple[str, ...]:

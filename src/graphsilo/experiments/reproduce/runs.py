@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments import batch
+from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.description import Line, Row, Table, wanted
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
@@ -88,9 +89,11 @@ def plan(
         data_root: Where data sets are, as ``data.root``.
 
     Raises:
-        ConfigError: There is no such paper, table, data set, number of clients or method.
+        ConfigError: There is no such paper, table, data set, number of clients or method; or such seeds cannot be.
     """
     every = wanted(paper, table)
+    if seeds is not None:
+        seeds = load_config(overrides={"run.seeds": seeds}).run.seeds
     data = _named("data set", data, {row.data for each in every for row in each.rows})
     methods = _named("method", methods, {line.label for each in every for row in each.rows for line in row.lines})
     tables = [_narrowed(each, data, clients, methods, seeds, quick=quick) for each in every]

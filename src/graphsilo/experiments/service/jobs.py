@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
-from graphsilo.experiments.checks import check_compression, check_models, check_parties, check_secure_sums
+from graphsilo.experiments.checks import BY_SETTINGS, check_models, check_parties, check_robust
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.participants import left_out
@@ -176,12 +176,13 @@ def _checked(
     method, settings = registry.load(checked.method.name), checked.method_config()
     check_remote(checked)
     check_models(checked, method, settings)
-    check_secure_sums(checked, method, settings)
-    check_compression(checked, method, settings)
+    for check in BY_SETTINGS:
+        check(checked, method, settings)
     if names is not None:
         without = left_out(checked.run.without, len(names), {client: name for name, client in names.items()})
         clients = sorted(set(names.values()) - set(without))
         check_parties(checked, settings.asked_of(len(clients)), clients, apart=True)
+        check_robust(checked, method, settings, settings.asked_of(len(clients)))
     tree = checked.model_dump(mode="json", exclude_unset=True)
     if not checked.says("run.checkpoint_every"):
         # Between machines a crash is no rarity, and a lost round costs everybody's time.

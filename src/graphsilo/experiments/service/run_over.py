@@ -205,7 +205,8 @@ def run_over(
             rounds = reference_config(config, apart[0]).method_config().total_rounds
             say(
                 f"after the run every silo trains alone at its own site, for comparison ({' and '.join(apart)}, "
-                f"{rounds} rounds): of it nothing leaves but what evaluation sends. run.references=[] leaves it out"
+                f"{rounds} round{'' if rounds == 1 else 's'}): of it nothing leaves but what evaluation sends, with "
+                f"standard errors of the differences where a silo lets out scores. run.references=[] leaves it out"
             )
         result = run(
             config, out=out, resume=resume, observer=observer, simulation=participants, elsewhere=sites, report=report

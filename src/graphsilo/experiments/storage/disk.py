@@ -16,7 +16,7 @@ import msgspec
 
 from graphsilo.data.arrays import read_npz
 from graphsilo.data.sources.files import atomic_file, atomic_files
-from graphsilo.errors import RunError
+from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +37,7 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 
     Raises:
         RunError: The disk is full or cannot be written; the old file, if any, is unharmed.
+        ConfigError: There is a folder in its place, or a file in that of its folder.
     """
     with _explained(path), atomic_file(path) as file:
         file.write(data)
@@ -46,6 +47,9 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
+    except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+        place = "is a folder" if path.is_dir() else f"is to be written where a file is ({error.filename})"
+        raise ConfigError(f"{path} {place}: name a file in a folder.") from None
     except OSError as error:
         raise RunError(
             f"{path} could not be written ({error.strerror}). What was there before is unharmed: {MAKE_ROOM}"
@@ -212,14 +216,26 @@ def read_study(path: Path) -> dict[str, dict[str, Any]]:
 def owned(folder: Path, busy: str = "") -> Iterator[None]:
     """Hold a folder, so that two processes cannot write into one.
 
+    Links from below it to folders elsewhere are refused: what stood there would be written over or removed as if it
+    were the run's own, and a folder from elsewhere may hold any.
+
     Args:
         folder: Of a run, or of a kit.
         busy: What to say when another process holds it.
 
     Raises:
         BusyError: Another process holds it.
-        RunError: It cannot be made.
+        RunError: It cannot be made, or holds a link to a folder elsewhere.
     """
+    whole = folder.resolve()
+    for place, folders, _ in os.walk(folder):
+        for name in folders:
+            found = Path(place, name)
+            if found.is_symlink() and not found.resolve().is_relative_to(whole):
+                raise RunError(
+                    f"{found} is a link to a folder elsewhere, and what a run keeps lies in its own. Put the folder "
+                    f"itself there, or choose another --out."
+                )
     try:
         import fcntl
     except ImportError:  # no such locks on this system

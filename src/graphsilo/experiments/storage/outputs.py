@@ -22,10 +22,9 @@ from graphsilo.federation.model_files import (
     SCALE,
     Kept,
     aggregate_path,
-    answers_path,
     embedding_path,
     flat,
-    kept_tensors,
+    kept_files,
     model_path,
     scale_tensors,
 )
@@ -76,14 +75,7 @@ def write_outputs(
                     numbers.setdefault(str(client), {})[name] = value
             if folder is None:
                 continue
-            if wanted.models:
-                for when in ("best", "last"):
-                    weights = kept_tensors(kept, when)
-                    if weights:
-                        yield model_path(folder, seed, client, when), weights
-            for name, path in (("embeddings", embedding_path), ("answers", answers_path)):
-                if name in kept:
-                    yield path(folder, seed, client), {name: kept[name]}
+            yield from kept_files(folder, seed, client, kept, models=wanted.models)
         if folder is not None and wanted.models:
             beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
             for when, kept_aggregates in (("best", best), ("last", Aggregates(server.aggregates()))):

@@ -202,6 +202,7 @@ class RoundCost(Record):
             it was not recorded.
         checkpoint_cpu_seconds, checkpoint_wall_seconds: Of the checkpoint that followed.
         failures: Clients that failed, in words.
+        idle: Clients whose answers held nothing of their own, and what they held.
         log: The server's own numbers.
         works: Curves of its long pieces of work.
     """
@@ -216,6 +217,7 @@ class RoundCost(Record):
     log: dict[str, Number | None] | None = None
     server_cpu_seconds: float | None = None
     works: list[ServerWork] | None = None
+    idle: list[str] | None = None
 
 
 class CurvePair(Record):
@@ -261,6 +263,7 @@ class ClientScores(Record, kw_only=True):
     Attributes:
         missing_classes: Without a training item.
         best_round, mode: If it has its own.
+        rare_items: How many of its test items are of the rarer of two classes, where there is one.
         test: Its scores.
         errors: Their standard errors over which items are tested, of those that are made of counts.
         paired: In a reference row, standard errors of the differences to the run that it stands beside, whose models
@@ -275,6 +278,7 @@ class ClientScores(Record, kw_only=True):
     test_items: int | None
     best_round: int | None = None
     mode: str | None = None
+    rare_items: int | None = None
     test: Scores
     errors: dict[str, Share] | None = None
     paired: dict[str, Share] | None = None
@@ -653,8 +657,9 @@ def read(folder: Path) -> RunRecord | SiloRecord:
         RunError: It is damaged, or another version's.
     """
     if not folder.is_dir():
+        there = "that is a file" if folder.exists() else "there is no such folder"
         raise ConfigError(
-            f"a run folder was wanted at '{folder}', but there is no such folder: give the folder that "
+            f"a run folder was wanted at '{folder}', but {there}: give the folder that "
             f"`graphsilo run --out` wrote, the one that holds result.json."
         )
     path = folder / "result.json"

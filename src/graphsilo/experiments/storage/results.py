@@ -200,10 +200,14 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
                 row[metric] = None if value != value else value
         elif kind == PAIRED:
             for client, value in zip(scores.clients, pairs[:, 0].tolist(), strict=True):
-                paired.setdefault(client, {})[metric] = value
+                paired.setdefault(client, {})[metric] = None if value != value else value
     errors: dict[int, dict[str, float | None]] = {}
+    rare: dict[int, int] = {}
     if scores.counts is not None and simulation.task != "link":
-        spread = item_errors(scores.of("test").sum(axis=1))
+        tables = scores.of("test").sum(axis=1)
+        if scores.rare is not None:
+            rare = dict(zip(scores.clients, tables[:, scores.rare].sum(axis=1).tolist(), strict=True))
+        spread = item_errors(tables)
         errors = {
             client: {
                 name: None if values[row] != values[row] else float(values[row]) for name, values in spread.items()
@@ -220,6 +224,7 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
             test_items=facts.get("test"),
             best_round=kept.rounds[facts["client"]][0] if facts["client"] in kept.rounds else None,
             mode=reported.whose.get(facts["client"]),
+            rare_items=None if pooled else rare.get(facts["client"]),
             errors=None if pooled else errors.get(facts["client"]),
             paired=paired.get(facts["client"]),
             test=Scores.of(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from graphsilo import documents
-from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import METRICS, Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_device, check_support
@@ -23,11 +23,11 @@ from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
 from graphsilo.experiments.tuning.space import MOST_POINTS, TUNED, Settings, Space, spaces_of, trial_config
 from graphsilo.federation import registry
+from graphsilo.settings import Count, setting
+from graphsilo.settings import Settings as Group
 
 STUDY = "study.yaml"
-SAMPLERS = ("tpe", "random", "grid")
 TRIALS = 16
-TUNING_SEEDS = (10,)
 FINAL_SEEDS = (0, 1, 2)
 _LASTING = ("spaces", "tuning_seeds", "sampler", "sampler_seed", "prune")
 """What must not change within a study, beside the configuration."""
@@ -35,39 +35,31 @@ _LEAN = {"models": False, "embeddings": False, "study": False}
 """What trials leave out: nobody looks at the models of most of them."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a person asks of a study.
+class Plan(Group):
+    """What a person asks of a study."""
 
-    Attributes:
-        methods: Names; none stands for the configuration's own.
-        space: As ``space.spaces_of`` takes it; None for the short space of each method.
-        trials: Of each method, the first with the settings of the configuration.
-        tuning_seeds: Of training, in trials.
-        seeds: Of training, in the runs afterwards; None takes the configuration's if somebody said them.
-        sampler: ``tpe``, ``random``, or ``grid``, which tries everything.
-        sampler_seed: Of what is drawn.
-        prune: Whether trials that fall behind the median of the others are stopped.
-        final: Whether the best settings are run with other seeds in the end.
-    """
-
-    methods: Sequence[str] = ()
-    space: Mapping[str, Any] | None = None
-    trials: int = TRIALS
-    tuning_seeds: Sequence[int] = TUNING_SEEDS
-    seeds: Sequence[int] | None = None
-    sampler: str = "tpe"
-    sampler_seed: int = 0
-    prune: bool = True
-    final: bool = True
+    methods: list[str] = setting([], "by name; none stands for the configuration's own")
+    space: Any = setting(None, "as `space.spaces_of` takes it; none: the short space of each method")
+    trials: int = setting(TRIALS, "of each method, the first with the settings of the configuration", ge=1)
+    tuning_seeds: list[Count] = setting([10], "of training, in trials", min_length=1)
+    seeds: list[Count] | None = setting(
+        None, "of training, in the runs afterwards; none: the configuration's if somebody said them", min_length=1
+    )
+    sampler: Literal["tpe", "random", "grid"] = setting("tpe", "grid tries everything")
+    sampler_seed: Count = setting(0, "of what is drawn")
+    prune: bool = setting(True, "whether trials that fall behind the median of the others are stopped")
+    final: bool = setting(True, "whether the best settings are run with other seeds in the end")
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any], **given: Any) -> Plan:
+    def asked(cls, kept: Mapping[str, Any], **given: Any) -> Plan:
         """What is asked for now, and of what is not said, what a study was begun with.
 
         Args:
             kept: As ``stored`` gives it; empty for a new study.
             given: By attribute; None is not said.
+
+        Raises:
+            ConfigError: One of them cannot be.
         """
         before = {name: kept[name] for name in (*_LASTING, "trials", "seeds") if name in kept}
         spaces = before.pop("spaces", None)
@@ -104,14 +96,8 @@ class Study:
         Raises:
             ConfigError: The plan or a space cannot be.
         """
-        if plan.sampler not in SAMPLERS:
-            raise ConfigError(f"there is no sampler '{plan.sampler}'; {nearest(plan.sampler, SAMPLERS)}")
-        if isinstance(plan.trials, bool) or not isinstance(plan.trials, int) or plan.trials < 1:
-            raise ConfigError(f"a study has one trial or more of each method; got {shown(plan.trials)}.")
-        if not isinstance(plan.tuning_seeds, list | tuple):
-            raise ConfigError(f"tuning_seeds is a list of seeds, such as [10, 11]; got {shown(plan.tuning_seeds)}.")
         seeds = list(plan.seeds or (config.run.seeds if config.says("run.seeds") else FINAL_SEEDS))
-        if not plan.tuning_seeds or (plan.final and set(seeds) & set(plan.tuning_seeds)):
+        if plan.final and set(seeds) & set(plan.tuning_seeds):
             raise ConfigError(
                 f"settings are chosen with seeds that the runs afterwards do not have, so that these are new to them; "
                 f"got {list(plan.tuning_seeds)} for tuning and {seeds} afterwards. Choose other seeds for one of them."

@@ -80,7 +80,7 @@ class Trials:
         effective: All settings of a run with those that were drawn, as a text: two draws of one text are one trial.
         folder: Of a trial, by its number.
         budget: How many trials.
-        sampler: One of ``plan.SAMPLERS``.
+        sampler: As in ``plan.Plan``.
         seed: Of the sampler.
         prune: Whether trials that fall behind are stopped.
         steps: Rounds of a run, over all of its seeds.

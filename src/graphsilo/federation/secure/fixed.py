@@ -267,18 +267,23 @@ class Scale:
     def above(self, others: Sequence[Scale], layout: Layout) -> str:
         """By what a client would take the digits from all others' numbers, in words; empty: by nothing.
 
+        Fewer than a third may lie, and one of three: where so few others have numbers that all may be lies, nobody is
+        judged.
+
         Args:
             others: What they say.
             layout: Of all answers.
         """
-        bits = [one.bits for one in others]
-        if bits and self.bits > (middle := statistics.median_low(bits)) + MOST_BITS:
+
+        def middle_of(stated: Iterable[int], least: int) -> float:
+            """The upper middle one: with all who may lie below it, it is still what somebody says who does not."""
+            some = [each for each in stated if each > least]  # who has only zeros says nothing
+            return statistics.median_high(some) if len(some) >= 2 * max(1, len(others) // 3) else math.inf
+
+        if self.bits > (middle := middle_of((one.bits for one in others), 0)) + MOST_BITS:
             return f"says that its weight is up to 2^{self.bits}, and the middle one of the others' is up to 2^{middle}"
         for place, name in enumerate(layout.sized):
-            some = [
-                one.sizes[place] for one in others if one.sizes[place] > SIZES[0]
-            ]  # who has only zeros says nothing
-            if some and self.sizes[place] > (middle := statistics.median_low(some)) + MOST_SIZE:
+            if self.sizes[place] > (middle := middle_of((one.sizes[place] for one in others), SIZES[0])) + MOST_SIZE:
                 return (
                     f"says that {layout.kind.__name__}.{name} holds numbers up to 2^{self.sizes[place]}, and the "
                     f"middle one of the others says 2^{middle}"

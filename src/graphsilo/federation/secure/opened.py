@@ -7,18 +7,24 @@ the disk, before it opens a sum, with whom that is. From then on it neither mask
 long as its data stay as they are: in no round, run or federation, of no step or method, and not after a restart. Sums
 with one honest silo in common are then over the same silos, and sums without one over different silos: no combination
 of them says more than they do. Nor is one answer opened with others, should it be the same after the data changed.
+
+An offer tells by itself how large the silo's numbers are. So the record holds what was offered, too, and few answers
+wait there that were never opened.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from graphsilo.data.sources.files import locked_file
 from graphsilo.errors import DisclosureError
+
+MOST_OFFERED = 16
+"""Answers that a silo offers and that are not opened, for good: enough for runs that break off."""
 
 
 class OpenedSums:
@@ -72,22 +78,51 @@ class OpenedSums:
         if answer.hex() in self._answers and (not data or data in self._data):
             return
         line = {"answer": answer.hex(), "data": data, "silos": sorted(_named(silos))}
+        self._add(line, lambda: self.check(answer, data, silos))
+
+    def offer(self, answer: bytes) -> None:
+        """Note an answer that is about to be offered; it is on the disk when this returns.
+
+        One that was offered or opened before says nothing new. In memory, within one process, nothing is noted: there
+        nobody is deceived.
+
+        Raises:
+            DisclosureError: Too many others wait; or the record cannot be read or written, and nothing may be offered.
+        """
+
+        def check() -> None:
+            self._read_on()
+            if len(self._offered) >= MOST_OFFERED and answer.hex() not in self._offered:
+                raise DisclosureError(
+                    f"{MOST_OFFERED} answers of this silo were offered for sums that were never opened, and as each "
+                    f"offer says how large its numbers are, no other is offered until one of these is opened. Resume "
+                    f"runs that broke off; or the silo's owner, who knows why they did, takes the lines with "
+                    f'"offered", and no others, out of sums/NAME.opened beside its silo.yaml.'
+                )
+
+        self._read_on()
+        if self.path is not None and answer.hex() not in self._answers and answer.hex() not in self._offered:
+            self._add({"offered": answer.hex()}, check)
+
+    def _add(self, line: dict[str, Any], check: Callable[[], None]) -> None:
+        """Put a line on the disk, if a check passes while nobody else can."""
         if self.path is None:
             self._take(line)
             return
         try:
             with locked_file(self.path) as handle:
-                self.check(answer, data, silos)  # another process may have been first
+                check()  # another process may have been first
                 _append(handle, json.dumps(line).encode() + b"\n")
         except OSError as error:
             raise DisclosureError(
-                f"the record of opened sums cannot be written ({error.strerror}), and nothing is opened that is not "
-                f"recorded. The silo's owner must make room for it, in sums/ beside silo.yaml."
+                f"the record of opened sums cannot be written ({error.strerror}), and nothing is offered or opened "
+                f"that is not recorded. The silo's owner must make room for it, in sums/ beside silo.yaml."
             ) from None
 
     def _forget(self) -> None:
         self._answers: dict[str, frozenset[str]] = {}
         self._data: dict[str, frozenset[str]] = {}
+        self._offered: set[str] = set()
         self._taken = 0  # bytes of the file
 
     def _read_on(self) -> None:
@@ -115,7 +150,11 @@ class OpenedSums:
             ) from None
 
     def _take(self, line: dict[str, Any]) -> None:
+        if "offered" in line:
+            self._offered |= {str(line["offered"])} - self._answers.keys()
+            return
         silos = frozenset(map(str, line["silos"]))
+        self._offered.discard(str(line["answer"]))
         self._answers[str(line["answer"])] = silos
         if data := line.get("data"):
             self._data[str(data)] = silos

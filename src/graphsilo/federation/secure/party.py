@@ -237,7 +237,7 @@ class Sum:
             asked = raw(roster.asked[place])
             signed = offered(kept.purpose, kept.layout.digest, client, scale, asked, keys)
             check_signature(key, signature, signed, client, "the offer")
-            if asked != kept.asked and not kept.says_little:
+            if asked != kept.asked and not _known(kept.answer):
                 raise DisclosureError(
                     f"client {client} was asked something else than this one in the run, or runs it with other "
                     f"settings: the difference to a sum of those that were asked the same would say what it sent."
@@ -377,7 +377,7 @@ class Sum:
 
     def _check_opened(self, clients: set[ClientId], *, note: bool) -> None:
         kept = self._kept
-        if kept.says_little:
+        if _known(kept.answer):
             return
         record, silos = self.party.record, [self._silos[client] for client in clients]
         (record.note if note else record.check)(kept.digest, self.party.data, silos)
@@ -399,14 +399,10 @@ class _Kept:
     digest: bytes
     asked: bytes
 
-    @property
-    def says_little(self) -> bool:
-        """Whether the answer holds a whole number or two and nothing else, such as how many items a client has: that is
-        on its card, and is the same in every run, with whomever."""
-        return all(
-            spec.form == "plain" and (spec.kind == "control" or (spec.kind == "counts" and spec.plain_type is int))
-            for spec in self.answer.specs()
-        )
+
+def _known(answer: Message) -> bool:
+    """Whether an answer holds nothing but numbers that everybody knows: the same in every run, with whomever."""
+    return all(spec.known for spec in answer.specs())
 
 
 class Party:
@@ -420,6 +416,9 @@ class Party:
         least: Fewest silos that its owner lets into a sum.
         data: Hash of its data, over which it opens sums with one set of silos only; empty: with any, but for the same
             answer.
+
+    Attributes:
+        counted: Whether the answer that it keeps was counted as one that leaves; masked anew, it says no more.
     """
 
     def __init__(
@@ -434,6 +433,7 @@ class Party:
     ):
         self.client, self.identity, self.directory, self.record, self.least = client, identity, directory, record, least
         self.data = data
+        self.counted = False
         self._kept: _Kept | None = None
         self._sum: Sum | None = None
 
@@ -450,10 +450,13 @@ class Party:
 
         Raises:
             MessageError: It cannot be summed.
+            DisclosureError: Too many were offered before, and never opened.
         """
         self.forget()
         layout = Layout.of(answer)
         digest = hashlib.sha256(encoded.data).digest()
+        if not _known(answer):
+            self.record.offer(digest)  # before it is scaled: that a number is too large says something, too
         self._kept = _Kept(purpose, layout, Scale.of(layout, answer), answer, digest, asked)
         return self.again()
 
@@ -500,6 +503,7 @@ class Party:
     def forget(self) -> None:
         """Let go of the answer."""
         self._kept = self._sum = None
+        self.counted = False
 
 
 def _ascending(clients: Sequence[ClientId]) -> list[ClientId]:

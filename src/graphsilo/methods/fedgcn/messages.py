@@ -55,4 +55,4 @@ class Totals(Message):
 class Done(Message):
     """Done."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)

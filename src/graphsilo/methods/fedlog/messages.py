@@ -30,7 +30,7 @@ class GeneratorReply(Message):
     """The generator once for each class, times what the class counts at this client: its rate; and these weights."""
 
     generators: Tensors = sends("generator", per_class=True, only_with=_GENERATED)
-    class_weights: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERATED)
+    class_weights: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERATED, whole=False)
 
 
 class ClassGenerators(Message):
@@ -47,7 +47,7 @@ class PretrainRequest(Message):
 class Done(Message):
     """It is done."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 class TrainRequest(Message):
@@ -63,4 +63,4 @@ class TrainReply(Message):
     weights: Tensors = sends("model", weighted_by="num_samples")
     num_samples: float = sends("counts")
     synthetic: Tensor = sends("synthetic", shape=("nodes", "features"), per_class=True, only_with=_GENERALISED)
-    class_weights: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERALISED)
+    class_weights: Tensor = sends("counts", shape=("classes",), per_class=True, only_with=_GENERALISED, whole=False)

@@ -127,9 +127,9 @@ class Scores(Message):
             items that it rests on, and these.
     """
 
-    counts: Tensor = sends("counts", dtype=torch.int64, shape=("candidates", "classes", "classes"))
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("candidates", "classes", "classes"), evaluated=True)
     num_samples: int = sends("counts")
-    ranked: Tensors = sends("score", dtype=torch.float64, default=())
+    ranked: Tensors = sends("score", dtype=torch.float64, default=(), evaluated=True)
 
     def check(self) -> None:
         if not self.counts.numel():
@@ -176,7 +176,7 @@ class AdoptRequest(Message):
 class Done(Message):
     """The client has its models; nothing about it is said."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
 
 
 def halves(sums: Mapping[str, Tensor], *, precise: bool) -> tuple[Tensors, Tensors]:

@@ -26,7 +26,7 @@ class PretrainReply(Message):
 
     nodes: float = sends("counts")
     missing: float = sends("counts")
-    predicted: float = sends("counts")
+    predicted: float = sends("counts", whole=False)
 
 
 class OfferRequest(Message):

@@ -69,4 +69,4 @@ class GlobalStatistics(Message):
 class Done(Message):
     """The client has its model; nothing about it is said."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)

@@ -337,6 +337,7 @@ class Remote(Exchange):
             site: [client for client in status.clients if client not in self._refused]
             for site, status in (self.sites.status.items() if self.sites.beside is None else ())
         }
+        files: dict[int, bytes] = {}  # of models that many are sent
         while any(waiting.values()):  # one client of a site at a time: a message has a bound
             headers: dict[str, dict[str, Any]] = {}
             models: dict[str, list[Any]] = {}
@@ -344,7 +345,10 @@ class Remote(Exchange):
                 client = waiting[site].pop(0)
                 view, common = reported.get(client, (None, None))
                 headers[site] = self._session("finish", client=client, embeddings=embeddings, view=view)
-                models[site] = [] if common is None else [tensor_file({**common, **self._agreed})]
+                if common is not None:
+                    if id(common) not in files:
+                        files[id(common)] = tensor_file({**common, **self._agreed})
+                    models[site] = [files[id(common)]]
             if not headers:
                 break
             self._together(headers, models)

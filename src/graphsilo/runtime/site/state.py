@@ -123,5 +123,7 @@ def safe_name(name: object) -> str:
         RunError: It may not.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
-        raise RunError(f"{name!r} is no name for a run or a checkpoint: small letters, digits, - _ and . only.")
+        raise RunError(
+            f"{str(name)[:80]!r} is no name for a run or a checkpoint: small letters, digits, - _ and . only."
+        )
     return name

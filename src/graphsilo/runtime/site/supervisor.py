@@ -26,7 +26,7 @@ from typing import Any
 
 from graphsilo import loading
 from graphsilo.__about__ import __version__
-from graphsilo.errors import FederationError
+from graphsilo.errors import FederationError, one_line
 from graphsilo.runtime import pipe
 from graphsilo.runtime.lost import how_it_ended
 from graphsilo.runtime.machine import LARGE_PAGES
@@ -69,7 +69,8 @@ class SiteSupervisor:
         kits: Kits | None = None,
         opened: Callable[[Body], memoryview] | None = None,
     ):
-        self.name, self.silos, self.folder, self.say = name, list(silos), folder, say
+        self.name, self.silos, self.folder = name, list(silos), folder
+        self.say: Callable[[str], None] = lambda text: say(one_line(text, 4000))  # some of it a coordinator's words
         self._opened, self._kits = opened, kits
         self.socket_path = folder / "run" / "site.sock"
         self.may_send = {str(client): list(kinds) for client, kinds in (may_send or {}).items()}

@@ -16,8 +16,9 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -62,10 +63,7 @@ from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.model_files import (
     SCALE,
     aggregate_path,
-    answers_path,
-    embedding_path,
-    kept_tensors,
-    model_path,
+    kept_files,
     read_answers,
     tensor_file,
     tensors_in_file,
@@ -126,6 +124,7 @@ class Session:
     method: Method
     config: MethodConfig
     clients: dict[ClientId, HostedClient]
+    make: dict[ClientId, Callable[[], HostedClient]]
     gates: dict[ClientId, Gate]
     state: SiteState
     parties: Parties
@@ -229,7 +228,7 @@ class SiteWorker:
                 f"evaluation.report), and they hold until its end. Begin another run with another --out."
             )
         self.session = None
-        clients: dict[ClientId, HostedClient] = {}
+        make: dict[ClientId, Callable[[], HostedClient]] = {}
         hashes: dict[ClientId, str] = {}
         gates: dict[ClientId, Gate] = {}
         refused: dict[ClientId, str] = {}
@@ -275,8 +274,7 @@ class SiteWorker:
                 policy,
                 counts,
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
-                total_bytes=spent.bytes,
-                mu=spent.mu,
+                spent=spent,
                 singles=singles,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
@@ -284,25 +282,31 @@ class SiteWorker:
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
-            own = silo if agreeing else prepared(silo, scaling, scale)
+            if agreed is not None and not member.file.scaling.is_agreed:
+                raise ConfigError(
+                    f"silo '{member.file.name}' scales its features by itself ({member.file.scaling.words()}), and was "
+                    f"sent a scale."
+                )
+            own = silo if agreeing else prepared(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret.
             secret = kept_secret(_sums(member, "noise")) if config.promises(1) else None
             context = ClientContext(
                 client, own, config, spec, seed, device, common, secret, compression, select_by,
-                None if beside is None else read_answers(self._results(beside, client), seed, client),
+                read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
-            held = clients[client] = HostedClient(kind(context), parties)
-            if secure:
-                held.settled = _settled(header, packet.payloads, spec)
+            settled = _settled(header, packet.payloads, spec) if secure else b""
+            make[client] = partial(HostedClient.opened, kind, context, parties, settled)
         state = SiteState(self.folder / "state", run)
-        session = Session(run, seed, method, config, clients, gates, state, parties)
+        session = Session(run, seed, method, config, {}, make, gates, state, parties)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
+        else:
+            session.clients.update({client: opened() for client, opened in make.items()})
         if hashes:
             state.note_opened(hashes)
         self.session = session
-        return {"clients": sorted(clients), "refused": sorted(refused.items()), "graphsilo": __version__}, []
+        return {"clients": sorted(make), "refused": sorted(refused.items()), "graphsilo": __version__}, []
 
     # -- during a run ---------------------------------------------------------------------------------------------
 
@@ -367,22 +371,23 @@ class SiteWorker:
         """
         session, wanted = self._open(packet), packet.header
         client, view = wanted["client"], wanted["view"]
-        if client not in session.clients or view not in (None, "own", "aggregate"):
+        if client in session.make and client not in session.clients:
+            return {}, []  # is asked again, where the answer was lost
+        if client not in session.make or view not in (
+            ("aggregate",) if packet.payloads else (None, "own", "aggregate")
+        ):
             raise FederationError("a site cannot do what was asked of it.")
         sent = tensors_in_file(bytes(packet.payloads[0])) if packet.payloads else None
         common = sent and {name: tensor for name, tensor in sent.items() if not name.startswith(f"{SCALE}/")}
         reported = None if view is None else (view, common)
-        found = session.clients[client].finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
+        # Of what it is asked now no later answer may depend, and there is none.
+        held = session.clients.pop(client)
+        found = held.finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
         folder, seed = self._results(session.run, client), session.seed
-        files: dict[Path, Mapping[str, torch.Tensor]] = {
-            model_path(folder, seed, client, when): kept_tensors(found, when) for when in ("best", "last")
-        }
-        files[aggregate_path(folder, seed, None, "best")] = sent or {}
-        for name, place in (("embeddings", embedding_path), ("answers", answers_path)):
-            files[place(folder, seed, client)] = {name: found[name]} if name in found else {}
-        for path, tensors in files.items():
-            if tensors:
-                _write(path, tensor_file(tensors))
+        for path, tensors in kept_files(folder, seed, client, found):
+            _write(path, tensor_file(tensors))
+        if sent:
+            _write(aggregate_path(folder, seed, None, "best"), tensor_file(sent))
         return {}, []
 
     def do_result(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -420,7 +425,7 @@ class SiteWorker:
     # -- within ---------------------------------------------------------------------------------------------------
 
     def _open(self, packet: Packet) -> Session:
-        wanted = (packet.header["run"], packet.header["seed"])
+        wanted = (safe_name(packet.header["run"]), packet.header["seed"])
         if self.session is None or (self.session.run, self.session.seed) != wanted:
             raise NotOpen(f"run '{wanted[0]}' with seed {wanted[1]} is not open at this site.")
         return self.session
@@ -458,13 +463,19 @@ class SiteWorker:
 
     def _restore(self, session: Session, mark: str) -> None:
         tree = session.state.load(mark)
-        for client, held in session.clients.items():
+        for client, opened in session.make.items():
             if str(client) not in tree:
                 raise RunError(f"the checkpoint '{mark}' of this site knows no client {client}.")
-            held.load_state(tree[str(client)])
+            # Made anew: what it was asked since, and is in no state, would stay with it.
+            session.clients[client] = opened()
+            session.clients[client].load_state(tree[str(client)])
 
     def _is_complete(self, run: str, client: ClientId) -> bool:
         return (self._results(run, client) / "result.json").exists()
+
+    def _beside(self, member: Member, run: str | None, client: ClientId) -> Path | None:
+        """Where a run's answers are, if a silo lets out what a row beside it says of them; else it scores as ever."""
+        return self._results(run, client) if run is not None and member.policy.allows("score") else None
 
     def _results(self, run: str, client: ClientId) -> Path:
         return self.folder / "results" / run / self.members[client].file.name
@@ -531,9 +542,10 @@ def _noted(
             journal.message("received", *place, inbox.message, bytes=inbox.data.nbytes)
         if not isinstance(reply, Failure):
             if reply.name.endswith(MASKED):  # the log is the silo's own: it says what was masked
-                answer, count = session.parties.in_sum(member.client)
-                reason = f"masked, in a sum of {count} silos"
-                journal.message("sent", *place, answer, bytes=reply.num_bytes, reason=reason)
+                party = session.parties.of(member.client)
+                how = f"masked, in a sum of {party.current.count} silos"
+                journal.message("sent", *place, party.answer, reply.num_bytes, how, again=party.counted)
+                party.counted = True
             else:
                 journal.message("sent", *place, reply)
         elif reply.kind == DisclosureError.__name__:
@@ -541,7 +553,10 @@ def _noted(
         else:
             journal.note("failed", *place, f"{reply.kind}: {reply.reason}")
     except DisclosureError as error:
-        return Failure(member.client, handler, type(error).__name__, str(error))
+        with contextlib.suppress(DisclosureError):  # it may be the log that cannot be written
+            journal.note("refused", *place, str(error))
+        trace = "\n".join(getattr(error, "__notes__", []))
+        return Failure(member.client, handler, type(error).__name__, str(error), trace)
     return reply
 
 
@@ -576,7 +591,7 @@ def members_of(
             policy = policy.model_copy(update={"kinds": granted})
         account = Account.of(file.path, file.name)
         log = folder / "sent" / f"{file.name}.jsonl"
-        journal = Journal(log, account=account, counts_bytes=policy.max_total_bytes is not None)
+        journal = Journal(log, account=account, policy=policy)
         members.append(Member(client, file, policy, journal))
     return members
 

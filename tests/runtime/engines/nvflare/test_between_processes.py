@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -315,6 +317,93 @@ def test_nobody_gets_in_without_a_certificate(federation: Federation) -> None:
         context.wrap_socket(plain) as secure,
     ):
         secure.recv(1)
+
+
+class Interceptor:
+    """Stands between sites and their coordinator: keeps every byte, and changes one when told to."""
+
+    def __init__(self, port: int):
+        self.port, self.kept, self.spoils = port, bytearray(), threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.place = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                here, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                there = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+            except OSError:
+                here.close()
+                continue
+            there.settimeout(None)
+            for pair in ((here, there), (there, here)):
+                threading.Thread(target=self._carry, args=pair, daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError), source, target:
+            while data := bytearray(source.recv(1 << 16)):
+                self.kept += data
+                if len(data) > 5000 and self.spoils.is_set():
+                    self.spoils.clear()
+                    data[3000] ^= 1
+                target.sendall(data)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture
+def tapped() -> Iterator[tuple[NvflareTransport, Interceptor, Supervisor]]:
+    """A federation of which one site has joined, through somebody in the middle."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gs", dir="/tmp"))) / "f"
+        port = free_port()
+        provision(spec(port), folder)
+        middle = Interceptor(port)
+        stack.callback(middle.close)
+        path = folder / "north" / "kit.json"
+        tree = json.loads(path.read_text())
+        path.write_text(json.dumps({**tree, "coordinator": {**tree["coordinator"], "port": middle.place}}))
+        transport, site = NvflareTransport(folder / "coordinator", signed=False), NvflareSite(folder / "north")
+        supervisor = Supervisor("north", site.socket_path)
+        stack.callback(supervisor.close)
+        for each in (site, transport):
+            stack.callback(each.close)
+            each.start()
+        until(lambda: health(transport)["north"]["state"] == "up", 60)
+        yield transport, middle, supervisor
+
+
+def test_somebody_in_the_middle_learns_nothing_and_changes_nothing(
+    tapped: tuple[NvflareTransport, Interceptor, Supervisor],
+) -> None:
+    transport, middle, supervisor = tapped
+    secret = b"a ward's numbers" * 1000
+    assert transport.request("north", secret, timeout=30) == secret
+    kept = bytes(middle.kept)
+    assert len(kept) > 2 * len(secret)
+    assert secret[:16] not in kept
+    middle.spoils.set()
+    seen = supervisor.seen
+    with contextlib.suppress(Unreachable):  # the connection ends; what was changed arrives nowhere
+        assert transport.request("north", secret, timeout=15) == secret
+    assert not middle.spoils.is_set()
+    until(lambda: health(transport)["north"]["state"] == "up", 60)
+    assert transport.request("north", secret, timeout=30) == secret
+    assert supervisor.seen - seen <= 2
+    seen = supervisor.seen
+    # What was said, once more:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", middle.port), timeout=10) as again:
+        again.settimeout(3)
+        again.sendall(kept)
+        while again.recv(1 << 16):
+            pass
+    assert supervisor.seen == seen
+    assert transport.request("north", b"name", timeout=30) == b"north"
 
 
 def test_nothing_listens_beyond_this_machine_but_the_one_port(federation: Federation) -> None:

@@ -8,10 +8,10 @@ from graphsilo.runtime.engines.nvflare.keeper import _needed
 def test_the_engine_gets_no_secret_of_the_environment() -> None:
     known = {
         "PATH": "/bin", "HOME": "/root", "LC_ALL": "C", "PYTHONPATH": "src", "https_proxy": "http://proxy:3128",
-        "SSL_CERT_FILE": "/etc/ca.pem", "TMPDIR": "/tmp",
+        "TMPDIR": "/tmp",
     }  # fmt: skip
     secret = {
         "WARD_DB": "postgresql://nurse:secret@db/ward", "PGPASSWORD": "secret", "AWS_SECRET_ACCESS_KEY": "x",
-        "NVFL_ADMIN": "1", "PATHOLOGY_TOKEN": "x", "GRAPHSILO_DATA": "/data",
+        "SSL_CERT_FILE": "/etc/ca.pem", "NVFL_ADMIN": "1", "PATHOLOGY_TOKEN": "x", "GRAPHSILO_DATA": "/data",
     }  # fmt: skip
     assert _needed({**known, **secret}) == known

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graphsilo.errors import RunError, installing
-from graphsilo.runtime.engines.nvflare.kit import Kit
+from graphsilo.runtime.engines.nvflare.kit import ROOT, Kit
 from graphsilo.runtime.engines.nvflare.workspace import OUT, arguments, write_workspace
 from graphsilo.runtime.machine import LARGE_PAGES
 
@@ -25,7 +25,7 @@ _GRACE_SECONDS = 3.0
 
 _NEEDED = re.compile(
     r"PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|VIRTUAL_ENV|LD_LIBRARY_PATH|PYTHON\w+|MALLOC_\w+|"
-    r"OMP_\w+|SSL_CERT_(FILE|DIR)|((https?|all|no)_proxy)",
+    r"OMP_\w+|((https?|all|no)_proxy)",
     re.IGNORECASE,
 )
 """What the engine's process may know of the environment. It is the one with a network connection: a database's password
@@ -90,6 +90,7 @@ class Keeper:
             folder = write_workspace(self._kit)
             environment = {
                 **_needed(os.environ),
+                **trusting(self._kit.folder / ROOT),
                 "PYTHONUNBUFFERED": "1",
                 "OMP_NUM_THREADS": "1",
                 "MALLOC_ARENA_MAX": "2",  # FLARE has hundreds of threads; each would keep an arena of its own
@@ -142,6 +143,15 @@ class Keeper:
 def _needed(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that an engine's process is given."""
     return {name: value for name, value in environment.items() if _NEEDED.fullmatch(name)}
+
+
+def trusting(root: Path) -> dict[str, str]:
+    """Variables with which OpenSSL trusts a root alone.
+
+    FLARE's sites add their root to those that the machine trusts, and look at no host's name: whoever stands on the
+    line with a certificate of any public authority would be taken for the coordinator.
+    """
+    return {"SSL_CERT_FILE": str(root), "SSL_CERT_DIR": ""}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
