@@ -161,9 +161,8 @@ class SiteWorker:
             # Texts about tables and tracebacks may hold private values: they stay in the site's own log.
             agreed = isinstance(error, GraphsiloError) and not isinstance(error, DataError)
             note = "".join(f"\n{line}" for line in getattr(error, "__notes__", []))
-            print(f"{packet.header.get('do')}: {type(error).__name__}: {error}{note}", file=sys.stderr, flush=True)
-            if not isinstance(error, GraphsiloError):
-                traceback.print_exc()
+            trace = "" if isinstance(error, GraphsiloError) else f"\n{traceback.format_exc()}"
+            _tell(f"{packet.header.get('do')}: {type(error).__name__}: {error}{note}{trace}")
             run, step = (one_line(packet.header.get(key, ""), _LONGEST_NAME) for key in ("run", "do"))
             text = (
                 one_line(error, _LONGEST_TEXT)
@@ -253,7 +252,7 @@ class SiteWorker:
                     member.policy.check_scaling()
             except DisclosureError as error:
                 member.journal.note("refused", run, method.name, 0, "open", str(error))
-                print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
+                _tell("\n".join([str(error), *getattr(error, "__notes__", [])]))
                 refused[client] = str(error)
                 continue
             if not agreeing and (run, client) not in self._warned:
@@ -265,7 +264,7 @@ class SiteWorker:
                     texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
                     member.journal.note("warned", run, method.name, 0, "open", text)
-                    print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
+                    _tell(f"silo '{member.file.name}': {text}")
             # The log is read only where there is a bound: one of years is long.
             policy, journal = member.policy, member.journal
             bounded = policy.max_total_bytes is not None or policy.max_epsilon is not None
@@ -331,7 +330,7 @@ class SiteWorker:
             answer: dict[str, Any] = {"client": client, "cpu": _coarse(started)}
             if isinstance(reply, Failure):
                 if reply.trace:
-                    print(reply.trace, file=sys.stderr, flush=True)
+                    _tell(reply.trace)
                 answer["failure"] = [reply.kind, reply.reason]
             else:
                 answer.update(name=reply.name, fields=[list(item) for item in reply.field_bytes], payload=len(payloads))
@@ -558,6 +557,11 @@ def _noted(
         trace = "\n".join(getattr(error, "__notes__", []))
         return Failure(member.client, handler, type(error).__name__, str(error), trace)
     return reply
+
+
+def _tell(text: str) -> None:
+    """Write to the site's own log, which somebody reads at a terminal: some of it are a coordinator's words."""
+    print("\n".join(one_line(line) for line in text.splitlines()), file=sys.stderr, flush=True)
 
 
 def _write(path: Path, data: bytes) -> None:
