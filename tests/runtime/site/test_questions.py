@@ -19,6 +19,7 @@ from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.secure.opened import MOST_OFFERED
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
+from graphsilo.runtime.site import worker
 from kit.here import Here, Straight
 from kit.questions import Questions
 from kit.secure import lying
@@ -67,6 +68,16 @@ def test_a_run_is_not_opened_again_with_other_words(asked: Questions, other: dic
     for answer in asked.open(**other):
         assert not answer["ok"]
         assert "was opened here with other words on what is seen of single silos" in answer["text"]
+    asked.open()
+
+
+def test_no_run_begins_on_a_disk_that_is_nearly_full(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "free_disk", lambda folder: 999_999_999)
+    for answer in asked.open():
+        assert not answer["ok"]
+        assert "less than 1 GB free on the disk of its folder" in answer["text"]
+    assert not list(asked.folder.rglob("results"))
+    monkeypatch.setattr(worker, "free_disk", lambda folder: 1_000_000_000)
     asked.open()
 
 

@@ -80,7 +80,7 @@ from graphsilo.runtime import pipe
 from graphsilo.runtime.alone import alone
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
+from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, peak, repeatable
 from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, parts, unpack
 from graphsilo.runtime.site.certified import Kits
@@ -191,6 +191,11 @@ class SiteWorker:
             raise RunError(
                 f"run '{run}' is complete at this site, and its models stay as they are. Begin it anew with another "
                 f"--out."
+            )
+        if free_disk(self.folder) < LEAST_FREE:  # whatever a coordinator begins, the owner's machine goes on
+            raise RunError(
+                "this site has less than 1 GB free on the disk of its folder, and begins no run there. Its owner may "
+                "make room, in results/ for example."
             )
         method = registry.load(str(header["method"]))
         if bool(header.get("alone")):
