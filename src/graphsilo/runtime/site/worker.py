@@ -117,7 +117,11 @@ class Member:
 
 @dataclass
 class Session:
-    """One seed of a run, open at this site."""
+    """One seed of a run, open at this site.
+
+    Attributes:
+        words: Of each client, the hash of what others said of how it is made.
+    """
 
     run: str
     seed: int
@@ -128,6 +132,7 @@ class Session:
     gates: dict[ClientId, Gate]
     state: SiteState
     parties: Parties
+    words: Mapping[ClientId, bytes]
 
 
 class SiteWorker:
@@ -146,7 +151,6 @@ class SiteWorker:
         self._silos: dict[tuple[Any, ...], Silo] = {}
         self._alone: dict[ClientId, tuple[dict[str, Any], str]] = {}  # cards, and hashes of the data that they are of
         self._warned: set[tuple[str, ClientId]] = set()
-        self._singles: dict[str, frozenset[str] | None] = {}  # of each run, what was agreed when it was first opened
 
     def answer(self, packet: Packet) -> Parts:
         """The answer to one packet; what goes wrong is an answer, too."""
@@ -226,7 +230,8 @@ class SiteWorker:
         scale = None if agreed is None else scale_from(agreed)
         secure, report = bool(header.get("secure_sums")), str(header.get("report"))
         singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
-        if self._singles.setdefault(run, singles) != singles:
+        state = SiteState(self.folder / "state", run)
+        if not state.agrees(singles):
             raise DisclosureError(
                 f"run '{run}' was opened here with other words on what is seen of single silos (run.secure_sums, "
                 f"evaluation.report), and they hold until its end. Begin another run with another --out."
@@ -235,6 +240,7 @@ class SiteWorker:
         make: dict[ClientId, Callable[[], HostedClient]] = {}
         hashes: dict[ClientId, str] = {}
         gates: dict[ClientId, Gate] = {}
+        words: dict[ClientId, bytes] = {}
         refused: dict[ClientId, str] = {}
         parties = Parties(self._party, run)
         specs = {client: _spec(*wire) for client, wire in header["models"]}
@@ -299,16 +305,15 @@ class SiteWorker:
                 client, own, config, spec, seed, device, common, secret, compression, select_by,
                 read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
-            settled = _settled(header, packet.payloads, spec) if secure else b""
-            make[client] = partial(HostedClient.opened, kind, context, parties, settled)
-        state = SiteState(self.folder / "state", run)
-        session = Session(run, seed, method, config, {}, make, gates, state, parties)
+            words[client] = _settled(header, packet.payloads, spec)
+            make[client] = partial(HostedClient.opened, kind, context, parties, words[client] if secure else b"")
+        session = Session(run, seed, method, config, {}, make, gates, state, parties, words)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         else:
             session.clients.update({client: opened() for client, opened in make.items()})
         if hashes:
-            state.note_opened(hashes)
+            state.note_opened(hashes, singles)
         self.session = session
         return {"clients": sorted(make), "refused": sorted(refused.items()), "graphsilo": __version__}, []
 
@@ -349,7 +354,9 @@ class SiteWorker:
         mark = str(packet.header["mark"])
         if not re.fullmatch(rf"seed{session.seed}-round[0-9]{{1,9}}", mark):
             raise RunError("a checkpoint is named after the seed and a round, as in seed0-round12.")
-        tree = {str(client): member.state() for client, member in session.clients.items()}
+        tree = {
+            str(client): {**held.state(), "words": session.words[client]} for client, held in session.clients.items()
+        }
         session.state.save(mark, tree)
         return {}, []
 
@@ -470,6 +477,11 @@ class SiteWorker:
         for client, opened in session.make.items():
             if str(client) not in tree:
                 raise RunError(f"the checkpoint '{mark}' of this site knows no client {client}.")
+            if tree[str(client)].get("words") != session.words[client]:  # whose answers others would not be asked for
+                raise RunError(
+                    f"the checkpoint '{mark}' of this site was made under other settings than this run is opened with. "
+                    f"Begin another run with another --out."
+                )
             # Made anew: what it was asked since, and is in no state, would stay with it.
             session.clients[client] = opened()
             session.clients[client].load_state(tree[str(client)])
