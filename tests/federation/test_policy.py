@@ -385,6 +385,19 @@ def test_evaluation_over_few_items():
     Gate(policy(min_class_count=5), [4]).check("evaluate", evaluation(1, 1))  # tables have a minimum of their own
 
 
+@pytest.mark.parametrize("items", [0, 4, 5])
+def test_sums_of_scores_without_tables(items):
+    """Of links there are scores alone, and each is a sum like any other."""
+    ranked = {"own/seen/test/auc": torch.tensor([[0.5 * items], [items]], dtype=torch.float64)}
+    reply = EvaluateSums(counts={}, means={}, ranked=ranked, sizes={"own/seen": torch.tensor([30])})
+    gate = Gate(policy(min_evaluation_count=5), [])
+    if items != 4:
+        gate.check("evaluate_sums", reply)
+        return
+    with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
+        gate.check("evaluate_sums", reply)
+
+
 @pytest.mark.parametrize(
     ("items", "rests_on", "leaves"), [(5, 5.0, True), (0, 0.0, True), (4, 5.0, False), (5, 4.0, False)]
 )

@@ -20,9 +20,8 @@ import typer
 from graphsilo.cli.terminal import say, show_findings
 from graphsilo.cli.values import DataRoot, Debug
 from graphsilo.errors import GraphsiloError
+from graphsilo.runtime.machine import LEAST_FREE
 
-LEAST_FREE = 1_000_000_000
-"""Bytes of free disk below which a run with checkpoints may not fit."""
 TESTED = {
     "torch": "2.13.0",
     "torch-geometric": "2.8.1",

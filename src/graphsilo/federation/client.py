@@ -140,7 +140,7 @@ class EvaluateSums(Message):
 
     counts: Tensors = sends("counts", dtype=torch.int64, evaluated=True)
     means: Tensors = sends("counts", dtype=torch.float64, whole=False)
-    ranked: Tensors = sends("score", dtype=torch.float64, default=())
+    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
     def check(self) -> None:

@@ -64,14 +64,14 @@ class HostedClient:
             round_number: Of the call.
             data: The bytes of what it is asked with.
         """
-        if self.settled and data is not None:
-            call = json.dumps([handler, round_number]).encode()
-            self.asked = hashlib.sha256(self.asked + hashlib.sha256(data.data).digest() + call).digest()
         if round_number != self.client.round:
             self.client.round = round_number
             self._calls.clear()
         self.client.repeat = self._calls.get(handler, 0)
         self._calls[handler] = self.client.repeat + 1
+        if self.settled and data is not None:
+            call = json.dumps([handler, round_number, self.client.repeat]).encode()
+            self.asked = hashlib.sha256(self.asked + hashlib.sha256(data.data).digest() + call).digest()
 
     def outgoing(self, handler: str, request: Message, reply: Message) -> Message:
         """The message that carries an answer, compressed where the run says so."""
@@ -104,7 +104,8 @@ class HostedClient:
         """The method's state, the remembered models and, with compression, what was left out."""
         state: dict[str, Any] = {"state": self.client.state(), "best": self.best}
         if self.settled:
-            state["asked"] = self.asked
+            number, repeat, calls = self.numbering
+            state |= {"asked": self.asked, "numbering": [number, repeat, calls]}
         return {**state, "left_out": dict(self.left_out)} if self.left_out else state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -113,6 +114,8 @@ class HostedClient:
         self.best = state["best"]
         self.left_out = dict(state.get("left_out", {}))
         self.asked = state.get("asked", b"")
+        if "numbering" in state:
+            self.numbering = state["numbering"]
 
     def finish(self, *, embeddings: bool, study: bool, reported: Reported | None = None) -> dict[str, Any]:
         """Models of the last and the best round, by what features are scaled and filled, and embeddings and answers of

@@ -70,6 +70,10 @@ def memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) ->
     return Memory(total, free)
 
 
+LEAST_FREE = 1_000_000_000
+"""Bytes on a disk below which it is nearly full."""
+
+
 def free_disk(folder: Path) -> int:
     """Free bytes on the disk on which a folder is, or will be made."""
     place = folder.expanduser().absolute()

@@ -117,7 +117,7 @@ def test_a_link_to_a_folder_elsewhere_is_no_part_of_a_runs(tmp_path):
     (tmp_path / "thesis" / "chapter.tex").write_text("all of it")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "checkpoints" / "seed-0.clients").symlink_to(tmp_path / "thesis")
-    with pytest.raises(RunError, match="is a link to a folder elsewhere"), disk.owned(tmp_path / "run"):
+    with pytest.raises(RunError, match="is a link that leads out of"), disk.owned(tmp_path / "run"):
         pass
     assert (tmp_path / "thesis" / "chapter.tex").exists()
     (tmp_path / "other").symlink_to(tmp_path / "thesis")
@@ -126,5 +126,19 @@ def test_a_link_to_a_folder_elsewhere_is_no_part_of_a_runs(tmp_path):
     (tmp_path / "run" / "checkpoints" / "seed-0.clients").unlink()
     (tmp_path / "run" / "wandb" / "run-1").mkdir(parents=True)
     (tmp_path / "run" / "wandb" / "latest-run").symlink_to("run-1", target_is_directory=True)
+    (tmp_path / "run" / "wandb" / "debug.log").symlink_to(tmp_path / "thesis" / "chapter.tex")  # as W&B does
     with disk.owned(tmp_path / "run"):  # which stays within
+        pass
+
+
+@pytest.mark.parametrize("place", ["state", "sent/north.jsonl", "run/site.log"])
+def test_a_kit_leads_nowhere_else(tmp_path, place):
+    """A coordinator who hands over kits had what stood there removed or written into."""
+    (tmp_path / "kit" / "run").mkdir(parents=True)
+    (tmp_path / "kit" / place).parent.mkdir(exist_ok=True)
+    (tmp_path / "kit" / place).symlink_to(tmp_path)
+    with (
+        pytest.raises(RunError, match=rf"{place} is a link that leads out of"),
+        disk.owned(tmp_path / "kit" / "run", within=tmp_path / "kit"),
+    ):
         pass

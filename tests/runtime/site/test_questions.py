@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from graphsilo import models
 from graphsilo.errors import ConfigError, DisclosureError, FederationError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.run_over import run_over
@@ -17,8 +19,10 @@ from graphsilo.federation.client import EvaluateReply, EvaluateRequest, Evaluate
 from graphsilo.federation.codec import decode
 from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.secure.opened import MOST_OFFERED
+from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
+from graphsilo.runtime.site import worker
 from kit.here import Here, Straight
 from kit.questions import Questions
 from kit.secure import lying
@@ -67,6 +71,21 @@ def test_a_run_is_not_opened_again_with_other_words(asked: Questions, other: dic
     for answer in asked.open(**other):
         assert not answer["ok"]
         assert "was opened here with other words on what is seen of single silos" in answer["text"]
+    asked.join()  # all sites are started anew
+    assert [answer["kind"] for answer in asked.open(**other)] == ["DisclosureError"] * 5
+    assert all(answer["ok"] for answer in asked.open())
+    opened = next(asked.folder.rglob("opened.json"))
+    opened.write_text("{")
+    assert "cannot read" in asked.open(**other)[int(opened.parts[-4][-1])]["text"]
+
+
+def test_no_run_begins_on_a_disk_that_is_nearly_full(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "free_disk", lambda folder: 999_999_999)
+    for answer in asked.open():
+        assert not answer["ok"]
+        assert "less than 1 GB free on the disk of its folder" in answer["text"]
+    assert not list(asked.folder.rglob("results"))
+    monkeypatch.setattr(worker, "free_disk", lambda folder: 1_000_000_000)
     asked.open()
 
 
@@ -211,20 +230,47 @@ def test_a_single_number_is_guarded_as_all_others_are(asked: Questions) -> None:
         asked.sum("check_range", RangeRequest(), RangeReply, range(4), "run-2")
 
 
-def test_a_checkpoint_brings_no_other_settings_with_it(asked: Questions) -> None:
-    """Kept with the settings of all, gone on from with others by one."""
+def kept(asked: Questions, clients: Sequence[int] = range(5)) -> None:
+    for client in clients:
+        found = asked.ask(client, {"do": "save", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
+        assert found.header["ok"]
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_checkpoint_is_of_the_settings_it_was_made_under(asked: Questions, secure: bool) -> None:
+    """Kept with the settings of all and gone on from with others by one, or the other way round: what Adam remembered
+    of a step with an absurd weight decay outweighed all data, so that the difference of two sums was one silo's model.
+    """
     asked.method, asked.config = "fedavg", registry.load("fedavg").config()
+    other = asked.config.model_copy(update={"weight_decay": 1e15}).model_dump(mode="json")
+    for site, (before, after) in enumerate((({}, {"config": other}), ({"config": other}, {}), ({}, {"seed": 1}))):
+        asked.join(f"site{site}")
+        asked.open(secure=secure, also=before)
+        kept(asked)
+        *honest, last = asked.open(secure=secure, mark="seed0-round1", also=after)
+        assert all(answer["ok"] for answer in honest)
+        assert "was made under other settings than this run is opened with" in last["text"]
+
+
+def test_how_often_a_step_was_asked_for_is_part_of_what_was_asked(asked: Questions) -> None:
+    """Its draws depend on that. Some were taken back to a checkpoint, and drew as before, and one was not."""
+    asked.method = "fedavg"
+    asked.config = registry.load("fedavg").config().model_copy(update={"reset_optimizer": True})
     asked.open()
-    for client in range(5):
-        kept = asked.ask(client, {"do": "save", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
-        assert kept.header["ok"]
-    request = EvaluateRequest(views=["own"])
-    asked.open(mark="seed0-round1")
-    asked.sum("evaluate_sums", request, EvaluateSums, range(5))
-    other = asked.config.model_copy(update={"lr": 1e-9}).model_dump(mode="json")
-    assert all(answer["ok"] for answer in asked.open(mark="seed0-round1", also={"config": other}))
-    with pytest.raises(DisclosureError, match=OTHERWISE):
-        asked.sum("evaluate_sums", request, EvaluateSums, range(5))
+    model = models.build(
+        "gcn", num_features=asked.schema.num_features, num_classes=asked.schema.num_classes, task="node",
+        generator=torch.Generator().manual_seed(0), hidden=[8],
+    )  # fmt: skip
+    request = TrainRequest(weights={name: weight.detach().clone() for name, weight in model.named_parameters()})
+    found = [asked.sum("train", request, TrainReply, range(5), "run-1", 1)]
+    kept(asked)
+    for back in (range(4), range(5)):
+        for client in back:
+            asked.ask(client, {"do": "restore", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
+        found.append(asked.sum("train", request, TrainReply, range(5), "run-1", 1))
+    first, second, third = (each.weights["layers.0.bias"] for each in found)
+    assert torch.equal(second, third)
+    assert not torch.equal(first, second)
 
 
 def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> None:

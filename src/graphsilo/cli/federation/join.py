@@ -55,7 +55,9 @@ def join(
             print(line, file=sys.stderr, flush=True)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(owned(own.run, "this site is already served by another process: stop it first."))
+        stack.enter_context(
+            owned(own.run, "this site is already served by another process: stop it first.", within=own.folder)
+        )
         site = SiteSupervisor(
             own.party,
             sorted(members),

@@ -58,7 +58,9 @@ def serve(
     os.umask(0o077)  # results hold counts of the silos' classes
     own = coordinator_kit(kit)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(disk.owned(own.run, "another coordinator serves this kit: stop it first."))
+        stack.enter_context(
+            disk.owned(own.run, "another coordinator serves this kit: stop it first.", within=own.folder)
+        )
         jobs = Jobs(own.folder)
         job = None if config is None else jobs.take_up(config, out=out, assignments=assignments or [], names=own.silos)
         names = {client: name for name, client in own.silos.items()}

@@ -213,28 +213,30 @@ def read_study(path: Path) -> dict[str, dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def owned(folder: Path, busy: str = "") -> Iterator[None]:
+def owned(folder: Path, busy: str = "", *, within: Path | None = None) -> Iterator[None]:
     """Hold a folder, so that two processes cannot write into one.
 
-    Links from below it to folders elsewhere are refused: what stood there would be written over or removed as if it
-    were the run's own, and a folder from elsewhere may hold any.
+    Links to folders elsewhere are refused: what stood there would be written over or removed as if it were the run's
+    own, and a folder from elsewhere may hold any.
 
     Args:
         folder: Of a run, or of a kit.
         busy: What to say when another process holds it.
+        within: What is written lies below it, and so does the folder; links to files elsewhere are refused, too, which
+            trackers may leave in a run's. None: the folder.
 
     Raises:
         BusyError: Another process holds it.
-        RunError: It cannot be made, or holds a link to a folder elsewhere.
+        RunError: It cannot be made, or a link leads out of it.
     """
-    whole = folder.resolve()
-    for place, folders, _ in os.walk(folder):
-        for name in folders:
-            found = Path(place, name)
-            if found.is_symlink() and not found.resolve().is_relative_to(whole):
+    top = folder if within is None else within
+    whole = top.resolve()
+    for place, folders, files in os.walk(top):
+        for found in (Path(place, name) for name in (folders if within is None else [*folders, *files])):
+            if found.is_symlink() and not Path(os.path.realpath(found)).is_relative_to(whole):
                 raise RunError(
-                    f"{found} is a link to a folder elsewhere, and what a run keeps lies in its own. Put the folder "
-                    f"itself there, or choose another --out."
+                    f"{found} is a link that leads out of {top}, and what is written there would be, too. Put the file "
+                    f"or folder itself in its place, or choose another --out."
                 )
     try:
         import fcntl

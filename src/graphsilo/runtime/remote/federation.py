@@ -16,7 +16,6 @@ What a site says of itself is believed within bounds: a text is cut, a number mu
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
@@ -42,6 +41,9 @@ from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, check_r
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Broadcast, Unreachable
 from graphsilo.types import ClientId
+
+_LONGEST = 1e7
+"""Seconds of one step that are believed: what a site says of its time ends no run, and names no other."""
 
 
 class Remote(Exchange):
@@ -193,7 +195,7 @@ class Remote(Exchange):
             for answer in header["answers"]:
                 client = int(answer["client"])
                 seconds = float(answer["cpu"])
-                if not 0 <= seconds < math.inf:
+                if not 0 <= seconds < _LONGEST:
                     raise ValueError(f"{seconds} seconds")
                 spent[client] = seconds
                 if "failure" in answer:

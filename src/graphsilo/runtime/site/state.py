@@ -9,7 +9,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -87,26 +88,51 @@ class SiteState:
         except MessageError as error:
             raise RunError(f"the site's checkpoint {path} cannot be read: {error}") from None
 
-    def note_opened(self, data: Mapping[int, str]) -> None:
-        """Keep which clients a run was opened for, and the hash of the data that each has.
+    def note_opened(self, data: Mapping[int, str], singles: Iterable[str] | None) -> None:
+        """Keep which clients a run was opened for, the hash of the data that each has, and what was agreed on.
+
+        Args:
+            data: By client.
+            singles: Steps of which single answers may be seen; None: all.
 
         Raises:
             RunError: The disk is full or cannot be written.
         """
-        noted = {**self.opened(), **data}
+        agreed = None if singles is None else sorted(singles)
+        noted = {"clients": sorted({**self.opened(), **data}.items()), "singles": agreed}
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with atomic_file(self.folder / _OPENED) as file:
-                file.write(json.dumps(sorted(noted.items())).encode())
+                file.write(json.dumps(noted).encode())
         except OSError as error:
             raise RunError(f"{self.folder / _OPENED} could not be written at the site ({error.strerror}).") from error
 
     def opened(self) -> dict[int, str]:
         """Clients that this run was opened for, each with the hash of its data; none where it never was, or is over."""
         try:
-            return {int(client): str(data) for client, data in json.loads((self.folder / _OPENED).read_bytes())}
-        except (OSError, ValueError, TypeError):
+            return {int(client): str(data) for client, data in self._noted()["clients"]}
+        except (OSError, ValueError, TypeError, LookupError):
             return {}
+
+    def agrees(self, singles: AbstractSet[str] | None) -> bool:
+        """Whether the run was opened with these words on single answers, or never.
+
+        Raises:
+            RunError: What was kept of it cannot be read.
+        """
+        try:
+            found = self._noted()["singles"]
+            return singles == (None if found is None else frozenset(found))
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError, TypeError, LookupError):
+            raise RunError(
+                f"the site cannot read in {self.folder / _OPENED} under which words run '{self.folder.name}' was "
+                f"opened. Begin another run with another --out."
+            ) from None
+
+    def _noted(self) -> Any:
+        return json.loads((self.folder / _OPENED).read_bytes())
 
     def forget(self) -> None:
         """Remove what was kept: the run is finished."""

@@ -80,7 +80,7 @@ from graphsilo.runtime import pipe
 from graphsilo.runtime.alone import alone
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
+from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, peak, repeatable
 from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, parts, unpack
 from graphsilo.runtime.site.certified import Kits
@@ -117,7 +117,11 @@ class Member:
 
 @dataclass
 class Session:
-    """One seed of a run, open at this site."""
+    """One seed of a run, open at this site.
+
+    Attributes:
+        words: Of each client, the hash of what others said of how it is made.
+    """
 
     run: str
     seed: int
@@ -128,6 +132,7 @@ class Session:
     gates: dict[ClientId, Gate]
     state: SiteState
     parties: Parties
+    words: Mapping[ClientId, bytes]
 
 
 class SiteWorker:
@@ -146,7 +151,6 @@ class SiteWorker:
         self._silos: dict[tuple[Any, ...], Silo] = {}
         self._alone: dict[ClientId, tuple[dict[str, Any], str]] = {}  # cards, and hashes of the data that they are of
         self._warned: set[tuple[str, ClientId]] = set()
-        self._singles: dict[str, frozenset[str] | None] = {}  # of each run, what was agreed when it was first opened
 
     def answer(self, packet: Packet) -> Parts:
         """The answer to one packet; what goes wrong is an answer, too."""
@@ -161,9 +165,8 @@ class SiteWorker:
             # Texts about tables and tracebacks may hold private values: they stay in the site's own log.
             agreed = isinstance(error, GraphsiloError) and not isinstance(error, DataError)
             note = "".join(f"\n{line}" for line in getattr(error, "__notes__", []))
-            print(f"{packet.header.get('do')}: {type(error).__name__}: {error}{note}", file=sys.stderr, flush=True)
-            if not isinstance(error, GraphsiloError):
-                traceback.print_exc()
+            trace = "" if isinstance(error, GraphsiloError) else f"\n{traceback.format_exc()}"
+            _tell(f"{packet.header.get('do')}: {type(error).__name__}: {error}{note}{trace}")
             run, step = (one_line(packet.header.get(key, ""), _LONGEST_NAME) for key in ("run", "do"))
             text = (
                 one_line(error, _LONGEST_TEXT)
@@ -192,6 +195,11 @@ class SiteWorker:
             raise RunError(
                 f"run '{run}' is complete at this site, and its models stay as they are. Begin it anew with another "
                 f"--out."
+            )
+        if free_disk(self.folder) < LEAST_FREE:  # whatever a coordinator begins, the owner's machine goes on
+            raise RunError(
+                "this site has less than 1 GB free on the disk of its folder, and begins no run there. Its owner may "
+                "make room, in results/ for example."
             )
         method = registry.load(str(header["method"]))
         if bool(header.get("alone")):
@@ -222,7 +230,8 @@ class SiteWorker:
         scale = None if agreed is None else scale_from(agreed)
         secure, report = bool(header.get("secure_sums")), str(header.get("report"))
         singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
-        if self._singles.setdefault(run, singles) != singles:
+        state = SiteState(self.folder / "state", run)
+        if not state.agrees(singles):
             raise DisclosureError(
                 f"run '{run}' was opened here with other words on what is seen of single silos (run.secure_sums, "
                 f"evaluation.report), and they hold until its end. Begin another run with another --out."
@@ -231,6 +240,7 @@ class SiteWorker:
         make: dict[ClientId, Callable[[], HostedClient]] = {}
         hashes: dict[ClientId, str] = {}
         gates: dict[ClientId, Gate] = {}
+        words: dict[ClientId, bytes] = {}
         refused: dict[ClientId, str] = {}
         parties = Parties(self._party, run)
         specs = {client: _spec(*wire) for client, wire in header["models"]}
@@ -253,7 +263,7 @@ class SiteWorker:
                     member.policy.check_scaling()
             except DisclosureError as error:
                 member.journal.note("refused", run, method.name, 0, "open", str(error))
-                print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
+                _tell("\n".join([str(error), *getattr(error, "__notes__", [])]))
                 refused[client] = str(error)
                 continue
             if not agreeing and (run, client) not in self._warned:
@@ -265,7 +275,7 @@ class SiteWorker:
                     texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
                     member.journal.note("warned", run, method.name, 0, "open", text)
-                    print(f"silo '{member.file.name}': {text}", file=sys.stderr, flush=True)
+                    _tell(f"silo '{member.file.name}': {text}")
             # The log is read only where there is a bound: one of years is long.
             policy, journal = member.policy, member.journal
             bounded = policy.max_total_bytes is not None or policy.max_epsilon is not None
@@ -295,16 +305,15 @@ class SiteWorker:
                 client, own, config, spec, seed, device, common, secret, compression, select_by,
                 read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
-            settled = _settled(header, packet.payloads, spec) if secure else b""
-            make[client] = partial(HostedClient.opened, kind, context, parties, settled)
-        state = SiteState(self.folder / "state", run)
-        session = Session(run, seed, method, config, {}, make, gates, state, parties)
+            words[client] = _settled(header, packet.payloads, spec)
+            make[client] = partial(HostedClient.opened, kind, context, parties, words[client] if secure else b"")
+        session = Session(run, seed, method, config, {}, make, gates, state, parties, words)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         else:
             session.clients.update({client: opened() for client, opened in make.items()})
         if hashes:
-            state.note_opened(hashes)
+            state.note_opened(hashes, singles)
         self.session = session
         return {"clients": sorted(make), "refused": sorted(refused.items()), "graphsilo": __version__}, []
 
@@ -331,7 +340,7 @@ class SiteWorker:
             answer: dict[str, Any] = {"client": client, "cpu": _coarse(started)}
             if isinstance(reply, Failure):
                 if reply.trace:
-                    print(reply.trace, file=sys.stderr, flush=True)
+                    _tell(reply.trace)
                 answer["failure"] = [reply.kind, reply.reason]
             else:
                 answer.update(name=reply.name, fields=[list(item) for item in reply.field_bytes], payload=len(payloads))
@@ -345,7 +354,9 @@ class SiteWorker:
         mark = str(packet.header["mark"])
         if not re.fullmatch(rf"seed{session.seed}-round[0-9]{{1,9}}", mark):
             raise RunError("a checkpoint is named after the seed and a round, as in seed0-round12.")
-        tree = {str(client): member.state() for client, member in session.clients.items()}
+        tree = {
+            str(client): {**held.state(), "words": session.words[client]} for client, held in session.clients.items()
+        }
         session.state.save(mark, tree)
         return {}, []
 
@@ -466,6 +477,11 @@ class SiteWorker:
         for client, opened in session.make.items():
             if str(client) not in tree:
                 raise RunError(f"the checkpoint '{mark}' of this site knows no client {client}.")
+            if tree[str(client)].get("words") != session.words[client]:  # whose answers others would not be asked for
+                raise RunError(
+                    f"the checkpoint '{mark}' of this site was made under other settings than this run is opened with. "
+                    f"Begin another run with another --out."
+                )
             # Made anew: what it was asked since, and is in no state, would stay with it.
             session.clients[client] = opened()
             session.clients[client].load_state(tree[str(client)])
@@ -558,6 +574,11 @@ def _noted(
         trace = "\n".join(getattr(error, "__notes__", []))
         return Failure(member.client, handler, type(error).__name__, str(error), trace)
     return reply
+
+
+def _tell(text: str) -> None:
+    """Write to the site's own log, which somebody reads at a terminal: some of it are a coordinator's words."""
+    print("\n".join(one_line(line) for line in text.splitlines()), file=sys.stderr, flush=True)
 
 
 def _write(path: Path, data: bytes) -> None:
