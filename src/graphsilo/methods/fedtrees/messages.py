@@ -153,8 +153,8 @@ class Scores(Message):
             nodes that it rests on, and these.
     """
 
-    counts: Tensor = sends("counts", dtype=torch.int64, shape=("forests", "classes", "classes"))
-    ranked: Tensors = sends("score", dtype=torch.float64)
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("forests", "classes", "classes"), evaluated=True)
+    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
 
     def check(self) -> None:
         true = self.counts.sum(2)
@@ -169,4 +169,4 @@ class Scores(Message):
 class Done(Message):
     """The client has it; nothing about it is said."""
 
-    clients: int = sends("counts")
+    clients: int = sends("counts", known=True)
