@@ -236,6 +236,12 @@ def kept(asked: Questions, clients: Sequence[int] = range(5)) -> None:
         assert found.header["ok"]
 
 
+def go_back(asked: Questions, clients: Sequence[int]) -> None:
+    for client in clients:
+        found = asked.ask(client, {"do": "restore", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
+        assert found.header["ok"]
+
+
 @pytest.mark.parametrize("secure", [True, False])
 def test_a_checkpoint_is_of_the_settings_it_was_made_under(asked: Questions, secure: bool) -> None:
     """Kept with the settings of all and gone on from with others by one, or the other way round: what Adam remembered
@@ -262,15 +268,16 @@ def test_how_often_a_step_was_asked_for_is_part_of_what_was_asked(asked: Questio
         generator=torch.Generator().manual_seed(0), hidden=[8],
     )  # fmt: skip
     request = TrainRequest(weights={name: weight.detach().clone() for name, weight in model.named_parameters()})
-    found = [asked.sum("train", request, TrainReply, range(5), "run-1", 1)]
+    asked.sum("train", request, TrainReply, range(5), "run-1", 1)
     kept(asked)
-    for back in (range(4), range(5)):
-        for client in back:
-            asked.ask(client, {"do": "restore", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
-        found.append(asked.sum("train", request, TrainReply, range(5), "run-1", 1))
-    first, second, third = (each.weights["layers.0.bias"] for each in found)
-    assert torch.equal(second, third)
-    assert not torch.equal(first, second)
+    go_back(asked, range(4))
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("train", request, TrainReply, range(5), "run-1", 1)
+    found = []
+    for _ in range(2):
+        go_back(asked, range(5))
+        found.append(asked.sum("train", request, TrainReply, range(5), "run-1", 1).weights["layers.0.bias"])
+    assert torch.equal(*found)
 
 
 def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> None:
