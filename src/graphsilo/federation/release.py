@@ -242,7 +242,8 @@ class Released:
     Args:
         config: Settings of the run.
         sensitivity: Δ, how far one unit moves the numbers.
-        secret: As of ``noise.noisy_steps``: what is computed again after a restart is then released as it was.
+        secret: As of ``noise.noisy_steps``: what is computed again after a restart is then released as it was, unless
+            the noise is shared.
     """
 
     def __init__(self, config: PrivateConfig, sensitivity: float, secret: bytes | None = None):
@@ -281,7 +282,9 @@ class Released:
                     f"asked for."
                 )
             every = numbers().flatten()
-            steps = gaussian.noisy_steps(every, self.sensitivity, config.mu, honest_silos, self.secret)
+            # A share that is the same in two sums would cancel in their difference, and the others' with it.
+            secret = self.secret if honest_silos == 1 else None
+            steps = gaussian.noisy_steps(every, self.sensitivity, config.mu, honest_silos, secret)
             self._last = {"number": number, "steps": steps.long(), "honest": honest_silos}
             self._made += 1
         last = self._last

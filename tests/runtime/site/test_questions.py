@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,12 @@ from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import registry
 from graphsilo.federation.client import EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.codec import decode
+from graphsilo.federation.release import Release, ReleaseRequest
 from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.secure.opened import MOST_OFFERED
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
+from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
 from graphsilo.runtime.site import worker
 from kit.here import Here, Straight
@@ -87,6 +90,15 @@ def test_no_run_begins_on_a_disk_that_is_nearly_full(asked: Questions, monkeypat
     assert not list(asked.folder.rglob("results"))
     monkeypatch.setattr(worker, "free_disk", lambda folder: 1_000_000_000)
     asked.open()
+
+
+def test_words_of_a_failure_that_cannot_be_logged_do_not_leave(tmp_path: Path) -> None:
+    asked = Questions(tmp_path, silos=1)
+    asked.method = "fedavgg"
+    assert "unknown method 'fedavgg'" in asked.open()[0]["text"]
+    shutil.rmtree(tmp_path / "site0" / "sent")
+    (tmp_path / "site0" / "sent").write_text("in the way, as a full disk is")
+    assert asked.open()[0]["text"] == "this site cannot write its silos' logs."
 
 
 # -- the same sum of others --------------------------------------------------------------------------------------------
@@ -236,6 +248,12 @@ def kept(asked: Questions, clients: Sequence[int] = range(5)) -> None:
         assert found.header["ok"]
 
 
+def go_back(asked: Questions, clients: Sequence[int]) -> None:
+    for client in clients:
+        found = asked.ask(client, {"do": "restore", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
+        assert found.header["ok"]
+
+
 @pytest.mark.parametrize("secure", [True, False])
 def test_a_checkpoint_is_of_the_settings_it_was_made_under(asked: Questions, secure: bool) -> None:
     """Kept with the settings of all and gone on from with others by one, or the other way round: what Adam remembered
@@ -262,21 +280,47 @@ def test_how_often_a_step_was_asked_for_is_part_of_what_was_asked(asked: Questio
         generator=torch.Generator().manual_seed(0), hidden=[8],
     )  # fmt: skip
     request = TrainRequest(weights={name: weight.detach().clone() for name, weight in model.named_parameters()})
-    found = [asked.sum("train", request, TrainReply, range(5), "run-1", 1)]
+    asked.sum("train", request, TrainReply, range(5), "run-1", 1)
     kept(asked)
-    for back in (range(4), range(5)):
-        for client in back:
-            asked.ask(client, {"do": "restore", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
-        found.append(asked.sum("train", request, TrainReply, range(5), "run-1", 1))
-    first, second, third = (each.weights["layers.0.bias"] for each in found)
-    assert torch.equal(second, third)
-    assert not torch.equal(first, second)
+    go_back(asked, range(4))
+    with pytest.raises(DisclosureError, match=OTHERWISE):
+        asked.sum("train", request, TrainReply, range(5), "run-1", 1)
+    found = []
+    for _ in range(2):
+        go_back(asked, range(5))
+        found.append(asked.sum("train", request, TrainReply, range(5), "run-1", 1).weights["layers.0.bias"])
+    assert torch.equal(*found)
 
 
 def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> None:
     asked.open(report="silos")
     asked.call(4, "evaluate", EvaluateRequest(views=["own"]))
     assert asked.sum("statistics", statistics_request(asked), Statistics, range(5)).num_samples > 0
+
+
+# -- noise -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("noise", "honest"), [("silo", 1), ("sum", 3)])
+def test_noise_is_of_one_run(tmp_path: Path, noise: str, honest: int) -> None:
+    """Equal releases of two runs said for sure that no node had come, and equal shares cancelled between two sums."""
+    asked = Questions(tmp_path, policy={"max_epsilon": 50, "shared_noise": True})
+    asked.config = asked.config.model_copy(update={"epsilon": 1.0, "noise": noise})
+    found = []
+    for run in ("run-1", "run-1", "run-2"):
+        asked.join()  # all sites are started anew
+        asked.open(run, secure=noise == "sum", report="federation" if noise == "sum" else "silos")
+        held = asked.workers[0].session
+        assert held is not None
+        rows = held.clients[0].client._own_rows()
+        request = ReleaseRequest(size=private.size(rows.width, asked.schema.num_classes), honest=honest)
+        if noise == "sum":
+            found.append(asked.sum("noisy_statistics", request, Release, range(5), run).numbers)
+        else:
+            found.append(decode(asked.call(0, "noisy_statistics", request, run), Release).numbers)
+    first, again, other = found
+    assert torch.equal(first, again) == (noise == "silo")
+    assert not torch.equal(first, other)
 
 
 # -- offers ------------------------------------------------------------------------------------------------------------

@@ -165,11 +165,18 @@ def test_impossible_evaluation_is_left_out(lie: str, sites: Any, tmp_path: Path)
     )
 
 
-def test_weight_is_bounded_where_the_method_weighs_by_itself(sites: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("links", [None, 10**9])
+def test_weight_is_bounded_where_the_method_weighs_by_itself(links: int | None, sites: Any, tmp_path: Path) -> None:
+    """By the nodes of its card, whatever that says of links."""
+
     def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
-        if site != "south" or header.get("handler") != "train":
+        if site != "south" or (header["do"] != "cards" and header.get("handler") != "train"):
             return answer
         packet = unpack(answer)
+        if header["do"] == "cards":
+            for _, card in packet.header["cards"]:
+                card["counts"]["links"] = links or card["counts"]["links"]
+            return pack(packet.header, [])
         reply = decode(bytes(packet.payloads[0]), fairfgl.TrainReply)
         encoded = encode(replace(reply, num_samples=1e9))
         return pack(packet.header, [encoded.data])

@@ -114,7 +114,7 @@ class RemoteSites:
         }
         self.status = {site: SiteStatus(members) for site, members in asked.items() if members}
         self.site_of = {client: site for site, members in asked.items() for client in members}
-        self.limits: dict[ClientId, float] = {}
+        self._items: dict[ClientId, dict[str, float]] = {}
         self.degrees: dict[ClientId, float] = {}
         self.facts: dict[str, Any] = {}
         self.beside: str | None = None
@@ -177,9 +177,12 @@ class RemoteSites:
             try:
                 own = {int(client): dict(card) for client, card in packet.header["cards"]}
                 counts = {client: card["counts"] for client, card in own.items()}
-                # How much a silo can count for at most, by what it said it holds: see ``Exchange.sum``.
-                limits = {
-                    client: float(max(each["nodes"], 2 * each["links"], each["graphs"]))
+                items = {
+                    client: {
+                        "node": float(each["nodes"]),
+                        "graph": float(max(each["nodes"], each["graphs"])),
+                        "link": float(max(each["nodes"], 2 * each["links"])),
+                    }
                     for client, each in counts.items()
                 }
                 degrees = {
@@ -196,9 +199,14 @@ class RemoteSites:
                     f"those of {one_line(sorted(own))}."
                 )
             found.update(own)
-            self.limits.update(limits)
+            self._items.update(items)
             self.degrees.update(degrees)
         return dict(sorted(found.items()))
+
+    @property
+    def limits(self) -> dict[ClientId, float]:
+        """How much each silo can count for at most in this task, by what it said it holds: see ``Exchange.sum``."""
+        return {client: items[self.facts["task"]] for client, items in self._items.items()}
 
     # -- during a run ---------------------------------------------------------------------------------------------
 

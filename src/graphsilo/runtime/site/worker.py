@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import json
 import re
 import signal
@@ -173,9 +174,11 @@ class SiteWorker:
                 if agreed
                 else "what went wrong stands in the log at the site (run/worker.log)"
             )
-            with contextlib.suppress(DisclosureError):
+            try:
                 for member in self.members.values():
                     member.journal.note("failed", run, "", 0, step, text)
+            except DisclosureError:  # what cannot be logged does not leave
+                return [failed(packet.id, "DisclosureError", "this site cannot write its silos' logs.")]
             return [failed(packet.id, type(error).__name__, text)]
 
     # -- before a run ---------------------------------------------------------------------------------------------
@@ -299,8 +302,10 @@ class SiteWorker:
                 )
             own = silo if agreeing else prepared(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
-            # Only where there is noise: who adds none needs no secret.
-            secret = kept_secret(_sums(member, "noise")) if config.promises(1) else None
+            # Only where there is noise: who adds none needs no secret. Equal releases of two runs would say for sure
+            # that nothing changed in between.
+            kept = kept_secret(_sums(member, "noise")) if config.promises(1) else None
+            secret = kept and hmac.digest(kept, f"{run} {seed}".encode(), "sha256")
             context = ClientContext(
                 client, own, config, spec, seed, device, common, secret, compression, select_by,
                 read_answers(self._beside(member, beside, client), seed, client),
