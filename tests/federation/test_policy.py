@@ -388,8 +388,11 @@ def test_evaluation_over_few_items():
 @pytest.mark.parametrize("items", [0, 4, 5])
 def test_sums_of_scores_without_tables(items):
     """Of links there are scores alone, and each is a sum like any other."""
-    ranked = {"own/seen/test/auc": torch.tensor([[0.5 * items], [items]], dtype=torch.float64)}
-    reply = EvaluateSums(counts={}, means={}, ranked=ranked, sizes={"own/seen": torch.tensor([30])})
+    name = "own/seen/test/auc"
+    reply = EvaluateSums(
+        counts={}, means={}, ranked={name: torch.tensor([[15.0], [30.0]], dtype=torch.float64)},
+        items={name: torch.tensor([items])}, sizes={"own/seen": torch.tensor([30])},
+    )  # fmt: skip
     gate = Gate(policy(min_evaluation_count=5), [])
     if items != 4:
         gate.check("evaluate_sums", reply)

@@ -21,6 +21,7 @@ EVALUATE = """
     evaluate_sums sizes: counts int64
     evaluate_sums means: counts float64
     evaluate_sums ranked: score float64
+    evaluate_sums items: counts int64
 """
 MEAN = """
     train weights: model float32 weighted_by=num_samples
