@@ -388,8 +388,11 @@ def test_evaluation_over_few_items():
 @pytest.mark.parametrize("items", [0, 4, 5])
 def test_sums_of_scores_without_tables(items):
     """Of links there are scores alone, and each is a sum like any other."""
-    ranked = {"own/seen/test/auc": torch.tensor([[0.5 * items], [items]], dtype=torch.float64)}
-    reply = EvaluateSums(counts={}, means={}, ranked=ranked, sizes={"own/seen": torch.tensor([30])})
+    name = "own/seen/test/auc"
+    reply = EvaluateSums(
+        counts={}, means={}, ranked={name: torch.tensor([[15.0], [30.0]], dtype=torch.float64)},
+        items={name: torch.tensor([items])}, sizes={"own/seen": torch.tensor([30])},
+    )  # fmt: skip
     gate = Gate(policy(min_evaluation_count=5), [])
     if items != 4:
         gate.check("evaluate_sums", reply)
@@ -530,7 +533,9 @@ def test_no_field_that_is_not_allowed_ever_passes(message, kinds, relay, recover
     made = DisclosurePolicy(kinds=tuple(kinds), relay=relay, recoverable=recoverable, max_message_bytes=most)
     filled = [spec for spec in reply.specs() if is_filled(getattr(reply, spec.name))]
     allowed = all(
-        spec.kind in {*kinds, "control"} and (relay or not spec.relayed) and (recoverable or not spec.recoverable)
+        spec.kind in {*kinds, "control"}
+        and (relay or not spec.relayed)
+        and (recoverable or spec.recoverable is not True)
         for spec in filled
     )
     size = sum(payload_bytes(getattr(reply, spec.name)) for spec in filled)

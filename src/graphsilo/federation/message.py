@@ -62,7 +62,7 @@ class FieldSpec:
     relayed: bool
     per_class: bool | str | None
     only_with: tuple[tuple[str, Any], ...]
-    recoverable: bool
+    recoverable: bool | str
     dtypes: tuple[torch.dtype, ...]
     largest: float | None
     like: str | None
@@ -72,6 +72,11 @@ class FieldSpec:
     evaluated: bool
     known: bool
     steady: tuple[str, ...]
+
+    @property
+    def where_recoverable(self) -> str:
+        """When it gives features away, to be put behind words that say so; empty where it always does."""
+        return f" {self.recoverable}" if isinstance(self.recoverable, str) else ""
 
 
 def sends(
@@ -84,7 +89,7 @@ def sends(
     relayed: bool = False,
     per_class: bool | str | None = None,
     only_with: Mapping[str, Any] | None = None,
-    recoverable: bool = False,
+    recoverable: bool | str = False,
     largest: float | None = None,
     like: str | None = None,
     words: int = 1,
@@ -113,7 +118,8 @@ def sends(
         only_with: Settings of the method without which the field is never sent, such as ``{"exchange": "outputs"}``:
             a silo that does not let it out can still take part with others.
         recoverable: Whoever sees the field (and what it answers) can compute features of single nodes from it. A silo
-            sends it only where its owner said so.
+            sends it only where its owner said so. A text says when, where that is not always: owners read it, and the
+            field leaves.
         largest: Largest size of a number that is taken from a client, where the one of the kind (``kinds.LARGEST``;
             of weights ``run.largest_value``) does not fit.
         like: In an answer: the field of the request whose names and shapes it has. Without it, it is compared with
@@ -126,9 +132,9 @@ def sends(
         whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
             kind ``counts`` is, unless a field of weights or means says False.
         evaluated: Whether it says how well items are predicted: of kind ``counts``, tables of hits and misses, one for
-            each entry of the first axis (of named tensors, one each); of kind ``score``, by name, values and how many
-            items each rests on, in a list in turn, in a tensor in two rows. Those over fewer items than a silo's
-            ``policy.min_evaluation_count`` do not leave it.
+            each entry of the first axis (of named tensors, one each), or just how many items; of kind ``score``, by
+            name, values and how many items each rests on, in a list in turn, in a tensor in two rows. Those over fewer
+            items than a silo's ``policy.min_evaluation_count`` do not leave it.
         known: Whether everybody knows the number before it is sent, whatever was asked: the 1 of a client that is
             done, or what stands on its card. An answer of nothing else is summed with anybody, as often as one likes.
         steady: Names of a number that a client says in several answers of a run, between machines the same in all, or

@@ -74,8 +74,9 @@ class DisclosurePolicy(Settings):
     )
     relay: bool = setting(True, "whether messages may leave that the coordinator passes on to other silos as they came")
     recoverable: bool = setting(
-        False, "whether messages may leave from which features of single nodes can be computed; no method needs it in "
-        "its default settings",
+        False, "whether messages may leave that give features of single nodes away whatever was asked (fedgcn; "
+        "fedsage_plus with exchange=outputs). It does not keep in what else they can be computed from, such as "
+        "fedsage_plus's gradients; kinds does",
     )  # fmt: skip
     max_message_bytes: int = setting(
         256 * 2**20, "most bytes of tensors and text in one message; a number, or text such as 256 MiB", ge=1
@@ -300,7 +301,7 @@ class DisclosurePolicy(Settings):
                 f"allow. Choose a method or settings that send no such thing, or ask the silo's owner to allow "
                 f"'{spec.kind}'."
             )
-        if spec.recoverable and not self.recoverable:
+        if spec.recoverable is True and not self.recoverable:
             raise DisclosureError(
                 f"{place} lets features of single nodes be computed, which this silo does not allow "
                 f"(policy.recoverable). Choose other settings{_named(spec.only_with)}, or ask the silo's owner to "

@@ -463,7 +463,7 @@ def _words(spec: FieldSpec, how: str) -> str:
     if spec.relayed:
         notes.append("goes on to other silos as it came")
     if spec.recoverable:
-        notes.append("features of single nodes can be computed from it")
+        notes.append(f"features of single nodes can be computed from it{spec.where_recoverable}")
     return KINDS[spec.kind] + how + (f" ({'; '.join(notes)})" if notes else "")
 
 
@@ -538,7 +538,7 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
         "No message holds features, labels or links of single nodes",
         not policy.recoverable,
         "messages have no field for them, and no other fields than those that are declared; what can be computed from "
-        "sums and models is another matter, which attacks show"
+        "sums, gradients and models is another matter, which attacks show"
         if not policy.recoverable
         else "the policy lets out what features of single nodes can be computed from (policy.recoverable)",
     )
