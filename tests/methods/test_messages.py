@@ -162,7 +162,7 @@ exchange=outputs
         statistics moments_rest: statistic float32 per_class=False
         statistics products_rest: statistic float32 per_class=min_count
         statistics num_samples: counts
-        noisy_statistics numbers: statistic int64 per_class=False
+        noisy_statistics numbers: statistic int64
         noisy_statistics clients: counts
         noisy_statistics mu: control
         noisy_statistics honest: control
@@ -178,7 +178,7 @@ exchange=outputs
         statistics totals: statistic float64 [classes, width] per_class=min_count
         statistics within: statistic float64 [classes, width] per_class=min_count
         statistics squares: statistic float64 [classes, width] per_class=min_count
-        noisy_statistics numbers: statistic int64 per_class=False
+        noisy_statistics numbers: statistic int64
         noisy_statistics clients: counts
         noisy_statistics mu: control
         noisy_statistics honest: control

@@ -114,7 +114,8 @@ def sends(
             each of named tensors, a plain list) is divided evenly among the classes, in their order, and what is 0
             there says nothing. The name of a setting of the method says so, too, and that classes with fewer items
             than this setting are left 0. False: it says nothing of classes. A silo with ``policy.min_class_count``
-            does not send prototypes, statistics and synthetic nodes that leave it open.
+            does not send prototypes, statistics and synthetic nodes that leave it open, unless with noise that
+            ``policy.max_epsilon`` bounds.
         only_with: Settings of the method without which the field is never sent, such as ``{"exchange": "outputs"}``:
             a silo that does not let it out can still take part with others.
         recoverable: Whoever sees the field (and what it answers) can compute features of single nodes from it. A silo

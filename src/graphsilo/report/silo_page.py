@@ -189,7 +189,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
     damaged = sum(entry.way == "damaged" for entry in entries)
     if entries and damaged == len(entries):
         raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
-    counted = Account.of(described.path, described.name).read()
+    counted = Account(described.record("account")).read()
     spent = max(journal.told(entries), 0.0 if counted is None else counted.mu)
     idle = {
         name: f" (without effect here: {why})" for name, why in policy.without_effect(config.run.secure_sums).items()
