@@ -79,7 +79,13 @@ class UnsupportedError(GraphsiloError):
 
 
 class MessageError(GraphsiloError):
-    """A message is malformed, oversized, or carries something that was not declared."""
+    """A message is malformed, oversized, or carries something that was not declared.
+
+    The text quotes names out of messages, which are somebody else's words: it is one line and steers no terminal.
+    """
+
+    def __init__(self, *parts: object):
+        super().__init__(*(one_line(part, 4000) if isinstance(part, str) else part for part in parts))
 
 
 class DisclosureError(GraphsiloError):

@@ -19,7 +19,7 @@ from graphsilo.federation.release import Release
 
 
 def journal(folder: Path, name: str = "one", **options: Any) -> Journal:
-    return Journal(folder / name / "x.jsonl", sync=False, account=Account.of(folder / "silo.yaml", "x"), **options)
+    return Journal(folder / name / "x.jsonl", sync=False, account=Account(folder / "sums" / "x.account"), **options)
 
 
 def send(log: Journal, mu: float) -> None:
@@ -86,7 +86,7 @@ def test_an_account_that_cannot_be_read_lets_nothing_leave(text: str, tmp_path: 
 
 def test_bytes_are_counted_where_somebody_bounds_them(tmp_path: Path) -> None:
     send(journal(tmp_path), 3.0)
-    account = Account.of(tmp_path / "silo.yaml", "x")
+    account = Account(tmp_path / "sums" / "x.account")
     assert account.read() == Spent(9.0, 0)
     log = journal(tmp_path, policy=DisclosurePolicy(max_total_bytes=10**6))
     before = log.spent().bytes  # of the lines so far, which the account takes over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,9 @@ import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
-from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.errors import DisclosureError, MessageError, UnsupportedError
 from graphsilo.federation.client import ClientContext, EvaluateRequest, ModelSpec
+from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.scoring import _parts, _score_classes, probabilities
 from graphsilo.federation.settings import MethodConfig
 from kit.clients import OneNumber
@@ -64,6 +66,13 @@ def test_links_are_scored_by_hand():
         assert reply.scores[f"own/seen/{name}"] == pytest.approx(value)
     assert (reply.kinds, reply.parts, reply.sizes.tolist()) == ({"own/seen": []}, [1], [4])
     assert reply.counts.shape == (0, 4, 2, 2)
+    summed = client.evaluate_sums(EvaluateRequest(views=["own"]))  # weighs by the four nodes; three pairs are tested
+    assert {name: each.tolist() for name, each in summed.items.items()} == {
+        f"own/seen/{name}": [rests_on] for name, (_, rests_on) in expected.items()
+    }
+    for least, leaves in ((3, nullcontext()), (4, pytest.raises(DisclosureError, match="has fewer items"))):
+        with leaves:
+            Gate(DisclosurePolicy(min_evaluation_count=least), []).check("evaluate_sums", summed)
     client.silo = replace(client.silo, links=None)
     with pytest.raises(MessageError, match="holds no links"):
         client.evaluate(EvaluateRequest(views=["own"]))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError
 from graphsilo.federation import message
+from graphsilo.federation.client import EvaluateSums
 from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
 from graphsilo.federation.message import Message, Tensors, sends
 from kit.messages import Anything, Everything, Weights, everything
@@ -263,6 +264,19 @@ def test_extended(more):
 def test_another_message():
     with pytest.raises(MessageError, match=r"messages\.Weights was expected, 'messages\.Anything' came"):
         decode(encode(Anything(value=torch.ones(1))).data, Weights)
+
+
+def test_words_of_a_message_steer_no_terminal():
+    """Fields and tensors that another party named, whoever quotes them."""
+    with pytest.raises(
+        MessageError, match=r"Weights has no field ' \[2J ok: nothing left'; known: samples, weights\."
+    ) as caught:
+        decode(raw({"weights": {}, "\x1b[2J\nok: nothing left": 1}), Weights)
+    assert str(caught.value).isprintable()
+    sums = {"\x1b]0;owned\x07": torch.tensor([[2.0], [1.0]], dtype=torch.float64)}
+    with pytest.raises(MessageError, match="are of no scores") as caught:
+        EvaluateSums(counts={}, means=sums, ranked={}, sizes={}).check()
+    assert str(caught.value).isprintable()
 
 
 def test_unknown_fields():

@@ -388,8 +388,11 @@ def test_evaluation_over_few_items():
 @pytest.mark.parametrize("items", [0, 4, 5])
 def test_sums_of_scores_without_tables(items):
     """Of links there are scores alone, and each is a sum like any other."""
-    ranked = {"own/seen/test/auc": torch.tensor([[0.5 * items], [items]], dtype=torch.float64)}
-    reply = EvaluateSums(counts={}, means={}, ranked=ranked, sizes={"own/seen": torch.tensor([30])})
+    name = "own/seen/test/auc"
+    reply = EvaluateSums(
+        counts={}, means={}, ranked={name: torch.tensor([[15.0], [30.0]], dtype=torch.float64)},
+        items={name: torch.tensor([items])}, sizes={"own/seen": torch.tensor([30])},
+    )  # fmt: skip
     gate = Gate(policy(min_evaluation_count=5), [])
     if items != 4:
         gate.check("evaluate_sums", reply)
@@ -530,7 +533,9 @@ def test_no_field_that_is_not_allowed_ever_passes(message, kinds, relay, recover
     made = DisclosurePolicy(kinds=tuple(kinds), relay=relay, recoverable=recoverable, max_message_bytes=most)
     filled = [spec for spec in reply.specs() if is_filled(getattr(reply, spec.name))]
     allowed = all(
-        spec.kind in {*kinds, "control"} and (relay or not spec.relayed) and (recoverable or not spec.recoverable)
+        spec.kind in {*kinds, "control"}
+        and (relay or not spec.relayed)
+        and (recoverable or spec.recoverable is not True)
         for spec in filled
     )
     size = sum(payload_bytes(getattr(reply, spec.name)) for spec in filled)
@@ -601,9 +606,22 @@ def test_shared_noise_counts_only_where_the_owner_says_so():
     assert gate.spent.mu == pytest.approx(math.sqrt(3.0))
 
 
-def test_small_classes_may_be_in_sums_with_noise():
-    ridge = registry.load("fedridge")
-    careful = policy(min_class_count=5)
-    careful.check_method(registry.load("fedridge"), ridge.config(epsilon=8.0), [2, 9])
+@pytest.mark.parametrize("name", ["fedridge", "opfgl"])
+def test_small_classes_may_be_in_sums_with_noise_that_the_owner_bounds(name):
+    """A coordinator may take ε = 10^6: without a bound, noise keeps no class in."""
+    method, sent = registry.load(name), release(1.0)
+    careful, bounded = policy(min_class_count=5), policy(min_class_count=5, max_epsilon=8.0)
+    for epsilon in (1e6, 8.0):
+        text = refusal(careful, name, [2, 9], epsilon=epsilon)
+        assert "Release.numbers, which 'noisy_statistics' sends, does not say whether it describes classes" in text
+        assert "with noise it may leave where policy.max_epsilon bounds that" in text
+        careful.check_method(method, method.config(epsilon=epsilon), [5, 9])
     with pytest.raises(DisclosureError, match="min_class_count"):
-        careful.check_method(registry.load("fedridge"), ridge.config(), [2, 9])
+        Gate(careful, [2, 9]).check("noisy_statistics", sent)
+    Gate(careful, [5, 9]).check("noisy_statistics", sent)
+    bounded.check_method(method, method.config(epsilon=8.0), [2, 9])
+    Gate(bounded, [2, 9]).check("noisy_statistics", sent)
+    assert "policy.max_epsilon" in refusal(bounded, name, [2, 9], epsilon=1e6)
+    assert "min_class_count" in refusal(careful, name, [2, 9])
+    plain = {"min_count": 5, **({"expand": False} if name == "opfgl" else {})}
+    careful.check_method(method, method.config(**plain), [2, 9])  # whose settings have no noise

@@ -21,6 +21,7 @@ EVALUATE = """
     evaluate_sums sizes: counts int64
     evaluate_sums means: counts float64
     evaluate_sums ranked: score float64
+    evaluate_sums items: counts int64
 """
 MEAN = """
     train weights: model float32 weighted_by=num_samples
@@ -141,7 +142,8 @@ neighbour_generator=True
         offer weights: generator float32 relayed neighgen=own exchange=weights
         offer embeddings: embedding float32 [rows, width] relayed neighgen=own exchange=weights
         offer counts: counts int64 [rows] relayed neighgen=own exchange=weights
-        compare gradient: gradient float32 like=weights neighgen=own exchange=weights
+        compare gradient: gradient float32 recoverable like=weights neighgen=own exchange=weights \
+where few rows were compared, or such as the coordinator made up
         offer_outputs features: synthetic float32 [generated, features] relayed per_class=False neighgen=own \
 exchange=outputs
         offer_outputs counts: counts int64 [rows] relayed neighgen=own exchange=outputs
@@ -160,7 +162,7 @@ exchange=outputs
         statistics moments_rest: statistic float32 per_class=False
         statistics products_rest: statistic float32 per_class=min_count
         statistics num_samples: counts
-        noisy_statistics numbers: statistic int64 per_class=False
+        noisy_statistics numbers: statistic int64
         noisy_statistics clients: counts
         noisy_statistics mu: control
         noisy_statistics honest: control
@@ -186,7 +188,7 @@ exchange=outputs
         statistics totals: statistic float64 [classes, width] per_class=min_count
         statistics within: statistic float64 [classes, width] per_class=min_count
         statistics squares: statistic float64 [classes, width] per_class=min_count
-        noisy_statistics numbers: statistic int64 per_class=False
+        noisy_statistics numbers: statistic int64
         noisy_statistics clients: counts
         noisy_statistics mu: control
         noisy_statistics honest: control
@@ -203,7 +205,7 @@ def said(spec: FieldSpec) -> str:
     switches = [name for name in ("optional", "allow_nan", "relayed", "recoverable") if getattr(spec, name)]
     values = {name: getattr(spec, name) for name in ("per_class", "weighted_by", "largest", "like")}
     words = [f"{name}={value}" for name, value in (*values.items(), *spec.only_with) if value is not None]
-    return " ".join([spec.kind, *dtypes, *shape, *switches, *words])
+    return " ".join([spec.kind, *dtypes, *shape, *switches, *words]) + spec.where_recoverable
 
 
 @pytest.mark.parametrize("method", registry.names())

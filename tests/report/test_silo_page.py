@@ -130,6 +130,14 @@ def test_what_passes_on_and_describes_classes_is_said(explained):
     assert promise(gone, "Classes with few").holds
 
 
+def test_an_owner_reads_when_features_can_be_computed_from_what_leaves(explained):
+    """The gradient leaves under the usual policy: no bound keeps features out of it."""
+    found = explained("fedsage_plus")
+    assert not found.refusals
+    said = "(features of single nodes can be computed from it where few rows were compared, or such as the "
+    assert any(said in words for words, _ in sent(found)["compare"].discloses)
+
+
 def test_the_log_is_summed_up_by_run_and_spent_noise_counts(explained, tmp_path):
     log = tmp_path / "north.jsonl"
     journal = Journal(log)

@@ -250,7 +250,7 @@ def _fields(message: type[Message], fewer: Sequence[FieldSpec]) -> list[tuple[st
         if spec.per_class:
             notes.append("class by class")
         if spec.recoverable:
-            notes.append("gives features of single nodes away")
+            notes.append(f"gives features of single nodes away{spec.where_recoverable}")
         if spec in fewer:
             notes.append("with run.compression only their change, in fewer bytes")
         if spec.only_with:

@@ -1,9 +1,10 @@
 """What has left a silo in all, kept with its data: a log that is damaged, moved or deleted does not lower it.
 
 The log (``federation.journal``) says what left, message by message; this file says what that comes to, for the bounds
-of the owner's policy over all runs. It lies beside ``silo.yaml``, so that a silo that joins a second federation goes on
-with it. A message is counted, on the disk, before it leaves. Where the file cannot be read, nothing leaves that would
-have to be counted: its owner says what happens, with ``graphsilo silo log LOG --repair SILO.yaml``.
+of the owner's policy over all runs. It lies beside ``silo.yaml`` and is the data's, so that a silo that joins a second
+federation, under whatever name, goes on with it. A message is counted, on the disk, before it leaves. Where the file
+cannot be read, nothing leaves that would have to be counted: its owner says what happens, with ``graphsilo silo log LOG
+--repair SILO.yaml``.
 """
 
 from __future__ import annotations
@@ -47,16 +48,11 @@ class Account:
     """One silo's.
 
     Args:
-        path: Its file, made when something is first counted. Only its owner can read it.
+        path: Its file (``SiloFile.record``), made when something is first counted. Only its owner can read it.
     """
 
     def __init__(self, path: Path):
         self.path = path
-
-    @classmethod
-    def of(cls, silo_file: Path, name: str) -> Account:
-        """That of a silo, beside its ``silo.yaml``."""
-        return cls(silo_file.parent / "sums" / f"{name}.account")
 
     def read(self) -> Spent | None:
         """What is counted so far; None where nothing was ever counted.

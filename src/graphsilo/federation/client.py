@@ -135,12 +135,14 @@ class EvaluateSums(Message):
         means: [2, values] float64: n_k times each metric that counts give, and n_k where there is one; they say no more
             than these counts.
         ranked: [2, 1] of each score that the client ranked itself, ``"view/set/kind/metric"``.
+        items: [1] int64 how many items each of these rests on.
         sizes: [1] int64 n_k, named ``"view/set"``.
     """
 
     counts: Tensors = sends("counts", dtype=torch.int64, evaluated=True)
     means: Tensors = sends("counts", dtype=torch.float64, whole=False)
-    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True, default=())
+    ranked: Tensors = sends("score", dtype=torch.float64, default=())
+    items: Tensors = sends("counts", dtype=torch.int64, evaluated=True, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
     def check(self) -> None:

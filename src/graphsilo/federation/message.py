@@ -62,7 +62,7 @@ class FieldSpec:
     relayed: bool
     per_class: bool | str | None
     only_with: tuple[tuple[str, Any], ...]
-    recoverable: bool
+    recoverable: bool | str
     dtypes: tuple[torch.dtype, ...]
     largest: float | None
     like: str | None
@@ -72,6 +72,11 @@ class FieldSpec:
     evaluated: bool
     known: bool
     steady: tuple[str, ...]
+
+    @property
+    def where_recoverable(self) -> str:
+        """When it gives features away, to be put behind words that say so; empty where it always does."""
+        return f" {self.recoverable}" if isinstance(self.recoverable, str) else ""
 
 
 def sends(
@@ -84,7 +89,7 @@ def sends(
     relayed: bool = False,
     per_class: bool | str | None = None,
     only_with: Mapping[str, Any] | None = None,
-    recoverable: bool = False,
+    recoverable: bool | str = False,
     largest: float | None = None,
     like: str | None = None,
     words: int = 1,
@@ -109,11 +114,13 @@ def sends(
             each of named tensors, a plain list) is divided evenly among the classes, in their order, and what is 0
             there says nothing. The name of a setting of the method says so, too, and that classes with fewer items
             than this setting are left 0. False: it says nothing of classes. A silo with ``policy.min_class_count``
-            does not send prototypes, statistics and synthetic nodes that leave it open.
+            does not send prototypes, statistics and synthetic nodes that leave it open, unless with noise that
+            ``policy.max_epsilon`` bounds.
         only_with: Settings of the method without which the field is never sent, such as ``{"exchange": "outputs"}``:
             a silo that does not let it out can still take part with others.
         recoverable: Whoever sees the field (and what it answers) can compute features of single nodes from it. A silo
-            sends it only where its owner said so.
+            sends it only where its owner said so. A text says when, where that is not always: owners read it, and the
+            field leaves.
         largest: Largest size of a number that is taken from a client, where the one of the kind (``kinds.LARGEST``;
             of weights ``run.largest_value``) does not fit.
         like: In an answer: the field of the request whose names and shapes it has. Without it, it is compared with
@@ -126,9 +133,9 @@ def sends(
         whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
             kind ``counts`` is, unless a field of weights or means says False.
         evaluated: Whether it says how well items are predicted: of kind ``counts``, tables of hits and misses, one for
-            each entry of the first axis (of named tensors, one each); of kind ``score``, by name, values and how many
-            items each rests on, in a list in turn, in a tensor in two rows. Those over fewer items than a silo's
-            ``policy.min_evaluation_count`` do not leave it.
+            each entry of the first axis (of named tensors, one each), or just how many items; of kind ``score``, by
+            name, values and how many items each rests on, in a list in turn, in a tensor in two rows. Those over fewer
+            items than a silo's ``policy.min_evaluation_count`` do not leave it.
         known: Whether everybody knows the number before it is sent, whatever was asked: the 1 of a client that is
             done, or what stands on its card. An answer of nothing else is summed with anybody, as often as one likes.
         steady: Names of a number that a client says in several answers of a run, between machines the same in all, or

@@ -74,8 +74,9 @@ class DisclosurePolicy(Settings):
     )
     relay: bool = setting(True, "whether messages may leave that the coordinator passes on to other silos as they came")
     recoverable: bool = setting(
-        False, "whether messages may leave from which features of single nodes can be computed; no method needs it in "
-        "its default settings",
+        False, "whether messages may leave that give features of single nodes away whatever was asked (fedgcn; "
+        "fedsage_plus with exchange=outputs). It does not keep in what else they can be computed from, such as "
+        "fedsage_plus's gradients; kinds does",
     )  # fmt: skip
     max_message_bytes: int = setting(
         256 * 2**20, "most bytes of tensors and text in one message; a number, or text such as 256 MiB", ge=1
@@ -194,7 +195,7 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: The method or one of its messages is not allowed; the text names message, field and kind.
         """
-        from graphsilo.federation.release import PrivateConfig  # with torch, which a policy is read without
+        from graphsilo.federation.release import PrivateConfig, Release  # with torch, which a policy is read without
 
         if self.methods is not None and method.name not in self.methods:
             allowed = ", ".join(self.methods) or "none at all"
@@ -221,6 +222,8 @@ class DisclosurePolicy(Settings):
             raise DisclosureError(NOT_SHARED)
         small = small_classes(class_counts, self.min_class_count)
         for step, reply in _answers(method.client):
+            if epsilon is None and issubclass(reply, Release):
+                continue  # noise that these settings have not
             for spec in reply.specs():
                 if not _always_sent(spec) or any(
                     getattr(config, name, value) != value for name, value in spec.only_with
@@ -300,7 +303,7 @@ class DisclosurePolicy(Settings):
                 f"allow. Choose a method or settings that send no such thing, or ask the silo's owner to allow "
                 f"'{spec.kind}'."
             )
-        if spec.recoverable and not self.recoverable:
+        if spec.recoverable is True and not self.recoverable:
             raise DisclosureError(
                 f"{place} lets features of single nodes be computed, which this silo does not allow "
                 f"(policy.recoverable). Choose other settings{_named(spec.only_with)}, or ask the silo's owner to "
@@ -341,11 +344,19 @@ class DisclosurePolicy(Settings):
         self, step: str, reply: type[Message], spec: FieldSpec, config: MethodConfig, small: Sequence[int]
     ) -> None:
         """Refuse a field that is going to describe small classes."""
-        if spec.per_class is False or (spec.per_class is None and spec.kind not in ABOUT_CLASSES):
+        if spec.per_class is False or (spec.per_class is None and not self._may_describe(spec)):
             return
         if isinstance(spec.per_class, str) and getattr(config, spec.per_class) >= self.min_class_count:
             return
         raise self.described(step, reply, spec, small)
+
+    def _may_describe(self, spec: FieldSpec) -> bool:
+        """Whether a field that does not say so may tell of classes one by one.
+
+        Noise hides a class only where the owner bounds it, and nothing of such a kind leaves without it then. Else a
+        coordinator has it as small as it likes.
+        """
+        return spec.kind in ABOUT_CLASSES and self.max_epsilon is None
 
     def described(self, step: str, reply: type[Message], spec: FieldSpec, small: Sequence[int]) -> DisclosureError:
         """The error for a field that describes small classes, or may."""
@@ -361,6 +372,7 @@ class DisclosurePolicy(Settings):
         if isinstance(spec.per_class, str):
             advice = f"Set method.{spec.per_class} to {minimum} or more; if it is, choose another method"
         asked = "" if spec.evaluated else ", or ask the silo's owner"
+        asked += "" if told else ": with noise it may leave where policy.max_epsilon bounds that"
         error = DisclosureError(
             f"{reply.__name__}.{spec.name}, which '{step}' sends, {does}, and this silo has one with fewer training "
             f"items than its policy.min_class_count of {minimum}. {advice}{asked}."
@@ -529,7 +541,7 @@ class Gate:
         if not self.small or spec.per_class is False:
             return
         if spec.per_class is None:
-            if spec.kind in ABOUT_CLASSES:
+            if self.policy._may_describe(spec):
                 raise self.policy.described(handler, kind, spec, self.small)
             return
         for part in _parts(value):

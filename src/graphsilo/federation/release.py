@@ -205,7 +205,7 @@ class Release(Message):
         honest: h.
     """
 
-    numbers: Tensor = sends("statistic", dtype=torch.int64, per_class=False)
+    numbers: Tensor = sends("statistic", dtype=torch.int64)
     clients: int = sends("counts")
     mu: float = sends("control")
     honest: int = sends("control")

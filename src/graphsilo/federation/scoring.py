@@ -121,13 +121,14 @@ def sums_of(
     if any(part != 1 for part in parts):
         raise MessageError("silos that are pooled in one place have no sum over silos.")
     table = counts.numpy().astype(np.int64)
-    found: dict[str, dict[str, Tensor]] = {"counts": {}, "means": {}, "ranked": {}, "sizes": {}}
+    found: dict[str, dict[str, Tensor]] = {"counts": {}, "means": {}, "ranked": {}, "items": {}, "sizes": {}}
     row = 0
     for place, (name, named) in enumerate(kinds.items()):
         size = int(sizes[place])
         found["sizes"][name] = torch.tensor([size])
         mine = {score: pair for score, pair in scores.items() if score.startswith(f"{name}/")}
         found["ranked"].update({score: torch.from_numpy(pair) for score, pair in sums.ranked(mine, size).items()})
+        found["items"].update({score: torch.tensor([int(items)]) for score, (_, items) in mine.items()})
         if not named:
             continue
         own = table[row : row + len(named)]

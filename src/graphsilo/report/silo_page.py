@@ -189,7 +189,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
     damaged = sum(entry.way == "damaged" for entry in entries)
     if entries and damaged == len(entries):
         raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
-    counted = Account.of(described.path, described.name).read()
+    counted = Account(described.record("account")).read()
     spent = max(journal.told(entries), 0.0 if counted is None else counted.mu)
     idle = {
         name: f" (without effect here: {why})" for name, why in policy.without_effect(config.run.secure_sums).items()
@@ -463,7 +463,7 @@ def _words(spec: FieldSpec, how: str) -> str:
     if spec.relayed:
         notes.append("goes on to other silos as it came")
     if spec.recoverable:
-        notes.append("features of single nodes can be computed from it")
+        notes.append(f"features of single nodes can be computed from it{spec.where_recoverable}")
     return KINDS[spec.kind] + how + (f" ({'; '.join(notes)})" if notes else "")
 
 
@@ -538,7 +538,7 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
         "No message holds features, labels or links of single nodes",
         not policy.recoverable,
         "messages have no field for them, and no other fields than those that are declared; what can be computed from "
-        "sums and models is another matter, which attacks show"
+        "sums, gradients and models is another matter, which attacks show"
         if not policy.recoverable
         else "the policy lets out what features of single nodes can be computed from (policy.recoverable)",
     )

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphsilo.data.silos.own import read_silo_file
+from graphsilo.federation.account import Account, Spent
 from graphsilo.federation.codec import encode
 from graphsilo.federation.journal import Journal
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
+from kit.site_tables import write_tables
 
 
 @pytest.fixture
@@ -99,3 +102,13 @@ def test_what_a_coordinator_calls_a_run_is_no_line_of_its_own(call, tmp_path):
         "set-up, failed ('open'): no?run first (fedavg):",
         "",
     ]
+
+
+def test_a_repaired_account_is_that_of_the_data_whatever_the_silo_is_called(call, log, tmp_path):
+    file = write_tables(tmp_path / "data", "north", 0)
+    account = Account(read_silo_file(file).record("account"))
+    file.write_text(file.read_text().replace("name: north", "name: clinic"))
+    code, out, _ = call("silo", "log", log, "--repair", file)
+    assert code == 0
+    assert str(account.path) in out.replace("\n", "")
+    assert account.read() == Spent(0.0, 4 * 45)

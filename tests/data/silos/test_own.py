@@ -24,6 +24,8 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from kit.silos import CLASSES, NAMES, SPLIT, write_silo, write_tables
 
+EDGES = {"path": "north.edges.csv", "source": "a", "target": "b"}
+
 
 def change(path: Path, **content: Any) -> None:
     """Keys of a YAML file; None takes one out."""
@@ -368,3 +370,51 @@ def test_a_run_tells_the_faults_of_all_its_files(trio: list[SiloFile], tmp_path:
     files = [str(tmp_path / f"{name}.tables.yaml") for name in NAMES]
     with pytest.raises(DataError, match=r"^the data: 4 faults are to be mended\.\n1\. .*north\.nodes.*\n2\. .*south"):
         prepare(RunConfig.of({"data": {"name": files}}))
+
+
+def test_what_is_kept_of_a_silo_is_called_after_where_its_nodes_are(tmp_path: Path) -> None:
+    """Not after its name, its other settings or what is in the tables; and the folder may be moved."""
+
+    def kept(file: Path) -> Path:
+        return read_silo_file(file).record("account")
+
+    (tmp_path / "one").mkdir()
+    for name in ("north", "south"):
+        write_tables(tmp_path / "one", name, seed=0, labels=CLASSES)
+    first = kept(write_silo(tmp_path / "one", "north"))
+    assert (first.parent, first.suffix) == (tmp_path / "one" / "sums", ".account")
+    change(tmp_path / "one" / "north.yaml", name="clinic", options={"largest_component": True})
+    (tmp_path / "one" / "link.csv").symlink_to("north.nodes.csv")
+    nodes = {"path": "link.csv", "id": "id", "label": "outcome", "features": ["age"]}
+    other = write_silo(tmp_path / "one", "other", data=None, nodes=nodes, edges={**EDGES, "path": "south.edges.csv"})
+    change(other, data=None)
+    with (tmp_path / "one" / "north.nodes.csv").open("a") as table:
+        table.write("more,9,9,alpha,\n")
+    assert kept(tmp_path / "one" / "north.yaml") == kept(other) == first
+    assert kept(write_silo(tmp_path / "one", "south")) != first
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert kept(tmp_path / "two" / "north.yaml") == tmp_path / "two" / "sums" / first.name
+
+
+def test_so_it_is_with_sheets_databases_and_stores(tmp_path: Path) -> None:
+    def kept(**nodes: Any) -> Path:
+        file = write_silo(tmp_path, "north", nodes={"id": "id", **nodes}, edges=EDGES)
+        change(file, data=None)
+        return read_silo_file(file).record("key")
+
+    def asked(connection: str, query: str = "SELECT * FROM stays") -> Path:
+        return kept(query=query, connection=connection)
+
+    sheets = {kept(path="ward.xlsx"), kept(path="ward.xlsx", sheet="b"), kept(path="other.xlsx")}
+    assert len(sheets) == 3
+    at = asked("postgresql://reader:secret@db/ward?sslpassword=one")
+    assert at == asked("postgresql+psycopg://admin:other@db/ward?sslpassword=two", " SELECT *\nFROM stays;")
+    lite, name = asked("sqlite:///ward.db"), asked("env:WARD_DB")
+    assert lite == asked(f"sqlite:///{tmp_path}/ward.db")
+    others = {asked("postgresql://reader:secret@db/b"), asked("postgresql://reader:secret@db/ward", "SELECT a FROM b")}
+    assert len({at, lite, name, asked("sqlite:///b.db"), asked("env:B"), *others, *sheets}) == 10
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    stores = [SiloFile(tmp_path / "silo.yaml", name, store=tmp_path / folder)
+              for name, folder in (("x", "a"), ("y", "a"), ("x", "b"))]  # fmt: skip
+    assert stores[0].record("key") == stores[1].record("key") != stores[2].record("key")

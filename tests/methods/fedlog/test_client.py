@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from graphsilo.data.silos.scaling import FeatureScale, own_scale, scaled
+from graphsilo.methods.fedlog.messages import RangeRequest
 from graphsilo.testing.small import play
 from kit.fedlog import SHORT, build, silo_of
 
@@ -68,6 +71,22 @@ def test_features_beyond_one_ask_for_an_open_end(kit):
         server, federation = build(kit, silos)
         play(server, federation, 0)
         assert federation.client(0).output == wanted
+
+
+def test_no_scale_asks_for_single_cells(kit):
+    """What cells hold changes no answer where they are scaled, and a scale that the silo has is answered as it was."""
+    silo = silo_of(0, [0, 1, 2])
+    silo = replace(silo, graph=silo.graph.with_features(np.arange(5.0 * len(silo.graph.labels)).reshape(-1, 5)))
+    largest, column, one = float(silo.graph.features[:, 2].max()), np.eye(5)[2], np.ones(5)
+    for scale, wanted in (
+        (FeatureScale(0 * one, column / (largest - 1)), 1),
+        (FeatureScale(0 * one, column / (largest + 1)), 1),  # the cells say no
+        (own_scale(silo, "standard"), 1),
+        (FeatureScale(0 * one, one), 0),  # nothing but columns of 0 and 1, says who made it
+        (FeatureScale(one, 0 * one), 0),  # nothing but columns that are constant
+    ):
+        client = build(kit, [scaled(silo, scale)])[1].client(0)
+        assert client.check_range(RangeRequest()).outside == wanted
 
 
 def test_difficulty_draws_nodes_to_their_mean(kit):

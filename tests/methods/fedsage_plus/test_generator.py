@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 from graphsilo.methods.fedsage_plus import Client
@@ -12,8 +11,9 @@ from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
 from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen
-from graphsilo.methods.fedsage_plus.impaired import Targets
+from graphsilo.methods.fedsage_plus.impaired import AllNodes
 from graphsilo.methods.fedsage_plus.messages import ImproveRequest
+from graphsilo.models.dropout import relu_dropout
 from graphsilo.random import generator
 from kit.fedsage_plus import draw, graph_of, pair
 
@@ -162,17 +162,43 @@ def test_exchanged_outputs_are_one_backward_pass_over_shared_draws(kit):
         assert torch.allclose(found[name], gradient, atol=1e-5 * float(gradient.abs().max()) + 1e-9), name
 
 
-def test_one_compared_row_gives_the_features_away():
-    """What the documentation warns of: a gradient by the weights made from one row holds its hidden activations."""
+def fgen_and_features():
+    """A fresh fGen of one slot, and rows of features that somebody keeps to himself."""
     config = FedSagePlusConfig(encoder_widths=(4, 8), generator_hidden=(16, 64))
     drawn = neighgen.initial_weights(config, 50, 2, draw())
     weights = {name: weight for name, weight in drawn.items() if neighgen.is_fgen(name)}
     weights.update(zip(neighgen.slot_names(0), neighgen.slot_weights(config, 50, draw()), strict=True))
-    secret = (np.random.default_rng(0).random((5, 50)) < 0.1).astype(np.float32)
-    targets = Targets(sp.csr_matrix(secret), np.array([0, 5]))
-    found = neighgen.cross_gradient(weights, torch.ones(1, 8), np.array([1]), targets, 0.5, draw(7))
-    outer = found["slot.0.bias"]
-    hidden = found["slot.0.weight"].t() @ outer / outer.square().sum()
-    made = torch.tanh(weights["slot.0.weight"] @ hidden + weights["slot.0.bias"])
+    return weights, (np.random.default_rng(0).random((200, 50)) < 0.1).astype(np.float32)
+
+
+def error_of(outer, hidden, weights, secret):
+    """How far what a gradient tells is from the nearest true row at most, by the activations behind it [rows, 64]."""
+    made = torch.tanh(hidden @ weights["slot.0.weight"].double().t() + weights["slot.0.bias"])
     read = (made - outer / (2 * (1 - made.square()))).numpy()
-    assert np.abs(secret - read).max(axis=1).min() < 1e-5
+    return np.abs(read[:, None] - secret).max(axis=2).min(axis=1).max()
+
+
+def test_one_compared_row_gives_the_features_away():
+    """What the documentation warns of: a gradient by the weights made from one row holds its hidden activations."""
+    weights, secret = fgen_and_features()
+    found = neighgen.cross_gradient(weights, torch.ones(1, 8), np.array([1]), AllNodes(secret), 0.5, draw(7))
+    outer = found["slot.0.bias"].double()
+    hidden = found["slot.0.weight"].double().t() @ outer / outer.square().sum()
+    assert error_of(outer[None], hidden[None], weights, secret) < 1e-5
+
+
+@pytest.mark.parametrize("silent", [0, 100])
+def test_many_compared_rows_give_the_features_away_as_well(silent):
+    """Why no least number of rows is asked for: who knows the draws solves for each row, and who makes the rows up
+    silences those beyond."""
+    weights, secret = fgen_and_features()
+    rows, again = 20, draw(7)
+    embeddings = torch.rand(rows + silent, 8, generator=draw(1))
+    embeddings[rows:] *= 1e12  # whatever is generated is 1 or -1, and has no slope
+    counts = np.ones(len(embeddings), dtype=np.int64)
+    found = neighgen.cross_gradient(weights, embeddings, counts, AllNodes(secret), 0.5, draw(7))
+    hidden = embeddings + torch.randn(embeddings.shape, generator=again)
+    hidden = (hidden @ weights["body.0.weight"] + weights["body.0.bias"]).relu()
+    hidden = relu_dropout(hidden @ weights["body.1.weight"] + weights["body.1.bias"], 0.5, again)[:rows].double()
+    outer = (found["slot.0.weight"].double() @ torch.linalg.pinv(hidden)).t()
+    assert error_of(outer, hidden, weights, secret) < 1e-5

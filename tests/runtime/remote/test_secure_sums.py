@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from graphsilo.data.silos.own import read_silo_file
 from graphsilo.errors import FederationError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
@@ -62,11 +63,11 @@ def test_sums_over_sites_are_those_of_one_process(sites: Any, measured: Callable
         plain = {note.kind for entry in entries if entry.way == "sent" for note in entry.fields
                  if not entry.reason.startswith("masked")}  # fmt: skip
         assert plain == {"control"}  # nothing but keys, shares, signatures, names and shapes
-        kept = sites.files[site].parent / "sums"  # of the data, in whatever federation they are summed
-        assert {path.name for path in kept.iterdir()} == {f"{site}.key", f"{site}.opened"}
+        key = read_silo_file(sites.files[site]).record("key")  # of the data, in whatever federation they are summed
+        assert {path.suffix for path in key.parent.iterdir()} == {".key", ".opened", ".lock"}
         assert [path.name for path in (supervisor.folder / "sums").iterdir()] == [f"{site}.known"]
-        assert (kept / f"{site}.key").stat().st_mode & 0o777 == 0o600
-        assert holding((kept / f"{site}.key").read_bytes(), supervisor.folder, tmp_path / "out") == [f"{site}.key"]
+        assert key.stat().st_mode & 0o777 == 0o600
+        assert holding(key.read_bytes(), supervisor.folder, tmp_path / "out") == [key.name]
 
 
 def holding(secret: bytes, *folders: Path) -> list[str]:
@@ -87,8 +88,8 @@ def test_no_file_holds_a_silos_keys(make_sites: Callable[..., Any], tmp_path: Pa
     carry_out(sites, tmp_path / "out", **SECURE, **private)
     for site in sites.supervisors:
         for kind in ("key", "noise"):
-            secret = (sites.files[site].parent / "sums" / f"{site}.{kind}").read_bytes()
-            assert holding(secret, sites.folder, tmp_path / "out") == [f"{site}.{kind}"]
+            secret = read_silo_file(sites.files[site]).record(kind)
+            assert holding(secret.read_bytes(), sites.folder, tmp_path / "out") == [secret.name]
 
 
 def at(step: str) -> Callable[[str, Any], bool]:
@@ -165,7 +166,7 @@ def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Calla
         os.kill(supervisor.worker_pid, signal.SIGKILL)
     carry_out(sites, tmp_path / "again", **SECURE)  # with the same silos it runs as often as one likes
     for supervisor in sites.supervisors.values():
-        path = sites.files[supervisor.name].parent / "sums" / f"{supervisor.name}.opened"
+        path = read_silo_file(sites.files[supervisor.name]).record("opened")
         lines = [line for line in map(json.loads, path.read_text().splitlines()) if "offered" not in line]
         assert {len(line["silos"]) for line in lines} == {3}
         # As if the sums had been opened with a fourth, which is not there this time.

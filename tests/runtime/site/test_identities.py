@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,25 @@ def test_a_silos_secret_of_noise_is_made_once_and_is_its_owners_alone(tmp_path):
     file.write_bytes(b"short")
     with pytest.raises(DisclosureError, match="secret of which this silo's noise is made"):
         kept_secret(file)
+
+
+def test_of_two_that_begin_at_once_both_have_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second comes while the first makes it."""
+    file = tmp_path / "sums" / "north.noise"
+    found: list[bytes] = []
+    second = threading.Thread(target=lambda: found.append(kept_secret(file)))
+
+    drawn = os.urandom
+
+    def made(size: int) -> bytes:
+        if size == 32 and threading.current_thread() is not second:
+            second.start()
+            second.join(0.2)  # it waits, or has made another by then
+            return b"1" * size
+        return drawn(size)
+
+    monkeypatch.setattr(os, "urandom", made)
+    assert kept_secret(file) == b"1" * 32
+    second.join()
+    assert found == [b"1" * 32]
+    assert file.read_bytes() == b"1" * 32

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from graphsilo import models
+from graphsilo.data.silos.own import read_silo_file
 from graphsilo.errors import ConfigError, DisclosureError, FederationError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.run_over import run_over
@@ -131,6 +132,12 @@ def test_a_question_that_is_as_good_as_the_same_is_not_answered_without_one(tmp_
     asked.join("other-kit")  # of another federation, which has the same data
     asked.open("run-1")
     ask_fewer(asked)
+    for client, file in enumerate(asked.files):  # one that calls these silos otherwise
+        asked.files[client] = second = file.with_name("second.yaml")
+        second.write_text(file.read_text().replace(f"silo{client}", f"clinic{client}"))
+    asked.join("third-kit")
+    asked.open("run-1")
+    ask_fewer(asked)
     # With the same silos they answer as often as one likes, of that federation, too.
     asked.open("run-2")
     again = asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-2")
@@ -159,14 +166,14 @@ def test_another_step_of_another_method_is_not_answered_without_one(asked: Quest
         asked.sum("evaluate_sums", EvaluateRequest(views=["own"]), EvaluateSums, [0, 1, 2, 3], "run-2")
 
 
-def test_a_damaged_record_opens_nothing(asked: Questions, tmp_path: Path) -> None:
+def test_a_damaged_record_opens_nothing(asked: Questions) -> None:
     asked.open()
     asked.sum("statistics", statistics_request(asked), Statistics, range(5))
-    record = tmp_path / "data2" / "sums" / "silo2.opened"
+    record = read_silo_file(asked.files[2]).record("opened")
     record.write_bytes(record.read_bytes()[1:])
     asked.join()
     asked.open()
-    with pytest.raises(DisclosureError, match=r"the record of opened sums silo2\.opened cannot be read"):
+    with pytest.raises(DisclosureError, match=rf"the record of opened sums {record.name} cannot be read"):
         asked.sum("statistics", statistics_request(asked), Statistics, range(5))
 
 

@@ -54,8 +54,7 @@ def _repair(path: Path, silo: Path) -> None:
     from graphsilo.federation.account import Account
     from graphsilo.federation.journal import Journal, size
 
-    file = read_silo_file(silo)
-    account = Account.of(file.path, file.name)
+    account = Account(read_silo_file(silo).record("account"))
     found = Journal(path, account=account).repair()
     say(
         f"{account.path} says now what the readable lines of the log do: {size(found.bytes)} in all, releases with "

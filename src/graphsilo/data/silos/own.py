@@ -23,6 +23,7 @@ features are sparse) is compared on the silos' cards (:mod:`graphsilo.data.silos
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -219,6 +220,22 @@ class SiloFile:
         """
         assert self.tables is not None, "a stored silo has no tables"
         return catalog.load_spec(self.tables, self.options, learned=learned)
+
+    def record(self, kind: str) -> Path:
+        """The file in ``sums/``, beside this one, where something of the silo's data is kept for good.
+
+        It is called after where the nodes are: not after the silo, which another federation calls otherwise, nor after
+        what is in the tables, which changes. Within the folder places count from there: it may be moved as a whole.
+
+        Args:
+            kind: What is kept, as the ending of the file's name.
+        """
+        folder = self.path.parent.resolve()
+        place, more = (self.store, "") if self.tables is None else self.tables.places["nodes"].address
+        if isinstance(place, Path):
+            place = place.resolve()
+            place = place.relative_to(folder) if place.is_relative_to(folder) else place
+        return folder / "sums" / f"{hashlib.sha256(f'{place} {more}'.encode()).hexdigest()[:12]}.{kind}"
 
     @property
     def missing(self) -> Missing:

@@ -40,6 +40,7 @@ CONNECT_SECONDS = 15
 """How long an attempt to reach a server may take, unless the connection says ``connect_timeout``."""
 DRIVER = "postgresql+psycopg"
 
+_SECRET = "(?:pass|pwd|secret|token)"
 _READING = ("select", "with", "values", "table")
 # What may hold a semicolon or a keyword that is not part of the statement: strings, quoted names, comments.
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", flags=re.DOTALL)
@@ -73,6 +74,15 @@ class Query:
     @property
     def short(self) -> str:
         return f"{self.part}.query"
+
+    @property
+    def address(self) -> tuple[Path | str, str]:
+        """The database as it is named, without user and password, and what it is asked."""
+        kind, _, place = self.connection.strip().partition("://")
+        asked = " ".join(self.text.split()).rstrip("; ")
+        if kind.lower().startswith("sqlite"):
+            return self.file.parent / Path(place[1:].partition("?")[0]).expanduser(), asked
+        return re.sub(rf"^.*@|[?&][^=]*{_SECRET}[^=]*=[^&]*", "", place, flags=re.IGNORECASE) or kind, asked
 
 
 def read_queries(queries: Sequence[Query]) -> list[Any]:
@@ -144,7 +154,7 @@ class _Database:
         options = [
             value
             for name, values in self._url.query.items()
-            if re.search(r"pass|pwd|secret|token", name, flags=re.IGNORECASE)
+            if re.search(_SECRET, name, flags=re.IGNORECASE)
             for value in ([values] if isinstance(values, str) else values)
         ]
         self._secrets = [secret for secret in (str(self._url.password or ""), *options) if len(secret) >= 3]

@@ -41,6 +41,11 @@ class TableFile:
     sheet: str | None = None
     header: bool = True
 
+    @property
+    def address(self) -> tuple[Path, str]:
+        """The file, and what of it."""
+        return self.path, self.sheet or ""
+
     def __str__(self) -> str:
         return str(self.path) if self.sheet is None else f"{self.path}, sheet '{self.sheet}'"
 

@@ -40,6 +40,7 @@ class OpenedSums:
 
     def __init__(self, path: Path | None = None):
         self.path = path
+        self._name = "NAME.opened" if path is None else path.name
         self._forget()
         self._read_on()
 
@@ -65,7 +66,7 @@ class OpenedSums:
                     f"{what} opened before in a sum with other silos ({more} are new, {fewer} are not there any more): "
                     f"the difference of both sums would say what single silos sent. Run with the same silos as before. "
                     f"Where one has joined, or left for good, the owner of every other silo decides: by removing the "
-                    f"record of opened sums, sums/NAME.opened beside its silo.yaml."
+                    f"record of opened sums, sums/{self._name} beside its silo.yaml."
                 )
 
     def note(self, answer: bytes, data: str, silos: Collection[bytes]) -> None:
@@ -97,7 +98,7 @@ class OpenedSums:
                     f"{MOST_OFFERED} answers of this silo were offered for sums that were never opened, and as each "
                     f"offer says how large its numbers are, no other is offered until one of these is opened. Resume "
                     f"runs that broke off; or the silo's owner, who knows why they did, takes the lines with "
-                    f'"offered", and no others, out of sums/NAME.opened beside its silo.yaml.'
+                    f'"offered", and no others, out of sums/{self._name} beside its silo.yaml.'
                 )
 
         self._read_on()

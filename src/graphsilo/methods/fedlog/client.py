@@ -96,6 +96,12 @@ class Client(ClientBase[FedLoGConfig]):
     @handler
     def check_range(self, request: RangeRequest) -> RangeReply:
         """Whether a generator with values within -1 and 1 can say what neighbours look like."""
+        scale = self.silo.scale
+        if scale is not None:
+            # A column of deviation 1 reaches beyond somewhere. The scale says so, not the cells: it may be one of
+            # somebody's making, and with one scale after the other the answer would tell a single cell.
+            moved = (scale.factor != 0) & ((scale.factor != 1) | (scale.shift != 0))
+            return RangeReply(outside=int(moved.any()))
         features = cast("Graph", self.silo.graph).features
         values = features.data if sp.issparse(features) else features
         return RangeReply(outside=int(values.size > 0 and float(np.abs(values).max()) > 1.0))

@@ -50,7 +50,10 @@ class Generator(Message):
 class Comparison(Message):
     """Gradient by the generator's weights of the squared distances to the nearest of own nodes' features."""
 
-    gradient: Tensors = sends("gradient", like="weights", only_with=_WEIGHTS)
+    gradient: Tensors = sends(
+        "gradient", like="weights", only_with=_WEIGHTS,
+        recoverable="where few rows were compared, or such as the coordinator made up",
+    )  # fmt: skip
 
 
 class Generated(Message):

@@ -8,6 +8,7 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, sends
 
+_PLAIN = {"epsilon": None}
 _ROUNDING = 1e-3
 """Share by which sums may be off."""
 
@@ -19,12 +20,20 @@ class StatisticsRequest(Message):
 class Statistics(Message):
     """Additive class statistics of one client, in float64; the server receives only their sum."""
 
-    counts: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
-    labelled: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
-    contributors: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count")
-    totals: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
-    within: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
-    squares: Tensor = sends("statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count")
+    counts: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count", only_with=_PLAIN)
+    labelled: Tensor = sends("counts", dtype=torch.float64, shape=("classes",), per_class="min_count", only_with=_PLAIN)
+    contributors: Tensor = sends(
+        "counts", dtype=torch.float64, shape=("classes",), per_class="min_count", only_with=_PLAIN
+    )
+    totals: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count", only_with=_PLAIN
+    )
+    within: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count", only_with=_PLAIN
+    )
+    squares: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("classes", "width"), per_class="min_count", only_with=_PLAIN
+    )
 
     def check(self) -> None:
         self._check_sums(1)

@@ -304,7 +304,7 @@ class SiteWorker:
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             # Only where there is noise: who adds none needs no secret. Equal releases of two runs would say for sure
             # that nothing changed in between.
-            kept = kept_secret(_sums(member, "noise")) if config.promises(1) else None
+            kept = kept_secret(member.file.record("noise")) if config.promises(1) else None
             secret = kept and hmac.digest(kept, f"{run} {seed}".encode(), "sha256")
             context = ClientContext(
                 client, own, config, spec, seed, device, common, secret, compression, select_by,
@@ -457,9 +457,9 @@ class SiteWorker:
         Whose keys it has seen is of this federation; all else is the data's, whatever federation they are summed in.
         """
         member = self._member(client)
-        identity = kept_identity(_sums(member, "key"), client, self._kits)
+        identity = kept_identity(member.file.record("key"), client, self._kits)
         known = Pinned(self.folder / "sums" / f"{member.file.name}.known", self._kits)
-        record, data = OpenedSums(_sums(member, "opened")), self._read(member)[1]
+        record, data = OpenedSums(member.file.record("opened")), self._read(member)[1]
         return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
 
     def _read(self, member: Member) -> tuple[dict[str, Any], str]:
@@ -510,11 +510,6 @@ def _settled(header: Mapping[str, Any], payloads: Sequence[Any], spec: ModelSpec
     for payload in payloads:
         digest.update(payload)
     return digest.digest()
-
-
-def _sums(member: Member, kind: str) -> Path:
-    """Where something is kept that secure sums and noise need of a silo for good: beside its silo.yaml."""
-    return member.file.path.parent / "sums" / f"{member.file.name}.{kind}"
 
 
 def _spec(name: str, settings: Mapping[str, Any], precision: str) -> ModelSpec:
@@ -615,9 +610,8 @@ def members_of(
         if str(client) in may_send:
             granted = tuple(kind for kind in policy.kinds if kind in may_send[str(client)])
             policy = policy.model_copy(update={"kinds": granted})
-        account = Account.of(file.path, file.name)
         log = folder / "sent" / f"{file.name}.jsonl"
-        journal = Journal(log, account=account, policy=policy)
+        journal = Journal(log, account=Account(file.record("account")), policy=policy)
         members.append(Member(client, file, policy, journal))
     return members
 
