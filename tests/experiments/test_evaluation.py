@@ -254,6 +254,19 @@ def test_kinds_of_items_are_those_that_most_silos_count() -> None:
     assert believable(federation, Replies(answers), ["own"], 2).clients == (0, 1)
 
 
+@pytest.mark.parametrize("names", [("x/y", "x/y"), ("own/made-up", "own/made-up"), ("own", "own"), ("own/seen/x", "x")])
+def test_who_scores_what_nobody_asked_for_has_failed(names: tuple[str, str]) -> None:
+    """Two of five, who do not even agree: no word of theirs counts, and the run goes on with the others."""
+    _, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    federation.limits = dict.fromkeys(range(5), 100.0)
+    answers = {client: counted("test", "val") for client in range(5)}
+    for liar, name in zip((3, 4), names, strict=True):
+        answers[liar] = replace(answers[liar], kinds={**answers[liar].kinds, name: [f"of {liar}"]})
+    believed = believable(federation, Replies(answers), ["own"], 2)
+    assert (believed.clients, sorted(believed.failures)) == ((0, 1, 2), [3, 4])
+    assert all("it scores what was not asked for" in failure.reason for failure in believed.failures.values())
+
+
 def summary_of(replies: list[EvaluateReply]) -> dict[str, float | None]:
     return gather(list(enumerate(replies)))["own"]["seen"].light()["test"]
 

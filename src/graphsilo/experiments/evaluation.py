@@ -298,7 +298,10 @@ def believable(
     limits: Mapping[ClientId, float] = getattr(federation, "limits", {})
     if not limits:
         return answers
-    seen = Counter((name, tuple(kinds)) for _, reply in answers for name, kinds in reply.kinds.items())
+    told = Counter(name for _, reply in answers for name in reply.kinds)
+    # Who scores what nobody asked for, or what most silos do not, has failed, and has no say in what is usual.
+    asked = {name for name, often in told.items() if name.rpartition("/")[0] in views and 2 * often >= len(answers)}
+    seen = Counter((name, tuple(kinds)) for _, reply in answers for name, kinds in reply.kinds.items() if name in asked)
     usual: dict[str, tuple[str, ...]] = {}
     times: dict[str, int] = {}
     for (name, kinds), often in seen.most_common():
@@ -325,16 +328,16 @@ def _unbelievable(
     reply: EvaluateReply, views: list[str], classes: int, limit: float, usual: Mapping[str, tuple[str, ...]]
 ) -> str:
     """Why an answer cannot be; empty if it can."""
-    named = {name: name.split("/") for name in reply.kinds}
-    if any(len(parts) != 2 or parts[0] not in views for parts in named.values()):
+    named = reply.kinds
+    if any(name not in usual for name in named):
         return "it scores what was not asked for"
     if any(f"{view}/seen" not in named for view in views):
         return "it lacks a view that was asked for"
-    if any(usual[name] != tuple(kinds) for name, kinds in reply.kinds.items()):
+    if any(usual[name] != tuple(kinds) for name, kinds in named.items()):
         return "it counts other kinds of items than the other silos"
     if reply.parts != [1] * len(named) or tuple(reply.sizes.shape) != (len(named),):
         return "its parts do not fit together"
-    rows = sum(map(len, reply.kinds.values()))
+    rows = sum(map(len, named.values()))
     whole = (reply.counts, reply.sizes)
     if tuple(reply.counts.shape) != (rows, 4, classes, classes) or any(part.is_floating_point() for part in whole):
         return f"its tables have the shape {tuple(reply.counts.shape)}"

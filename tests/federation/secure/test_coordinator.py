@@ -241,24 +241,38 @@ SMALL_ORDER = bytes([1]) + bytes(31)
         ({"keys": lambda keys, _: keys[:32] + SMALL_ORDER + keys[64:]}, "point of small order"),
         ({"keys": lambda keys, _: keys[:32] * 2 + keys[64:]}, "a key that is offered twice"),
         ({"keys": lambda keys, other: other[:32] + keys[32:]}, "a key that is offered twice"),
+        ({"keys": lambda keys, other: other[96:] + keys[32:]}, "a key that is offered twice"),
+        ({"keys": lambda keys, other: keys[:32] + other[96:] + keys[64:]}, "a key that is offered twice"),
+        ({"unsigned": True, "keys": lambda keys, other: other[:64] + keys[64:]}, "is not signed by it"),
+        ({"unsigned": True, "identity": True}, "is not signed by it"),
     ],
-    ids=["bits", "small order, masks", "small order, letters", "one key for both", "another's key"],
-)
+    ids=[
+        "bits", "small order, masks", "small order, letters", "one key for both", "another's key",
+        "another's signing key, masks", "another's signing key, letters", "another's keys, not signed",
+        "another's identity",
+    ],
+)  # fmt: skip
 def test_an_offer_that_the_others_would_refuse_is_left_out_by_name(lie, reason):
     """Signed as it should be, by one that lies: the sum of the others is opened."""
     scene = Scene(updates(5))
     scene.begin()
     offers = {client: message for step, client, message in scene.sent if step == "offer"}
-    keys = lie.get("keys", lambda keys, _: keys)(raw(offers[2].keys), raw(offers[4].keys))
+    other = raw(offers[4].keys) + raw(offers[4].identity)
+    keys = lie.get("keys", lambda keys, _: keys)(raw(offers[2].keys), other)
     bits = lie.get("bits", offers[2].bits)
     layout = Layout.read(Update, offers[2].layout).digest
     signature = scene.parties[2].identity.key.sign(
         offered(PURPOSE, layout, 2, Scale(bits, tuple(offers[2].sizes)), raw(offers[2].asked), keys)
     )
+    if lie.get("unsigned"):
+        signature = bytes(64)
+    if lie.get("identity"):
+        offers[2] = replace(offers[2], identity=offers[4].identity)
     offers[2] = replace(offers[2], keys=row(keys), bits=bits, signature=row(signature))
     made = SecureSum(Update, PURPOSE, offers, DIRECTORY)
     assert reason in made.unlike[2]
-    assert set(made.unlike) <= {2, 4}  # of two with one key nobody knows whose it is
+    fresh = keys[:32] == other[:32] and not lie.get("unsigned")
+    assert set(made.unlike) == ({2, 4} if fresh else {2})  # of two with one fresh key nobody knows whose it is
     scene.run(made=made)
     assert set(made.in_sum) == set(range(5)) - set(made.unlike)
 

@@ -73,8 +73,8 @@ class SecureSum(Generic[Reply]):
         groups: dict[str, list[ClientId]] = {}
         layouts: dict[str, Layout] = {}
         scales: dict[ClientId, Scale] = {}
+        public: dict[ClientId, tuple[bytes, bytes, bytes]] = {}
         # What all others would refuse the roster for is found here, where it is known whose it is.
-        counted = Counter(each for offer in offers.values() for each in _public(offer))
         for client, offer in sorted(offers.items()):
             try:
                 if offer.layout not in layouts:
@@ -83,16 +83,23 @@ class SecureSum(Generic[Reply]):
                 scale = scales[client] = Scale(offer.bits, tuple(offer.sizes))
                 scale.check(layout)
                 key = directory.key_of(client, raw(offer.identity))
-                signed = offered(purpose, layout.digest, client, scale, raw(offer.asked), raw(offer.keys))
+                keys = raw(offer.keys)
+                signed = offered(purpose, layout.digest, client, scale, raw(offer.asked), keys)
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
-                for key_bytes in (public := _public(offer))[:2]:
-                    masks.check_point(key_bytes)
-                if any(counted[each] > 1 for each in public):
-                    raise MessageError(f"client {client} has a key that is offered twice: one is a copy of the other.")
+                fresh = keys[:KEY_BYTES], keys[KEY_BYTES : 2 * KEY_BYTES]
+                for point in fresh:
+                    masks.check_point(point)
+                public[client] = *fresh, key.public_bytes_raw()
             except GraphsiloError as error:
                 self.unlike[client] = str(error)
-                continue
-            groups.setdefault(offer.layout, []).append(client)
+        # Everybody has seen the keys that sign: who offers one as a point of its own is at fault, and not whose it is.
+        points = Counter(point for *fresh, _ in public.values() for point in fresh)
+        signers = Counter(signer for *_, signer in public.values())
+        for client, (*fresh, signer) in public.items():
+            if signers[signer] > 1 or any(points[point] + signers[point] > 1 for point in fresh):
+                self.unlike[client] = f"client {client} has a key that is offered twice: one is a copy of the other."
+            else:
+                groups.setdefault(offers[client].layout, []).append(client)
         ranked = sorted(groups.values(), key=lambda group: -len(group))
         tie = len(ranked) > 1 and len(ranked[0]) == len(ranked[1])
         for group in ranked[0 if tie else 1 :]:
@@ -337,9 +344,3 @@ class SecureSum(Generic[Reply]):
                 f"{count} of {len(self.clients)} clients {what}; the sum takes {self.peers.least}. Nothing of it was "
                 f"opened."
             )
-
-
-def _public(offer: Offer) -> tuple[bytes, bytes, bytes]:
-    """Keys that nobody else may have: for masks, for letters, and the one that signs."""
-    keys = raw(offer.keys)
-    return keys[:KEY_BYTES], keys[KEY_BYTES : 2 * KEY_BYTES], raw(offer.identity)[:KEY_BYTES]
