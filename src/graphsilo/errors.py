@@ -93,7 +93,14 @@ class DisclosureError(GraphsiloError):
 
     The text goes to the coordinator: it names messages, fields and settings, and nothing that depends on private data.
     What does stands in the error's notes, which stay in the silo's process.
+
+    Attributes:
+        peer: Number of the client whose part of a secure sum is refused; None where the silo refuses something else.
     """
+
+    def __init__(self, *parts: object, peer: int | None = None):
+        super().__init__(*parts)
+        self.peer = peer
 
 
 class FederationError(GraphsiloError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -142,3 +142,15 @@ def lying(monkeypatch: pytest.MonkeyPatch, lie: Callable[[str, Any], Any], clien
         return Masked(words=torch.from_numpy(words.view(np.uint8)))
 
     monkeypatch.setattr(Sum, "mask", moved)
+
+
+def garbling(monkeypatch: pytest.MonkeyPatch, victims: Mapping[int, Collection[int]], part: str = "letters") -> None:
+    """Some clients send letters (or marks of them) that some of their peers cannot take."""
+    share = Sum.share
+
+    def garbled(self: Sum, roster: Any) -> Any:
+        sent = share(self, roster)
+        bad = torch.tensor([255 * (peer in victims.get(self.party.client, ())) for peer in sent.clients])
+        return replace(sent, **{part: getattr(sent, part) ^ bad[:, None].to(torch.uint8)})
+
+    monkeypatch.setattr(Sum, "share", garbled)

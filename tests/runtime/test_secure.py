@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphsilo.errors import ConfigError, FederationError, UnsupportedError
+from graphsilo.errors import ConfigError, DisclosureError, FederationError, UnsupportedError
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -19,7 +19,7 @@ from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.secure.fixed import Scale
 from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE, Opening
-from graphsilo.federation.secure.party import Party
+from graphsilo.federation.secure.party import Party, Sum
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
 from graphsilo.methods import fedavg
@@ -28,7 +28,7 @@ from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import _Stop, _Stopped, small_config
-from kit.secure import lying
+from kit.secure import garbling, lying
 
 SECURE = {"secure_sums": True}
 TRAIN = CALL + "train"
@@ -205,6 +205,82 @@ def test_who_claims_numbers_that_leave_nothing_of_the_others_is_left_out(monkeyp
     (failure,) = federation.failures
     assert (failure.client, failure.handler) == (2, "train")
     assert "client 2 says that TrainReply.num_samples holds numbers up to 2^56" in failure.reason
+
+
+# -- silos that contradict each other ----------------------------------------------------------------------------------
+
+BOTH = "clients 4 and 0 contradict each other, and nobody can say which is right: what client 0 sent cannot be read"
+
+
+@pytest.mark.parametrize("part", ["letters", "marks"])
+@pytest.mark.parametrize("victims", [[4], [4, 5, 6]])
+def test_of_two_that_contradict_each_other_both_are_left_out(victims, part, monkeypatch):
+    """Who sends peers what they cannot take goes with one of them, and the others stay; nobody trains again."""
+    garbling(monkeypatch, {0: victims}, part)
+    total, federation = total_of({})
+    assert total.clients == (1, 2, 3, 5, 6)
+    assert sorted(failure.client for failure in federation.failures) == [0, 4]
+    words = BOTH if part == "letters" else BOTH.partition(":")[0]
+    assert all(failure.reason.startswith(words) for failure in total.failures.values())
+    assert federation.steps[:3] == [(TRAIN, 7), (SHARE, 7), (MASK, 7)]
+    assert federation.steps[3:] == [(AGAIN, 5), (SHARE, 5), (MASK, 5), (CONFIRM, 5), (OPEN, 5)]
+    monkeypatch.undo()
+    without, _ = total_of({TRAIN: {0, 4}})
+    assert same_mean(total.message, without.message)
+
+
+def test_whom_half_of_all_contradict_is_left_out_alone(monkeypatch):
+    garbling(monkeypatch, {0: [3, 4, 5, 6]})
+    total, _ = total_of({})
+    assert total.clients == (1, 2, 3, 4, 5, 6)
+    assert list(total.failures) == [0]
+    assert "4 of 7 silos contradict it: what client 0 sent cannot be read" in total.failures[0].reason
+
+
+def test_each_liar_takes_one_other_at_most(monkeypatch):
+    """0 and 1 both send 4 what it cannot read: it names the first. 2 says so of 6, whose letter is as it should be."""
+    garbling(monkeypatch, {0: [4], 1: [4]})
+    mask = Sum.mask
+
+    def blaming(self: Sum, post: Any) -> Any:
+        if self.party.client == 2:
+            raise DisclosureError("what client 6 sent cannot be read.", peer=6)
+        return mask(self, post)
+
+    monkeypatch.setattr(Sum, "mask", blaming)
+    total, _ = total_of({}, clients=9)
+    assert total.clients == (1, 3, 5, 7, 8)
+    assert sorted(total.failures) == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("peer", [2, 99, None])
+def test_who_contradicts_nobody_of_the_sum_fails_alone(peer, monkeypatch):
+    mask = Sum.mask
+
+    def blaming(self: Sum, post: Any) -> Any:
+        if self.party.client == 2:
+            raise DisclosureError("it cannot be read.", peer=peer)
+        return mask(self, post)
+
+    monkeypatch.setattr(Sum, "mask", blaming)
+    total, federation = total_of({})
+    assert total.clients == (0, 1, 3, 4, 5, 6)
+    assert list(total.failures) == [2]
+    assert AGAIN not in dict(federation.steps)
+
+
+def test_whose_offer_all_others_refuse_is_left_out_by_name(monkeypatch):
+    """It says that it was asked something else: they mask in no sum with it, and it is no fault of theirs."""
+    begin = Party.begin
+
+    def strange(self: Party, purpose: Any, answer: Any, encoded: Any, asked: bytes) -> Any:
+        return begin(self, purpose, answer, encoded, bytes(32) if self.client == 2 else asked)
+
+    monkeypatch.setattr(Party, "begin", strange)
+    total, _ = total_of({})
+    assert total.clients == (0, 1, 3, 4, 5, 6)
+    assert list(total.failures) == [2]
+    assert "6 of 7 silos contradict it: client 2 was asked something else" in total.failures[2].reason
 
 
 # -- totals that cannot be ---------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ class Failure:
         kind: Class name of the error at the client.
         reason: The error's text.
         trace: The client's traceback, for ``--debug``; stays in this process.
+        peer: The other client whose part of a secure sum it refuses; None: there is none.
     """
 
     client: ClientId
@@ -99,6 +100,7 @@ class Failure:
     kind: str
     reason: str
     trace: str = ""
+    peer: ClientId | None = None
 
     def __str__(self) -> str:
         return f"client {self.client} failed in '{self.handler}' ({self.kind}: {self.reason})"

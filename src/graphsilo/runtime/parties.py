@@ -84,7 +84,8 @@ class Parties:
             return _STEPS[step](self._parties[client], data)
         except Exception as error:
             if isinstance(error, GraphsiloError):
-                return Failure(client, step, type(error).__name__, str(error))
+                peer = getattr(error, "peer", None)
+                return Failure(client, step, type(error).__name__, str(error), peer=peer)
             # What nobody has worded may quote the answer.
             return Failure(client, step, type(error).__name__, STAYS_AT_THE_SILO, traceback.format_exc())
 

@@ -7,6 +7,7 @@ short exchanges. What a client is asked is decided by ``federation.secure``; her
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from graphsilo.runtime.exchange import Exchange
 
 Answer = TypeVar("Answer", bound=Message)
-
-_ATTEMPTS = 3
-"""How often a sum is begun that could not be opened, each time with those that are still there."""
 
 
 class SecureSums:
@@ -90,12 +88,7 @@ class SecureSums:
             raise impossible_total(handler, len(outgoing), MessageError(text))
         total: Reply | None = None
         counted: tuple[ClientId, ...] = ()
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                again = dict.fromkeys(offers, encode(Again()))
-                offers = {}
-                for client, offer in self.answers(exchange, handler, AGAIN, again, Offer):
-                    _keep(client, offer, offers, failures)
+        while True:  # each time with fewer
             one = Attempt(self, exchange, handler, offers, failures)
             try:
                 total = one.open(kind, purpose)
@@ -105,13 +98,16 @@ class SecureSums:
                 raise impossible_total(handler, len(offers), error) from None
             except SecureSumFailed as error:
                 left = {client: offer for client, offer in offers.items() if client not in failures}
-                if one.opening or len(left) == len(offers) or len(left) < MIN_PARTIES or attempt == _ATTEMPTS - 1:
+                if one.opening or len(left) == len(offers) or len(left) < MIN_PARTIES:
                     first = next((str(failure) for failure in failures.values()), "")
                     text = f"{error} First failure: {first}." if first else str(error)
                     for client in left:
                         failures[client] = Failure(client, handler.name, type(error).__name__, text)
                     break
-                offers = left
+                again = dict.fromkeys(left, encode(Again()))
+                offers = {}
+                for client, offer in self.answers(exchange, handler, AGAIN, again, Offer):
+                    _keep(client, offer, offers, failures)
         for failure in failures.values():
             exchange.note_failure(failure)
         for client in counted:
@@ -132,7 +128,7 @@ class SecureSums:
             exchange.ledger.record(client, "down", handler.name, encoded)
         for client, answer in exchange.deliver(step, exchange.ledger.round, outgoing):
             if isinstance(answer, Failure):
-                yield client, Failure(client, handler.name, answer.kind, answer.reason, answer.trace)
+                yield client, replace(answer, handler=handler.name)
                 continue
             exchange.ledger.record(client, "up", handler.name, answer)
             try:
@@ -172,7 +168,9 @@ class Attempt:
             self.failures[client] = _failed(client, self.handler, MessageError(text))
         made.require()
         self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.letters)
+        self._settle(made.clients)
         self._step(MASK, made.posts(), Masked, made.add)
+        self._settle(made.clients)
         came = made.came()
         self._step(CONFIRM, dict.fromkeys(came.clients, came), Confirmation, made.confirm)
         confirmed = made.confirmed()
@@ -201,6 +199,39 @@ class Attempt:
                     failed = _failed(client, self.handler, error)
             if failed is not None:
                 self.failures[client] = failed
+
+    def _settle(self, clients: Collection[ClientId]) -> None:
+        """Where clients refuse what others sent, leave out who is at fault, or may be.
+
+        Whom half of all or more contradict is at fault, where fewer than half lie, and is left out first. Of any other
+        two nobody can say which is right: both are left out, and what else was said of them or by them counts no more.
+        So with each honest one that is left out goes one that lies, whatever that one says, or gives reason to say.
+
+        Raises:
+            SecureSumFailed: Somebody was.
+        """
+        said: dict[ClientId, tuple[ClientId, str]] = {}
+        for client in clients:
+            failure = self.failures.get(client)
+            if failure is not None and failure.peer in clients and failure.peer != client:
+                said[client] = failure.peer, failure.reason.rstrip(".")
+                del self.failures[client]
+        if not said:
+            return
+        pairs = {frozenset((client, peer)) for client, (peer, _) in said.items()}
+        times = Counter(client for pair in pairs for client in pair)
+        out: dict[ClientId, str] = {}
+        for peer, reason in said.values():
+            if 2 * times[peer] >= len(clients):
+                out.setdefault(peer, f"{times[peer]} of {len(clients)} silos contradict it: {reason}.")
+        for client, (peer, reason) in () if out else said.items():
+            if client not in out and peer not in out:
+                text = (
+                    f"clients {client} and {peer} contradict each other, and nobody can say which is right: {reason}."
+                )
+                out |= {client: text, peer: text}
+        self.failures |= {client: _failed(client, self.handler, MessageError(text)) for client, text in out.items()}
+        raise SecureSumFailed("silos contradict each other, and nothing of the sum was opened.")
 
 
 def impossible_total(handler: Handler[Any, Any], clients: int, error: MessageError) -> FederationError:

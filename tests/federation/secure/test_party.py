@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -122,7 +123,7 @@ def test_a_client_that_is_left_out_or_named_twice():
 
 def test_one_silo_under_two_numbers(monkeypatch):
     """The coordinator, or a silo, that makes up others to be among; an honest coordinator leaves both out itself."""
-    monkeypatch.setattr(coordinator, "Counter", lambda keys: dict.fromkeys(keys, 1))
+    monkeypatch.setattr(coordinator, "Counter", lambda keys: Counter(set(keys)))
     answers = updates(5)
     identity = Identity.made_up()
     parties = {

@@ -29,7 +29,7 @@ from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Stat
 from graphsilo.runtime.site import worker
 from kit.here import Here, Straight
 from kit.questions import Questions
-from kit.secure import lying
+from kit.secure import garbling, lying
 from kit.site_tables import write_tables
 
 
@@ -372,16 +372,27 @@ def test_totals_are_held_against_the_cards(
     assert "nobody is named" in str(caught.value)
 
 
+def test_between_machines_both_that_contradict_each_other_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose letter it is that a silo cannot read travels with its refusal; the run ends with both names, not with one
+    of those who open no sum with others than before."""
+    garbling(monkeypatch, {1: [3]})
+    words = r"First failure: client 1 failed in '.*' \(MessageError: clients 3 and 1 contradict each other, and nobody"
+    with pytest.raises(FederationError, match=words):
+        carry_out(tmp_path, {"method.name": "fedavg", "method.min_clients": 3}, silos=5)
+
+
 def test_silos_of_a_sum_run_one_model(tmp_path: Path) -> None:
     """Said before the run, where every silo would refuse the others."""
     with pytest.raises(ConfigError, match="only with silos that were asked the same as itself, its model included"):
         carry_out(tmp_path, {"method.name": "fedproto", "model.pool": ["gcn", "mlp"]})
 
 
-def carry_out(folder: Path, settings: dict[str, Any]) -> Any:
-    """A run over four sites in this process, with nothing but sums seen."""
+def carry_out(folder: Path, settings: dict[str, Any], silos: int = 4) -> Any:
+    """A run over sites in this process, with nothing but sums seen."""
     sites = {}
-    for client in range(4):
+    for client in range(silos):
         name = f"silo{client}"
         file = write_tables(folder / f"data{client}", name, client)
         sites[name] = Here(name, [(client, file)], folder / f"site{client}")

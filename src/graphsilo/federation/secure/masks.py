@@ -112,7 +112,7 @@ def unseal(key: bytes, sealed: bytes, roster: bytes, sender: ClientId, receiver:
         return AESGCM(key).decrypt(_NO_NONCE, sealed, label("letter", roster, sender, receiver))
     except InvalidTag:
         raise DisclosureError(
-            f"what client {sender} sent cannot be read: it was changed on its way, or is of another sum."
+            f"what client {sender} sent cannot be read: it was changed on its way, or is of another sum.", peer=sender
         ) from None
 
 

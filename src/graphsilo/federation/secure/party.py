@@ -132,7 +132,8 @@ def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, clie
     try:
         key.verify(signature, signed)
     except InvalidSignature:
-        raise DisclosureError(f"{what} of client {client} is not signed by it, or is of another sum.") from None
+        text = f"{what} of client {client} is not signed by it, or is of another sum."
+        raise DisclosureError(text, peer=client) from None
 
 
 def unlike_scales(scales: Mapping[ClientId, Scale], layout: Layout) -> dict[ClientId, str]:
@@ -240,7 +241,8 @@ class Sum:
             if asked != kept.asked and not _known(kept.answer):
                 raise DisclosureError(
                     f"client {client} was asked something else than this one in the run, or runs it with other "
-                    f"settings: the difference to a sum of those that were asked the same would say what it sent."
+                    f"settings: the difference to a sum of those that were asked the same would say what it sent.",
+                    peer=client,
                 )
             self._public[client], self._keys_of[client] = key, keys
             proofs[client], scales[client] = proof, scale
@@ -304,7 +306,8 @@ class Sum:
             letter = masks.unseal(secret, raw(sealed), self._roster, peer, me)
             half, seed = letter[: shamir.SHARE_BYTES], letter[shamir.SHARE_BYTES :]
             if mark(half) + mark(seed) != raw(marked):  # with such a share this client would be taken for a liar
-                raise DisclosureError(f"the shares that client {peer} sent are others than those that it marked.")
+                text = f"the shares that client {peer} sent are others than those that it marked."
+                raise DisclosureError(text, peer=peer)
             self._shares[peer] = half, seed
         self._check_opened(self._present, note=False)
         encoding = Encoding(self._kept.layout, self._kept.answer, scale=self._scale, parties=self._count)

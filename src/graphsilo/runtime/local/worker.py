@@ -145,7 +145,7 @@ def _call(
         reply = cache.call(client, header["handler"], header["round"], inboxes[index])
         answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
         if isinstance(reply, Failure):
-            channel.send({**answer, "failure": [reply.kind, reply.reason, reply.trace]})
+            channel.send({**answer, "failure": [reply.kind, reply.reason, reply.trace, reply.peer]})
         else:
             fields = [list(field) for field in reply.field_bytes]
             channel.send({**answer, "name": reply.name, "fields": fields}, [reply.data])

@@ -199,8 +199,9 @@ class Remote(Exchange):
                     raise ValueError(f"{seconds} seconds")
                 spent[client] = seconds
                 if "failure" in answer:
-                    kind, reason = answer["failure"]
-                    found[client] = Failure(client, handler, one_line(kind), one_line(reason))
+                    kind, reason, other = answer["failure"]
+                    peer = None if other is None else int(other)
+                    found[client] = Failure(client, handler, one_line(kind), one_line(reason), peer=peer)
                 else:
                     data = aligned_view(packet.payloads[answer["payload"]])
                     fields = tuple((str(name), str(kind), int(size)) for name, kind, size in answer["fields"])

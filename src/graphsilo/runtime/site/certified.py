@@ -85,7 +85,8 @@ class Kits:
         if wrong:
             raise DisclosureError(
                 f"the key by which client {client} signs {wrong}. Every site joins with the kit that was made for it; "
-                f"a silo that nobody's kit stands behind may be made up to see the others' answers."
+                f"a silo that nobody's kit stands behind may be made up to see the others' answers.",
+                peer=client,
             )
 
 

@@ -112,7 +112,8 @@ class Pinned:
         if known != public:
             raise DisclosureError(
                 f"client {client} signs with another key than before: it was set up anew, or somebody poses as it. If "
-                f"its owner says so, remove what is known of it and begin again."
+                f"its owner says so, remove what is known of it and begin again.",
+                peer=client,
             )
         self._keep()
         return key

@@ -346,7 +346,7 @@ class SiteWorker:
             if isinstance(reply, Failure):
                 if reply.trace:
                     _tell(reply.trace)
-                answer["failure"] = [reply.kind, reply.reason]
+                answer["failure"] = [reply.kind, reply.reason, reply.peer]
             else:
                 answer.update(name=reply.name, fields=[list(item) for item in reply.field_bytes], payload=len(payloads))
                 payloads.append(reply.data)
