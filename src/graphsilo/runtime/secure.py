@@ -213,8 +213,9 @@ class Attempt:
         said: dict[ClientId, tuple[ClientId, str]] = {}
         for client in clients:
             failure = self.failures.get(client)
-            if failure is not None and failure.peer in clients and failure.peer != client:
-                said[client] = failure.peer, failure.reason.rstrip(".")
+            peer = None if failure is None else failure.peer
+            if failure is not None and peer is not None and peer in clients and peer != client:
+                said[client] = peer, failure.reason.rstrip(".")
                 del self.failures[client]
         if not said:
             return

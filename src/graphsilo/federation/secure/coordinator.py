@@ -93,10 +93,10 @@ class SecureSum(Generic[Reply]):
             except GraphsiloError as error:
                 self.unlike[client] = str(error)
         # Everybody has seen the keys that sign: who offers one as a point of its own is at fault, and not whose it is.
-        points = Counter(point for *fresh, _ in public.values() for point in fresh)
+        points = Counter(point for *both, _ in public.values() for point in both)
         signers = Counter(signer for *_, signer in public.values())
-        for client, (*fresh, signer) in public.items():
-            if signers[signer] > 1 or any(points[point] + signers[point] > 1 for point in fresh):
+        for client, (*both, signer) in public.items():
+            if signers[signer] > 1 or any(points[point] + signers[point] > 1 for point in both):
                 self.unlike[client] = f"client {client} has a key that is offered twice: one is a copy of the other."
             else:
                 groups.setdefault(offers[client].layout, []).append(client)
