@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphsilo.errors import DisclosureError, GraphsiloError
+from graphsilo.errors import DisclosureError, GraphsiloError, MessageError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure
@@ -64,7 +64,15 @@ class Parties:
         Raises:
             MessageError: The answer cannot be summed.
         """
-        reply.check()
+        try:
+            reply.check()
+        except MessageError as error:
+            if not asked:
+                raise
+            # The text may hold numbers of which nothing but the sum is to be seen.
+            told = MessageError(f"its {type(reply).__name__} is none that can be summed; why stands in the silo's log.")
+            told.add_note(str(error))
+            raise told from None
         check_shapes(type(reply), message_shapes(reply), expected_shapes(request, type(reply)))
         purpose = Purpose(self.run, client.context.seed, client.round, handler)
         party = self._parties.get(client.id)

@@ -13,7 +13,16 @@ import torch.nn.functional as F
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation import registry
-from graphsilo.methods.fedtrees.messages import Cells, CellsRequest, Counts, HistogramRequest, Histograms
+from graphsilo.methods.fedtrees.forest import Layout
+from graphsilo.methods.fedtrees.messages import (
+    AdoptRequest,
+    Cells,
+    CellsRequest,
+    Counts,
+    HistogramRequest,
+    Histograms,
+    StartRequest,
+)
 from graphsilo.testing import conformance
 from kit.fedtrees import QUICK, silo_of
 
@@ -237,3 +246,80 @@ def test_as_good_as_scikit_learns_on_one_silo(kit):
 @pytest.mark.slow
 def test_worker_processes_give_the_same_numbers():
     conformance.check_workers(registry.load("fedtrees"), {})
+
+
+UNUSUAL = {
+    "a-column-that-is-not-there": ("columns", lambda each: each + 10**6),
+    "half-a-column": ("columns", lambda each: each + 0.5),
+    "no-threshold": ("thresholds", lambda each: each * float("nan")),
+    "half-a-level": ("columns", lambda each: torch.cat([each, each[:, :1]], dim=1)),
+    "a-node-that-is-not-there": ("wanted", lambda each: each + 4),
+    "nodes-twice": ("wanted", lambda each: torch.cat([each, each])),
+    "other-entries": ("size", lambda each: each - 1),
+    "other-steps": ("largest", lambda each: each + 1),
+}
+
+
+@pytest.mark.parametrize("change", list(UNUSUAL))
+def test_no_made_up_question_tells_whether_a_row_is_there(kit, change):
+    """Whether it could be answered did, and the words of the failure held the silo's own sums."""
+    server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK)
+    server.set_up(federation)
+    client = federation.client(0)
+    layout = Layout.drawn(client._edges.numpy(), client.config.column_share, client.context.seed, 0)
+    columns = torch.full((3, 1), float(layout.columns[0]))
+    usual = HistogramRequest(
+        step=0, columns=columns, thresholds=torch.zeros(3, 1), wanted=torch.tensor([[0, 0], [2, 1]]), size=layout.size,
+        largest=server.largest,
+    )  # fmt: skip
+    client.histograms(usual)
+    field, changed = UNUSUAL[change]
+    for rows in (len(client._train), 0):  # as many answers as rows would differ
+        client.__dict__["_trained"] = client._trained[:rows]
+        with pytest.raises(MessageError, match="of a kind was asked of this silo that no run of these settings asks"):
+            client.histograms(replace(usual, **{field: changed(getattr(usual, field))}))
+
+
+BEGINNINGS = {
+    "edges-that-fall": {"edges": lambda each: -each},
+    "no-edges": {"edges": lambda each: each * float("nan")},
+    "weights-below-0": {"class_weights": lambda each: -each},
+    "endless-weights": {"class_weights": lambda each: each / 0},
+    "steps-that-run-over": {"scale": lambda each: each << 12},
+    "odd-steps": {"scale": lambda each: each - 1},
+}
+
+
+@pytest.mark.parametrize("change", list(BEGINNINGS))
+def test_no_made_up_beginning(kit, change):
+    server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK)
+    server.set_up(federation)
+    client = federation.client(0)
+    usual = StartRequest(
+        base=server.forest["base"], edges=server.edges, class_weights=client._class_weights, scale=server.scale,
+        own=True,
+    )  # fmt: skip
+    client.start(usual)
+    with pytest.raises(MessageError, match="that no run of these settings asks"):
+        client.start(
+            replace(usual, **{field: changed(getattr(usual, field)) for field, changed in BEGINNINGS[change].items()})
+        )
+
+
+def test_no_made_up_forest_or_cells(kit):
+    server, federation = played(kit, [silo_of(0, [0]), silo_of(1, [1])], rounds=2)
+    client = federation.client(0)
+    good = server.forest
+    for name, bad in (
+        ("values", good["values"] * float("inf")),
+        ("columns", good["columns"] - 1),
+        ("base", good["base"][:1]),
+    ):
+        with pytest.raises(MessageError, match="a forest of a kind was asked"):
+            client.adopt(AdoptRequest(forest={**good, name: bad}, preferred=0))
+    with pytest.raises(MessageError, match="a forest of a kind was asked"):
+        client.adopt(AdoptRequest(forest=good, preferred=3))
+    width = len(server.edges)
+    for cells in (torch.zeros(width, 2), torch.full((width, 1), 1 << 12), torch.zeros(width, 16), torch.zeros(1, 1)):
+        with pytest.raises(MessageError, match="cells of a kind was asked"):
+            client.cells(CellsRequest(cells=cells.long()))

@@ -13,7 +13,7 @@ import torch
 
 from graphsilo import models
 from graphsilo.data.silos.own import read_silo_file
-from graphsilo.errors import ConfigError, DisclosureError, FederationError
+from graphsilo.errors import ConfigError, DisclosureError, FederationError, MessageError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import registry
@@ -328,6 +328,16 @@ def test_noise_is_of_one_run(tmp_path: Path, noise: str, honest: int) -> None:
     first, again, other = found
     assert torch.equal(first, again) == (noise == "silo")
     assert not torch.equal(first, other)
+
+
+def test_numbers_of_an_answer_that_cannot_be_summed_stay(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(self: Statistics) -> None:
+        raise MessageError(f"it holds {self.num_samples:g} rows.")
+
+    monkeypatch.setattr(Statistics, "check", check)
+    asked.open()
+    with pytest.raises(DisclosureError, match=r"^its Statistics is none that can be summed; why stands in the silo's"):
+        asked.call(0, CALL + "statistics", statistics_request(asked))
 
 
 # -- offers ------------------------------------------------------------------------------------------------------------

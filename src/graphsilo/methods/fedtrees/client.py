@@ -85,6 +85,13 @@ class Client(ClientBase[FedTreesConfig]):
     def cells(self, request: CellsRequest) -> Cells:
         """Training nodes by cell of each column."""
         cells = request.cells.numpy()
+        known = np.sort(cells, axis=1)
+        _refuse_unless(
+            len(cells) == self._trained.shape[1] and cells.shape[1] < self.config.bins
+            and (cells >= -1).all() and (cells < 1 << bins.COARSE).all()
+            and not ((known[:, 1:] == known[:, :-1]) & (known[:, 1:] >= 0)).any(),
+            "cells",
+        )  # fmt: skip
         found = bins.fine_counts(self._trained, cells) if cells.shape[1] else bins.coarse_counts(self._trained)
         found = found.reshape(len(cells), -1)
         return Cells(counts=torch.from_numpy(self._enough(found, found).astype(np.int32)))
@@ -96,6 +103,16 @@ class Client(ClientBase[FedTreesConfig]):
     @handler
     def start(self, request: StartRequest) -> Done:
         """Begin a forest."""
+        weights, edges, steps = request.class_weights.numpy(), request.edges.numpy(), request.scale
+        _refuse_unless(
+            edges.shape == (self._trained.shape[1], self.config.bins - 1) and (edges[:, 1:] >= edges[:, :-1]).all()
+            and (np.abs(edges) <= bins.LARGEST).all()
+            and len(weights) == self.silo.schema.num_classes and np.isfinite(weights).all() and (weights >= 0).all()
+            and len(request.base) == forest.outputs_of(len(weights)) and bool(request.base.isfinite().all())
+            and steps >= 1 and steps & (steps - 1) == 0
+            and steps <= forest.scale_of(len(self._train), float(weights.max(initial=0.0))),
+            "a beginning",
+        )  # fmt: skip
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
         self._scale = request.scale
         self._forget()
@@ -111,6 +128,18 @@ class Client(ClientBase[FedTreesConfig]):
     def histograms(self, request: HistogramRequest) -> Histograms:
         """Sums of the next level of a tree."""
         self._need(request.step)
+        layout, wanted = self._layout(request.step)[0], request.wanted.numpy()
+        outputs, upper = request.columns.shape
+        _refuse_unless(
+            upper < 2**self.config.depth - 1 and upper & (upper + 1) == 0
+            and outputs == len(self._forests[COMMON]["base"]) and request.thresholds.shape == request.columns.shape
+            and forest.sends_rows_on(request.columns, request.thresholds, self._trained.shape[1])
+            and wanted.shape[1] == 2 and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
+            and len(np.unique(wanted, axis=0)) == len(wanted)
+            and request.size == layout.size
+            and request.largest == int(np.ceil(self._scale * float(self._class_weights.max()))),
+            "histograms",
+        )  # fmt: skip
         nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
         found = self._sums(COMMON, request.step, nodes, request.wanted.numpy())
         found = self._enough(found, found[:, 2:]).astype(np.int32)
@@ -196,6 +225,11 @@ class Client(ClientBase[FedTreesConfig]):
         """Keep the common forest; correct its new leaves, grow a tree of the own rows, and choose by own validation."""
         if not self._forests:
             raise MessageError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
+        _refuse_unless(
+            self._is_forest(request.forest) and len(request.forest["columns"]) <= self.config.rounds
+            and 0 <= request.preferred < len(FORESTS),
+            "a forest",
+        )  # fmt: skip
         before = len(self._forests[COMMON]["columns"])
         self._forests[COMMON] = shared_copy(request.forest, "cpu")
         if ALONE not in self._forests:
@@ -276,17 +310,23 @@ class Client(ClientBase[FedTreesConfig]):
         return torch.from_numpy(_log_shares(margins)).to(data.device)
 
     def install_aggregate(self, weights: Tensors) -> None:
-        wanted = forest.empty(np.zeros(forest.outputs_of(self.silo.schema.num_classes)), self.config.depth)
-        for name, each in weights.items():
-            if (
-                name not in wanted
-                or each.shape[1:] != wanted[name].shape[1:]
-                or (name == "columns" and each.numel() and each.max() >= self.config.width(self.silo.schema))
-            ):
-                raise MessageError(
-                    f"the aggregate's '{name[:40]}' has shape {tuple(each.shape)}, which is no forest's."
-                )
+        if weights and not self._is_forest(weights):
+            raise MessageError("the aggregate is no forest of this method's settings.")
         self._aggregate = dict(weights) or None
+
+    def _is_forest(self, found: Tensors) -> bool:
+        like = forest.empty(np.zeros(forest.outputs_of(self.silo.schema.num_classes)), self.config.depth)
+        return (
+            dict(found).keys() == like.keys()
+            and all(
+                each.shape[1:] == like[name].shape[1:] and each.dim() == like[name].dim()
+                for name, each in found.items()
+            )
+            and len({len(each) for name, each in found.items() if name != "base"}) == 1
+            and found["base"].shape == like["base"].shape
+            and forest.sends_rows_on(found["columns"], found["thresholds"], self.config.width(self.silo.schema))
+            and bool(found["values"].isfinite().all() and found["base"].isfinite().all())
+        )
 
     def state(self) -> dict[str, Any]:
         return {
@@ -321,6 +361,16 @@ class Client(ClientBase[FedTreesConfig]):
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
         return {"chosen": float(FORESTS.index(self._chosen))} if self._forests else {}
+
+
+def _refuse_unless(usual: bool | np.bool_, what: str) -> None:
+    """Whether a silo can answer an unusual question would say something about its rows.
+
+    Raises:
+        MessageError: It is one.
+    """
+    if not usual:
+        raise MessageError(f"{what} of a kind was asked of this silo that no run of these settings asks of any.")
 
 
 def _log_shares(margins: Floats) -> NDArray[np.float32]:

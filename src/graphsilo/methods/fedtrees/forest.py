@@ -109,6 +109,13 @@ def leaves_of(rows: NDArray[np.float32], columns: Tensor, thresholds: Tensor) ->
     return nodes
 
 
+def sends_rows_on(columns: Tensor, thresholds: Tensor, width: int) -> bool:
+    """Whether nodes of trees look at columns that there are, and at numbers."""
+    return bool((columns == columns.floor()).all() and (columns >= 0).all() and (columns < width).all()) and not bool(
+        thresholds.isnan().any()
+    )
+
+
 def add_trees(margins: Floats, rows: NDArray[np.float32], forest: Tensors, trees: range) -> None:
     """Add what some trees say of rows [n, p], one after the other, to [n, C']."""
     outputs = np.arange(margins.shape[1])
