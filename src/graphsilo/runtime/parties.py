@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -64,21 +65,28 @@ class Parties:
         Raises:
             MessageError: The answer cannot be summed.
         """
-        try:
-            reply.check()
-        except MessageError as error:
-            if not asked:
-                raise
-            # The text may hold numbers of which nothing but the sum is to be seen.
-            told = MessageError(f"its {type(reply).__name__} is none that can be summed; why stands in the silo's log.")
-            told.add_note(str(error))
-            raise told from None
-        check_shapes(type(reply), message_shapes(reply), expected_shapes(request, type(reply)))
         purpose = Purpose(self.run, client.context.seed, client.round, handler)
         party = self._parties.get(client.id)
         if party is None:
             party = self._parties[client.id] = self.make(client.id)
-        return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
+        try:
+            try:
+                reply.check()
+                check_shapes(type(reply), message_shapes(reply), expected_shapes(request, type(reply)))
+            except MessageError:
+                party.record.offer(os.urandom(32))  # as of any answer of which there is no sum
+                raise
+            return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
+        except MessageError as error:
+            if not asked:
+                raise
+            # The text may hold numbers of which nothing but the sum is to be seen.
+            told = MessageError(
+                f"its {type(reply).__name__} is none that can be summed; why stands in the silo's log. Mostly numbers "
+                f"are too large or not finite then: try a smaller learning rate, or scaled features."
+            )
+            told.add_note(str(error))
+            raise told from None
 
     def of(self, client: ClientId) -> Party:
         """A client that has masked its answer."""

@@ -330,6 +330,22 @@ def test_noise_is_of_one_run(tmp_path: Path, noise: str, honest: int) -> None:
     assert not torch.equal(first, other)
 
 
+def test_each_answer_of_which_there_is_no_sum_is_an_offer(asked: Questions) -> None:
+    """Whether a made-up model runs over tells of single rows, and all such answers had the same bytes."""
+    asked.method, asked.config = "fedavg", registry.load("fedavg").config()
+    asked.open()
+    model = models.build(
+        "gcn", num_features=asked.schema.num_features, num_classes=asked.schema.num_classes, task="node",
+        generator=torch.Generator().manual_seed(0), hidden=[8],
+    )  # fmt: skip
+    huge = TrainRequest(weights={name: weight.detach() * 0 + 3e38 for name, weight in model.named_parameters()})
+    for _ in range(MOST_OFFERED):
+        with pytest.raises(DisclosureError, match="its TrainReply is none that can be summed"):
+            asked.call(4, CALL + "train", huge)
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(4, CALL + "train", huge)
+
+
 def test_numbers_of_an_answer_that_cannot_be_summed_stay(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(self: Statistics) -> None:
         raise MessageError(f"it holds {self.num_samples:g} rows.")

@@ -231,13 +231,13 @@ class Scale:
         bits = weight_bits(message)
         largest = dict.fromkeys(layout.sized, 0.0)
         for part in layout.parts:
+            flat = _flat(getattr(message, part.field), part)
+            size = max(float(flat.max()), -float(flat.min())) if flat.size else 0.0
+            if not math.isfinite(size):
+                raise MessageError(
+                    f"{layout.kind.__name__}.{part.field} contains NaN or infinity, of which there is no sum."
+                )
             if part.sized:
-                flat = _flat(getattr(message, part.field), part)
-                size = max(float(flat.max()), -float(flat.min())) if flat.size else 0.0
-                if not math.isfinite(size):
-                    raise MessageError(
-                        f"{layout.kind.__name__}.{part.where} contains NaN or infinity, of which there is no sum."
-                    )
                 if size > part.most:
                     raise MessageError(f"{layout.kind.__name__}.{part.where} {_too_large(part.most, 'a secure sum')}")
                 largest[part.field] = max(largest[part.field], size)

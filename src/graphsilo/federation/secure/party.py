@@ -12,6 +12,7 @@ There is no input and no output here, but for the record of what was opened.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -458,9 +459,14 @@ class Party:
         self.forget()
         layout = Layout.of(answer)
         digest = hashlib.sha256(encoded.data).digest()
+        try:
+            scale = Scale.of(layout, answer)
+        except MessageError:
+            self.record.offer(os.urandom(32))  # that there is no sum of it says something, each time anew
+            raise
         if not _known(answer):
-            self.record.offer(digest)  # before it is scaled: that a number is too large says something, too
-        self._kept = _Kept(purpose, layout, Scale.of(layout, answer), answer, digest, asked)
+            self.record.offer(digest)
+        self._kept = _Kept(purpose, layout, scale, answer, digest, asked)
         return self.again()
 
     def again(self) -> Offer:

@@ -45,7 +45,7 @@ class Cells(Message):
         counts: [p, 2^12], or [p, q · 2^6] parts of the cells that were asked for.
     """
 
-    counts: Tensor = sends("statistic", dtype=torch.int32, shape=("columns", "cells"), per_class=False)
+    counts: Tensor = sends("counts", dtype=torch.int32, shape=("columns", "cells"), per_class=False)
 
     def check(self) -> None:
         if self.counts.numel() and int(self.counts.min()) < 0:
@@ -105,7 +105,7 @@ class Histograms(Message):
 
     gradients: Tensor = sends("statistic", dtype=torch.int32, shape=("wanted", "entries"))
     hessians: Tensor = sends("statistic", dtype=torch.int32, shape=("wanted", "entries"))
-    counts: Tensor = sends("statistic", dtype=torch.int32, shape=("wanted", "entries"), per_class=False)
+    counts: Tensor = sends("counts", dtype=torch.int32, shape=("wanted", "entries"), per_class=False)
 
     def check(self) -> None:
         least = min((int(each.min()) for each in (self.hessians, self.counts) if each.numel()), default=0)
@@ -162,8 +162,9 @@ class Scores(Message):
             raise MessageError(
                 f"Scores has {int(self.counts.min())} nodes in one place, or not the same nodes for each forest."
             )
-        if any(bool((above.abs() > below).any()) for above, below in dict(self.ranked).values()):
-            raise MessageError("Scores.ranked is no mean of scores from 0 to 1.")
+        items = self.counts.sum((1, 2))
+        if any(bool((above.abs() > below).any() or (below > items).any()) for above, below in self.ranked.values()):
+            raise MessageError("Scores.ranked is no mean of scores from 0 to 1, of as many nodes as were scored.")
 
 
 class Done(Message):
