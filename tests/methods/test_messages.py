@@ -173,11 +173,11 @@ exchange=outputs
     """,
     "fedtrees": """
         count classes: counts int64 [classes] per_class=min_count
-        cells counts: statistic int32 [columns, cells] per_class=False
+        cells counts: counts int32 [columns, cells] per_class=False
         start clients: counts
         histograms gradients: statistic int32 [wanted, entries]
         histograms hessians: statistic int32 [wanted, entries]
-        histograms counts: statistic int32 [wanted, entries] per_class=False
+        histograms counts: counts int32 [wanted, entries] per_class=False
         adopt counts: counts int64 [forests, classes, classes]
         adopt ranked: score float64
     """,
