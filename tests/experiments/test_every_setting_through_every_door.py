@@ -45,7 +45,7 @@ SPECIAL: dict[str, Any] = {
 
 def another(name: str, annotation: Any, default: Any, low: float | None = None, high: float | None = None) -> Any:
     """A valid value of a setting that is not its default."""
-    if name in SPECIAL:
+    if name in SPECIAL and not (annotation is float and isinstance(SPECIAL[name], list)):  # of another method
         return SPECIAL[name]
     kinds = typing.get_args(annotation) if typing.get_origin(annotation) in (Union, UnionType) else (annotation,)
     for kind in kinds:
