@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import shutil
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ import typer
 from graphsilo.cli.terminal import say, show_findings
 from graphsilo.cli.values import DataRoot, Debug
 from graphsilo.errors import GraphsiloError
-from graphsilo.runtime.machine import LEAST_FREE
+from graphsilo.runtime.machine import LEAST_FREE, free_disk
 
 TESTED = {
     "torch": "2.13.0",
@@ -188,7 +187,7 @@ def _disk() -> Iterator[Said]:
     scarce = []
     text = []
     for what, place in (("here", Path.cwd()), ("for temporary files", Path(tempfile.gettempdir()))):
-        free = shutil.disk_usage(place).free
+        free = free_disk(place)
         text.append(f"{data_size(free)} free {what}")
         if free < LEAST_FREE:
             scarce.append(what)

@@ -84,15 +84,23 @@ def projection(num_features: int, width: int, seed: int, block: int = 0) -> sp.c
 
 
 def label_columns(
-    data: GraphTensors, nodes: NDArray[np.int64], labels: NDArray[np.int64], classes: int
+    data: GraphTensors,
+    nodes: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    classes: int,
+    *,
+    of: GraphTensors | None = None,
 ) -> sp.csr_matrix:
     """[n, 2C] the label features of all nodes.
 
     Args:
         data: The graph.
-        nodes, labels: Numbers of the client's training nodes there, and their classes.
+        nodes, labels: Numbers of the client's training nodes, and their classes.
         classes: C.
+        of: The graph in which they have these numbers, which may be a part of the other; None: the same.
     """
+    if of is not None and of.graph is not data.graph:
+        nodes = data.graph.rows_of(of.graph.global_ids[nodes])
     step = data.matrix("mean").astype(np.float64)
     ones = np.ones(len(nodes))
     known = sp.csr_matrix((ones, (nodes, labels)), shape=(data.num_nodes, classes))

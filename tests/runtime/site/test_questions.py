@@ -249,6 +249,14 @@ def test_a_single_number_is_guarded_as_all_others_are(asked: Questions) -> None:
         asked.sum("check_range", RangeRequest(), RangeReply, range(4), "run-2")
 
 
+def weights(asked: Questions) -> dict[str, torch.Tensor]:
+    model = models.build(
+        "gcn", num_features=asked.schema.num_features, num_classes=asked.schema.num_classes, task="node",
+        generator=torch.Generator().manual_seed(0), hidden=[8],
+    )  # fmt: skip
+    return {name: weight.detach().clone() for name, weight in model.named_parameters()}
+
+
 def kept(asked: Questions, clients: Sequence[int] = range(5)) -> None:
     for client in clients:
         found = asked.ask(client, {"do": "save", "run": "run-1", "seed": 0, "mark": "seed0-round1"})
@@ -282,11 +290,7 @@ def test_how_often_a_step_was_asked_for_is_part_of_what_was_asked(asked: Questio
     asked.method = "fedavg"
     asked.config = registry.load("fedavg").config().model_copy(update={"reset_optimizer": True})
     asked.open()
-    model = models.build(
-        "gcn", num_features=asked.schema.num_features, num_classes=asked.schema.num_classes, task="node",
-        generator=torch.Generator().manual_seed(0), hidden=[8],
-    )  # fmt: skip
-    request = TrainRequest(weights={name: weight.detach().clone() for name, weight in model.named_parameters()})
+    request = TrainRequest(weights=weights(asked))
     asked.sum("train", request, TrainReply, range(5), "run-1", 1)
     kept(asked)
     go_back(asked, range(4))
@@ -334,11 +338,7 @@ def test_each_answer_of_which_there_is_no_sum_is_an_offer(asked: Questions) -> N
     """Whether a made-up model runs over tells of single rows, and all such answers had the same bytes."""
     asked.method, asked.config = "fedavg", registry.load("fedavg").config()
     asked.open()
-    model = models.build(
-        "gcn", num_features=asked.schema.num_features, num_classes=asked.schema.num_classes, task="node",
-        generator=torch.Generator().manual_seed(0), hidden=[8],
-    )  # fmt: skip
-    huge = TrainRequest(weights={name: weight.detach() * 0 + 3e38 for name, weight in model.named_parameters()})
+    huge = TrainRequest(weights={name: weight * 0 + 3e38 for name, weight in weights(asked).items()})
     for _ in range(MOST_OFFERED):
         with pytest.raises(DisclosureError, match="its TrainReply is none that can be summed"):
             asked.call(4, CALL + "train", huge)

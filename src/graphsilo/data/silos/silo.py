@@ -141,6 +141,18 @@ class Silo:
     def seen(self) -> EvaluationSet:
         return self.evaluations[0]
 
+    def train_of_classes(self, least: int) -> NDArray[np.int64]:
+        """Training items that are labelled, of a class with so many of them or more."""
+        labels = self.labels[self.train]
+        enough = self.class_counts() >= least
+        found: NDArray[np.int64] = self.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
+        return found
+
+    def labelled_validation(self) -> NDArray[np.int64]:
+        """Validation items of the first evaluation set that are labelled."""
+        items = np.asarray(self.seen.items["val"], dtype=np.int64)
+        return items[self.seen.graph.labels[items] >= 0]
+
     def class_counts(self) -> NDArray[np.int64]:
         """[classes] number of training items per class."""
         labels = self.labels[self.train]

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -63,10 +62,7 @@ class Client(ClientBase[FedRidgeConfig]):
     @cached_property
     def _train(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Training items that count: labelled, of a class with enough of them."""
-        labels = self.silo.labels[self.silo.train]
-        enough = self.silo.class_counts() >= self.config.min_count
-        found: np.ndarray[Any, np.dtype[np.int64]] = self.silo.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
-        return found
+        return self.silo.train_of_classes(self.config.min_count)
 
     @handler
     def count(self, request: CountRequest) -> Counts:
@@ -154,8 +150,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     @cached_property
     def _validation(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        items = np.asarray(self.silo.seen.items["val"], dtype=np.int64)
-        return items[self.silo.seen.graph.labels[items] >= 0]
+        return self.silo.labelled_validation()
 
     # -- the models ----------------------------------------------------------------------------------------------
 
@@ -219,13 +214,8 @@ class Client(ClientBase[FedRidgeConfig]):
             raise MessageError(f"'{name}' was asked for; graphs have no label features, nodes have.")
         labels = self.silo.labels[self._train]
 
-        def make() -> sp.csr_matrix:
-            nodes = self._train
-            if data.graph is not self.silo.graph:  # training saw a part of it
-                nodes = data.graph.rows_of(self.data.graph.global_ids[nodes])
-            return label_columns(data, nodes, labels, self.silo.schema.num_classes)
-
         key = ("ridge labels", self._train.tobytes(), labels.tobytes())
+        make = partial(label_columns, data, self._train, labels, self.silo.schema.num_classes, of=self.data)
         return Labelled(features, data.cached(key, make))
 
     def _forget_others(self, data: GraphTensors, names: Iterable[str], dim: int | None = None) -> None:

@@ -65,10 +65,7 @@ class Client(ClientBase[FedTreesConfig]):
     @cached_property
     def _train(self) -> NDArray[np.int64]:
         """Training nodes that count: labelled, of a class with enough of them."""
-        labels = self.silo.labels[self.silo.train]
-        enough = self.silo.class_counts() >= self.config.min_count
-        found: NDArray[np.int64] = self.silo.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
-        return found
+        return self.silo.train_of_classes(self.config.min_count)
 
     @cached_property
     def _labels(self) -> NDArray[np.int64]:
@@ -114,11 +111,10 @@ class Client(ClientBase[FedTreesConfig]):
             "a beginning",
         )  # fmt: skip
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
-        self._scale = request.scale
+        self._scale = steps
         self._forget()
         self._forests = {COMMON: forest.empty(request.base.double().numpy(), self.config.depth)}
         if request.own:
-            weights = self._class_weights.numpy()
             base = forest.base_of(weights * np.bincount(self._labels, minlength=len(weights)))
             self._forests[CORRECTED] = dict(self._forests[COMMON])
             self._forests[ALONE] = forest.empty(base, self.config.depth)
@@ -137,11 +133,11 @@ class Client(ClientBase[FedTreesConfig]):
             and wanted.shape[1] == 2 and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
             and len(np.unique(wanted, axis=0)) == len(wanted)
             and request.size == layout.size
-            and request.largest == int(np.ceil(self._scale * float(self._class_weights.max()))),
+            and request.largest == forest.largest_of(self._scale, float(self._class_weights.max())),
             "histograms",
         )  # fmt: skip
         nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
-        found = self._sums(COMMON, request.step, nodes, request.wanted.numpy())
+        found = self._sums(COMMON, request.step, nodes, wanted)
         found = self._enough(found, found[:, 2:]).astype(np.int32)
         first, second, counts = (torch.from_numpy(np.ascontiguousarray(found[:, place])) for place in range(3))
         return Histograms(gradients=first, hessians=second, counts=counts)
@@ -206,17 +202,13 @@ class Client(ClientBase[FedTreesConfig]):
             found = node_columns(data, config.dim, self.context.seed)
             if not config.label_features:
                 return found
-            columns = self._label_columns(data) if own else sp.csr_matrix((data.num_nodes, 2 * classes))
+            columns = sp.csr_matrix((data.num_nodes, 2 * classes))
+            if own:
+                columns = label_columns(data, self._train, self._labels, classes, of=self.data)
             return np.hstack([found, columns.toarray()], dtype=np.float32)
 
         mine = (self._train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
         return data.cached((*key, *mine), make)
-
-    def _label_columns(self, data: GraphTensors) -> sp.csr_matrix:
-        nodes = self._train
-        if data.graph is not self.silo.graph:  # training saw a part of it
-            nodes = data.graph.rows_of(self.data.graph.global_ids[nodes])
-        return label_columns(data, nodes, self._labels, self.silo.schema.num_classes)
 
     # -- the forests ---------------------------------------------------------------------------------------------
 
@@ -261,10 +253,8 @@ class Client(ClientBase[FedTreesConfig]):
     @cached_property
     def _judge(self) -> tuple[Judge, NDArray[np.int64]]:
         """Of the own validation nodes, and these."""
-        seen = self.silo.seen
-        items = np.asarray(seen.items["val"], dtype=np.int64)
-        items = items[seen.graph.labels[items] >= 0]
-        return Judge(METRICS[self.context.select_by], seen.graph.labels[items], DOUBT), items
+        items = self.silo.labelled_validation()
+        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], DOUBT), items
 
     def _choose(self, preferred: int) -> Scores:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
@@ -294,17 +284,15 @@ class Client(ClientBase[FedTreesConfig]):
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         classes = self.silo.schema.num_classes
-        if view == "aggregate":
-            if self._aggregate is None:
-                return torch.full((data.num_nodes, classes), -float(np.log(classes)), device=data.device)
+        if not (self._aggregate if view == "aggregate" else self._forests):  # before round 1
+            return torch.full((data.num_nodes, classes), -float(np.log(classes)), device=data.device)
+        if view == "aggregate" and self._aggregate is not None:
             common = self._forests.get(COMMON)
             if common is not None and _same(common, self._aggregate):
                 margins = self._says(COMMON, data)
             else:
                 margins = np.tile(self._aggregate["base"].double().numpy(), (data.num_nodes, 1))
                 forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
-        elif not self._forests:  # before round 1
-            return torch.full((data.num_nodes, classes), -float(np.log(classes)), device=data.device)
         else:
             margins = self._says(self._chosen, data)
         return torch.from_numpy(_log_shares(margins)).to(data.device)

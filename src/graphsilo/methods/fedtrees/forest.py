@@ -56,6 +56,11 @@ def scale_of(rows: int, heaviest: float) -> int:
     return steps
 
 
+def largest_of(scale: int, heaviest: float) -> int:
+    """Steps that a gradient of one row of at most this weight has at most."""
+    return int(np.ceil(scale * heaviest))
+
+
 def gradients(margins: Floats, labels: Whole, weights: Floats) -> tuple[Floats, Floats]:
     """[n, C'] first and second derivatives of the loss: logistic, of several classes softmax.
 

@@ -75,8 +75,9 @@ class Server(ServerBase[FedTreesConfig]):
         weights[present] = (total.sum() / (present.sum() * total[present])) ** config.balance
         base = forest.base_of(weights * total)
         self.edges = self._find_edges(federation, asked)
-        self.scale = forest.scale_of(int(total.sum()), float(weights.max(initial=0.0)))
-        self.largest = int(np.ceil(self.scale * weights.max(initial=0.0)))
+        heaviest = float(weights.max(initial=0.0))
+        self.scale = forest.scale_of(int(total.sum()), heaviest)
+        self.largest = forest.largest_of(self.scale, heaviest)
         self.forest = forest.empty(base, config.depth)
         start = StartRequest(
             base=self.forest["base"], edges=self.edges, class_weights=torch.from_numpy(weights), scale=self.scale,
