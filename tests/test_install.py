@@ -26,15 +26,32 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("fails", ["0", "1"])
-def test_a_terminal_shows_the_time(tree: Path, fails: str) -> None:
+def install(tree: Path, fails: str = "0", **environment: str) -> tuple[subprocess.CompletedProcess[bytes], str]:
     (tree / "fails").write_text(fails)
     ours, theirs = os.openpty()
-    done = subprocess.run([tree / "scripts" / "install", "runtime"], stdout=theirs, stderr=subprocess.PIPE, check=False)
+    command, env = [tree / "scripts" / "install", "runtime"], os.environ | environment
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=env, check=False)
     os.close(theirs)
     said = os.read(ours, 10_000).decode()
     os.close(ours)
+    return done, said
+
+
+@pytest.mark.parametrize("fails", ["0", "1"])
+def test_a_terminal_shows_the_time(tree: Path, fails: str) -> None:
+    done, said = install(tree, fails)
     assert done.returncode == int(fails)
     assert re.search(r"\r\x1b\[K  \d s, \d+ MB: +Downloading torch-2\.whl", said)
     assert ("installed in" in said) == (fails == "0")
     assert (b"Downloading" in done.stderr) == (fails == "1")
+
+
+def test_a_file_that_vanishes_ends_nothing(tree: Path) -> None:
+    """pip renames files while their sizes are added up: du then fails, half-way through and at the end."""
+    du = tree / "bin" / "du"
+    du.parent.mkdir()
+    du.write_text("#!/bin/sh\necho 5 .venv; echo cannot access a file >&2; exit 1\n")
+    du.chmod(0o755)
+    done, said = install(tree, PATH=f"{du.parent}:{os.environ['PATH']}")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert said.count("s, 5") >= 3
