@@ -233,14 +233,15 @@ class Message:
             MessageError: No data gives such numbers.
         """
 
-    def check_degrees(self, degrees: float) -> None:
-        """Refuse what cannot be a sum over nodes that weighs each by its degree.
+    def check_size(self, items: float, degrees: float) -> None:
+        """Refuse what no silo of this size can say; by itself no count is above ``items`` already.
 
-        Called for the answers of silos elsewhere.
+        Called for the answers of silos elsewhere, and for secure sums of such silos with the sums of their sizes.
 
         Args:
-            degrees: Sum over the nodes that the silo said it holds, a loop at each included; infinite where its links
-                have weights.
+            items: What the silo said it holds.
+            degrees: Sum over the nodes that it said it holds, a loop at each included; infinite where its links have
+                weights.
 
         Raises:
             MessageError: It cannot.

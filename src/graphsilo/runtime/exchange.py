@@ -114,7 +114,7 @@ class Exchange(Federation):
                     f"client {client} claims to stand for {found}; its silo said before round 1 that it holds "
                     f"{limit:g} at most."
                 )
-            message.check_degrees(self.degrees.get(client, math.inf))
+            message.check_size(limit, self.degrees.get(client, math.inf))
             self._check_steady(client, message)
         _check_whole(message)
 
@@ -151,7 +151,7 @@ class Exchange(Federation):
             _check_means(message)
             with _looking(type(message)):
                 message.check_total(request, count)
-                message.check_degrees(sum(self.degrees.get(client, math.inf) for client in clients))
+                message.check_size(limit, sum(self.degrees.get(client, math.inf) for client in clients))
         except MessageError as error:
             raise impossible_total(handler, count, error) from None
 

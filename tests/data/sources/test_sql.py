@@ -397,3 +397,23 @@ def test_both_queries_see_one_state(clinic: Any, tmp_path: Path, monkeypatch: py
         check_ward(load_tables(describe(tmp_path, clinic.url())))
     finally:
         clinic.execute("DELETE FROM patients WHERE id = 99", "DELETE FROM contacts WHERE a = 99")
+
+
+ONE = "postgresql://me:pw@host:5432/ward?application_name=me@home"
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("postgresql://you:a/b@HOST/ward", True),
+        ("postgresql://host/ward?connect_timeout=3", True),
+        ("postgresql://me:pw@host:5433/ward?application_name=me@home", False),
+        ("postgresql://me:pw@host:5432/other?application_name=me@home", False),
+        ("postgresql://me:pw@elsewhere:5432/ward?application_name=me@home", False),
+        ("postgresql://me:pw@host:5432/ward?options=-csearch_path%3Dother", False),
+    ],
+)
+def test_what_is_kept_belongs_to_one_database(other: str, same: bool) -> None:
+    one, two = (Query("SELECT 1", address, "nodes", Path("silo.yaml")).address for address in (ONE, other))
+    assert (one == two) is same
+    assert "pw" not in str(one) + str(two)

@@ -21,6 +21,7 @@ from graphsilo.methods.fedtrees.messages import (
     Counts,
     HistogramRequest,
     Histograms,
+    Scores,
     StartRequest,
 )
 from graphsilo.testing import conformance
@@ -204,7 +205,7 @@ def test_what_no_rows_can_say_is_refused(message, text):
 def test_answers_have_the_form_that_was_asked_for():
     asked = HistogramRequest(
         step=0, columns=torch.zeros(1, 0), thresholds=torch.zeros(1, 0), wanted=torch.zeros(1, 2, dtype=torch.int64),
-        size=3, largest=10,
+        ends=torch.tensor([3]), largest=10,
     )  # fmt: skip
     answer = Histograms(gradients=whole([1, 1]), hessians=whole([1, 1]), counts=whole([1, 1]))
     with pytest.raises(MessageError, match="3 entries"):
@@ -216,6 +217,42 @@ def test_answers_have_the_form_that_was_asked_for():
             Histograms(**fields).check_answer(asked)
     with pytest.raises(MessageError, match="2 columns"):
         Cells(counts=whole([1, 1])).check_answer(CellsRequest(cells=torch.zeros(2, 0, dtype=torch.int64)))
+
+
+def test_no_node_counts_in_two_bins_of_a_column():
+    asked = HistogramRequest(
+        step=0, columns=torch.zeros(1, 0), thresholds=torch.zeros(1, 0), wanted=torch.zeros(1, 2, dtype=torch.int64),
+        ends=torch.tensor([3, 5]), largest=10,
+    )  # fmt: skip
+    nothing = torch.zeros(1, 5, dtype=torch.int32)
+    for counts, right in (
+        ([4, 3, 1, 0, 4], True),
+        ([4, 3, 1, 0, 2], True),
+        ([4, 3, 2, 0, 4], False),
+        ([4, 3, 1, 1, 4], False),
+    ):
+        answer = Histograms(gradients=nothing, hessians=nothing, counts=whole(counts))
+        answer.check()
+        if right:
+            answer.check_answer(asked)
+        else:
+            with pytest.raises(MessageError, match="in a column's bins than in all"):
+                answer.check_answer(asked)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Counts(classes=torch.tensor([3, 2])),
+        Cells(counts=whole([1, 0], [2, 3])),
+        Scores(counts=torch.tensor([[[1, 2], [2, 0]]]), ranked={}),
+    ],
+)
+def test_no_silo_counts_more_nodes_than_it_holds(message):
+    """Each of them by itself is below what it holds: only together are they more."""
+    message.check_size(5.0, 0.0)
+    with pytest.raises(MessageError, match=r"counts 5 nodes; there are 4 at most\."):
+        message.check_size(4.0, 0.0)
 
 
 # -- beside others ---------------------------------------------------------------------------------------------------
@@ -255,7 +292,7 @@ UNUSUAL = {
     "half-a-level": ("columns", lambda each: torch.cat([each, each[:, :1]], dim=1)),
     "a-node-that-is-not-there": ("wanted", lambda each: each + 4),
     "nodes-twice": ("wanted", lambda each: torch.cat([each, each])),
-    "other-entries": ("size", lambda each: each - 1),
+    "other-entries": ("ends", lambda each: each - 1),
     "other-steps": ("largest", lambda each: each + 1),
 }
 
@@ -269,8 +306,8 @@ def test_no_made_up_question_tells_whether_a_row_is_there(kit, change):
     layout = Layout.drawn(client._edges.numpy(), client.config.column_share, client.context.seed, 0)
     columns = torch.full((3, 1), float(layout.columns[0]))
     usual = HistogramRequest(
-        step=0, columns=columns, thresholds=torch.zeros(3, 1), wanted=torch.tensor([[0, 0], [2, 1]]), size=layout.size,
-        largest=server.largest,
+        step=0, columns=columns, thresholds=torch.zeros(3, 1), wanted=torch.tensor([[0, 0], [2, 1]]),
+        ends=torch.from_numpy(layout.ends), largest=server.largest,
     )  # fmt: skip
     client.histograms(usual)
     field, changed = UNUSUAL[change]

@@ -78,6 +78,10 @@ def test_a_run_is_not_opened_again_with_other_words(asked: Questions, other: dic
     asked.join()  # all sites are started anew
     assert [answer["kind"] for answer in asked.open(**other)] == ["DisclosureError"] * 5
     assert all(answer["ok"] for answer in asked.open())
+    for client in asked.workers:  # nothing to tell, and checkpoints to forget, as of a reference row
+        assert asked.ask(client, {"do": "result", "run": "run-1", "results": [], "config": {}}).header["ok"]
+    asked.join()
+    assert [answer["kind"] for answer in asked.open(**other)] == ["DisclosureError"] * 5
     opened = next(asked.folder.rglob("opened.json"))
     opened.write_text("{")
     assert "cannot read" in asked.open(**other)[int(opened.parts[-4][-1])]["text"]

@@ -40,6 +40,8 @@ CONNECT_SECONDS = 15
 """How long an attempt to reach a server may take, unless the connection says ``connect_timeout``."""
 DRIVER = "postgresql+psycopg"
 
+_PLACES = frozenset({"dbname", "host", "hostaddr", "options", "port", "service"})
+"""Options of an address that say which database it is."""
 _SECRET = "(?:pass|pwd|secret|token)"
 _READING = ("select", "with", "values", "table")
 # What may hold a semicolon or a keyword that is not part of the statement: strings, quoted names, comments.
@@ -82,7 +84,10 @@ class Query:
         asked = " ".join(self.text.split()).rstrip("; ")
         if kind.lower().startswith("sqlite"):
             return self.file.parent / Path(place[1:].partition("?")[0]).expanduser(), asked
-        return re.sub(rf"^.*@|[?&][^=]*{_SECRET}[^=]*=[^&]*", "", place, flags=re.IGNORECASE) or kind, asked
+        server, _, database = re.sub(r"^[^:/]*(:[^@]*)?@", "", place).partition("/")
+        name, _, options = database.partition("?")
+        told = sorted(one for one in options.split("&") if one.partition("=")[0].lower() in _PLACES)
+        return "/".join([re.sub(r":5432$", "", server.lower()), name, *told]) if place else kind, asked
 
 
 def read_queries(queries: Sequence[Query]) -> list[Any]:

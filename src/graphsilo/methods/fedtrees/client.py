@@ -132,7 +132,7 @@ class Client(ClientBase[FedTreesConfig]):
             and forest.sends_rows_on(request.columns, request.thresholds, self._trained.shape[1])
             and wanted.shape[1] == 2 and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
             and len(np.unique(wanted, axis=0)) == len(wanted)
-            and request.size == layout.size
+            and np.array_equal(request.ends.numpy(), layout.ends)
             and request.largest == forest.largest_of(self._scale, float(self._class_weights.max())),
             "histograms",
         )  # fmt: skip

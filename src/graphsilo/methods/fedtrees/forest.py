@@ -139,14 +139,22 @@ class Layout:
     Attributes:
         columns: [q] those that were drawn for the tree.
         edges: [q, bins - 1] between their bins.
-        starts: [q] where each column's bins begin.
-        size: B, entries.
+        ends: [q] where each column's bins end; the last: B.
     """
 
     columns: Whole
     edges: NDArray[np.float32]
-    starts: Whole
-    size: int
+    ends: Whole
+
+    @property
+    def starts(self) -> Whole:
+        """[q] where each column's bins begin."""
+        return np.concatenate([[1], self.ends[:-1]])
+
+    @property
+    def size(self) -> int:
+        """B, entries."""
+        return int(self.ends[-1])
 
     @classmethod
     def drawn(cls, edges: NDArray[np.float32], share: float, seed: int, step: int) -> Layout:
@@ -154,8 +162,7 @@ class Layout:
         count = max(1, round(share * len(edges)))
         columns = np.sort(numpy_generator(seed, "trees", "columns", step).permutation(len(edges))[:count])
         kept = edges[columns]
-        ends = 1 + (1 + (kept < LARGEST).sum(axis=1)).cumsum()
-        return cls(columns, kept, np.concatenate([[1], ends[:-1]]), int(ends[-1]))
+        return cls(columns, kept, 1 + (1 + (kept < LARGEST).sum(axis=1)).cumsum())
 
     def places(self, codes: NDArray[np.uint8]) -> Whole:
         """[n, 1 + q] the entries that each row counts in. ``codes``: [n, p]."""
@@ -254,7 +261,7 @@ class Growing:
         self._level = 0
         self._parents: Whole | None = None  # histograms of the nodes whose smaller child is wanted
         bins = layout.edges.shape[1] + 1
-        sizes = np.diff(np.append(layout.starts, layout.size))
+        sizes = layout.ends - layout.starts
         inside = np.arange(bins) < sizes[:, None]
         self._entries = np.where(inside, layout.starts[:, None] + np.arange(bins), layout.size)  # the last: zeros
         self._between = np.arange(bins - 1) < sizes[:, None] - 1

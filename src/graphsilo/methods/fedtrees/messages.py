@@ -27,6 +27,9 @@ class Counts(Message):
         if int(self.classes.min()) < 0:
             raise MessageError(f"Counts has {int(self.classes.min())} training nodes of a class; at least 0 can be.")
 
+    def check_size(self, items: float, degrees: float) -> None:
+        _check_nodes(self, self.classes.sum(), items)
+
 
 class CellsRequest(Message):
     """Ask how the numbers of each column lie.
@@ -57,6 +60,9 @@ class Cells(Message):
         if tuple(self.counts.shape) != (columns, refined << FINE if refined else 1 << COARSE):
             raise MessageError(f"Cells has the shape {tuple(self.counts.shape)}; {columns} columns were asked about.")
 
+    def check_size(self, items: float, degrees: float) -> None:
+        _check_nodes(self, self.counts.sum(1), items)
+
 
 class StartRequest(Message):
     """What all trees have in common.
@@ -83,7 +89,7 @@ class HistogramRequest(Message):
         step: Trees that there are already.
         columns, thresholds: [C', 2^level - 1] of the one that grows.
         wanted: [W, 2] output and node of each histogram.
-        size: B, its entries.
+        ends: [q] where the bins of each column that was drawn end; the last: B.
         largest: Steps that a gradient of one node has at most.
     """
 
@@ -91,7 +97,7 @@ class HistogramRequest(Message):
     columns: Tensor = sends("model", shape=("outputs", "nodes"))
     thresholds: Tensor = sends("model", shape=("outputs", "nodes"))
     wanted: Tensor = sends("control", dtype=torch.int64, shape=("wanted", 2))
-    size: int = sends("control")
+    ends: Tensor = sends("control", dtype=torch.int64, shape=("drawn",))
     largest: int = sends("control")
 
 
@@ -119,11 +125,15 @@ class Histograms(Message):
 
     def check_answer(self, request: Message) -> None:
         assert isinstance(request, HistogramRequest)
-        if tuple(self.counts.shape) != (len(request.wanted), request.size):
+        size, upto = int(request.ends[-1]), self.counts.cumsum(1)
+        if tuple(self.counts.shape) != (len(request.wanted), size):
             raise MessageError(
-                f"Histograms has the shape {tuple(self.counts.shape)}; {len(request.wanted)} histograms of "
-                f"{request.size} entries were asked for."
+                f"Histograms has the shape {tuple(self.counts.shape)}; {len(request.wanted)} histograms of {size} "
+                f"entries were asked for."
             )
+        columns = upto[:, request.ends - 1].diff(dim=1, prepend=self.counts[:, :1])
+        if bool((columns > self.counts[:, :1]).any()):
+            raise MessageError("Histograms has more training nodes in a column's bins than in all of them.")
         bound = request.largest * self.counts.long()
         if bool((self.gradients.abs() > bound).any() or (4 * self.hessians.long() > bound + 4 * self.counts).any()):
             raise MessageError(
@@ -166,8 +176,22 @@ class Scores(Message):
         if any(bool((above.abs() > below).any() or (below > items).any()) for above, below in self.ranked.values()):
             raise MessageError("Scores.ranked is no mean of scores from 0 to 1, of as many nodes as were scored.")
 
+    def check_size(self, items: float, degrees: float) -> None:
+        _check_nodes(self, self.counts.sum((1, 2)), items)
+
 
 class Done(Message):
     """The client has it; nothing about it is said."""
 
     clients: int = sends("counts", known=True)
+
+
+def _check_nodes(message: Message, each: Tensor, items: float) -> None:
+    """Refuse sums of counts that are of more nodes than there are.
+
+    Raises:
+        MessageError: One is.
+    """
+    most = int(each.max()) if each.numel() else 0
+    if most > items:
+        raise MessageError(f"{type(message).__name__} counts {most} nodes; there are {items:g} at most.")

@@ -108,7 +108,7 @@ class Server(ServerBase[FedTreesConfig]):
         while len(growing.wanted):
             request = HistogramRequest(
                 step=step, columns=torch.from_numpy(growing.columns), thresholds=torch.from_numpy(growing.thresholds),
-                wanted=torch.from_numpy(growing.wanted), size=layout.size, largest=self.largest,
+                wanted=torch.from_numpy(growing.wanted), ends=torch.from_numpy(layout.ends), largest=self.largest,
             )  # fmt: skip
             found = federation.sum(Client.histograms, request, to=asked).require(config.min_clients)
             growing.grow(np.stack([each.numpy() for each in (found.gradients, found.hessians, found.counts)], axis=1))

@@ -134,9 +134,12 @@ class SiteState:
     def _noted(self) -> Any:
         return json.loads((self.folder / _OPENED).read_bytes())
 
-    def forget(self) -> None:
-        """Remove what was kept: the run is finished."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def forget(self, complete: bool) -> None:
+        """Remove the checkpoints: the run is finished; and what was agreed on, once nobody can open it again."""
+        for item in self.folder.glob("*.ckpt"):
+            item.unlink(missing_ok=True)
+        if complete:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, mark: str) -> Path:
         return self.folder / f"{safe_name(mark)}.ckpt"

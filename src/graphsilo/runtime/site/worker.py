@@ -431,7 +431,7 @@ class SiteWorker:
             _write(folder / "result.json", json.dumps(own, indent=1, allow_nan=False).encode() + b"\n")
         if self.session is not None and self.session.run == run:
             self.session = None
-        state.forget()
+        state.forget(complete=any(self._is_complete(run, client) for client in self.members))
         return {}, []
 
     def do_memory(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
