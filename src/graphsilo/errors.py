@@ -96,11 +96,12 @@ class DisclosureError(GraphsiloError):
 
     Attributes:
         peer: Number of the client whose part of a secure sum is refused; None where the silo refuses something else.
+        of_answer: Whether it depends on what the answer holds: then that there is an error says something, too.
     """
 
     def __init__(self, *parts: object, peer: int | None = None):
         super().__init__(*parts)
-        self.peer = peer
+        self.peer, self.of_answer = peer, False
 
 
 class FederationError(GraphsiloError):

@@ -122,16 +122,16 @@ def test_what_is_not_masked_does_not_leave_such_a_silo():
     gate = Gate(policy(require_secure_sums=True), [9])
     reply = fedavg.TrainReply(weights={"w": torch.zeros(2)}, num_samples=1.0)
     with pytest.raises(DisclosureError, match="TrainReply, which 'train' sends, would be seen by itself"):
-        gate.check_single("train", reply)
+        gate.check_single("train", type(reply))
     assert gate.check("train", reply) == 17
 
 
 def test_what_was_agreed_on_a_run_holds_whatever_the_policy():
     reply = fedavg.TrainReply(weights={"w": torch.zeros(2)}, num_samples=1.0)
     with pytest.raises(DisclosureError, match="'train' sends, would be seen by itself, and this run was opened with"):
-        Gate(policy(), [9], singles=("evaluate",)).check_single("train", reply)
-    Gate(policy(), [9], singles=("evaluate",)).check_single("evaluate", reply)
-    Gate(policy(), [9]).check_single("train", reply)
+        Gate(policy(), [9], singles=("evaluate",)).check_single("train", type(reply))
+    Gate(policy(), [9], singles=("evaluate",)).check_single("evaluate", type(reply))
+    Gate(policy(), [9]).check_single("train", type(reply))
 
 
 def test_the_policy_of_an_owner_who_says_nothing():

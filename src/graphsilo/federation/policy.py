@@ -462,21 +462,24 @@ class Gate:
                 f"{round_number}. Set method.rounds={limit}."
             )
 
-    def check_single(self, handler: str, reply: Message) -> None:
-        """Refuse a message that is not masked, where nothing else may leave.
+    def only_sums(self, handler: str) -> str:
+        """Why nothing but a sum of what a step answers may be seen, in words; empty where a single answer may."""
+        if self.policy.require_secure_sums:
+            return "this silo lets nothing be seen but sums (policy.require_secure_sums)"
+        if self.singles is not None and handler not in self.singles:
+            return "this run was opened with secure sums, in which nothing but sums is seen"
+        return ""
+
+    def check_single(self, handler: str, reply: type[Message]) -> None:
+        """Refuse a step whose answer would not be masked, where nothing else may leave: before it runs, as whether it
+        can be carried out may depend on rows.
 
         Raises:
             DisclosureError: It may not.
         """
-        why = ""
-        if self.policy.require_secure_sums:
-            why = "this silo lets nothing be seen but sums (policy.require_secure_sums)"
-        elif self.singles is not None and handler not in self.singles:
-            why = "this run was opened with secure sums, in which nothing but sums is seen"
+        why = self.only_sums(handler)
         if why and any(spec.kind != ALWAYS for spec in reply.specs()):
-            raise DisclosureError(
-                f"{type(reply).__name__}, which '{handler}' sends, would be seen by itself, and {why}."
-            )
+            raise DisclosureError(f"{reply.__name__}, which '{handler}' sends, would be seen by itself, and {why}.")
 
     def check(self, handler: str, reply: Message) -> int:
         """Let a message pass.
@@ -547,7 +550,12 @@ class Gate:
         for part in _parts(value):
             described = described_classes(part, self.classes)
             if any(described[number] for number in self.small):
-                raise self.policy.described(handler, kind, spec, self.small)
+                raise self._described(handler, kind, spec)
+
+    def _described(self, handler: str, kind: type[Message], spec: FieldSpec) -> DisclosureError:
+        error = self.policy.described(handler, kind, spec, self.small)
+        error.of_answer = True
+        return error
 
     def _check_sums(self, reply: Message) -> None:
         from graphsilo.federation.scaling import FeatureSquares, FeatureSums
@@ -570,7 +578,7 @@ class Gate:
             return
         for table in _trained(reply):
             if any(described_classes(table.sum((0, 2)), self.classes)[number] for number in self.small):
-                raise self.policy.described(handler, type(reply), spec, self.small)
+                raise self._described(handler, type(reply), spec)
 
 
 def _too_much(text: str, size: int) -> DisclosureError:

@@ -39,8 +39,10 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
 
     With a gate, an answer that the silo's policy does not allow is never encoded: the call fails with the kind
     ``DisclosureError``. The handler has run by then, and what it changed at the client stays, as with every call that
-    fails after its work; nothing is taken back. A call that is refused for its round does not run the handler at all.
-    The text of an unexpected error stays in ``Failure.trace``, unless the policy lets it out.
+    fails after its work; nothing is taken back. A call that is refused for its round, or whose answer would be seen by
+    itself where only sums are, does not run the handler at all. The text of an unexpected error stays in
+    ``Failure.trace``, unless the policy lets it out. Where only sums are seen no failure says why: that there is none
+    of an answer tells of rows, and is counted as an offer of one.
     """
     client = held.client
     secure, name = name.startswith(CALL), name.removeprefix(CALL)
@@ -49,12 +51,17 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
         request_type, reply_type = found.types()
         if gate is not None:
             gate.admit(round_number)
+            if not secure:
+                gate.check_single(name, reply_type)
         if inbox.message is None or type(inbox.message) is not request_type:
             inbox.message = decode(inbox.data, request_type)
         request = inbox.message
         # What is seen of single clients anyway, some may be asked and others not.
         of_all = gate is not None and name not in (gate.singles or ())
         held.begin(name, round_number, inbox.data if of_all else None)
+    except Exception as error:
+        return _failure(held, name, error, gate)
+    try:
         reply = found.function(client, request)
         written = _written_field(request)
         if written:
@@ -70,8 +77,6 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
                 f"not at all. Run with run.secure_sums=true, or with method.noise=silo."
             )
         if gate is not None:
-            if not secure:
-                gate.check_single(name, reply)
             gate.check(name, reply)
         if not secure:
             return encode(held.outgoing(name, request, reply))
@@ -79,14 +84,21 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
             raise MessageError("no secure sums are made here.")
         return held.parties.begin(client, name, request, reply, held.settled + held.asked)
     except Exception as error:
-        kind, reason = type(error).__name__, str(error) or repr(error)
-        ours = isinstance(error, GraphsiloError)
-        trace = "\n".join(getattr(error, "__notes__", [])) if ours else traceback.format_exc()
-        if gate is not None and not gate.may_report(error):
-            reason, trace = STAYS_AT_THE_SILO, traceback.format_exc()
-        elif not ours and (place := theirs(error)):
-            reason = f"{reason.removesuffix('.')}; in your own code, {place}"
-        return Failure(client.id, name, kind, reason, trace)
+        if gate is None or held.parties is None or not gate.only_sums(name):
+            return _failure(held, name, error, gate)
+        return _failure(held, name, held.parties.withheld(client, reply_type, error), gate)
+
+
+def _failure(held: HostedClient, name: str, error: Exception, gate: Gate | None) -> Failure:
+    """What leaves of an error, and what stays."""
+    kind, reason = type(error).__name__, str(error) or repr(error)
+    ours = isinstance(error, GraphsiloError)
+    trace = "\n".join(getattr(error, "__notes__", [])) if ours else traceback.format_exc()
+    if gate is not None and not gate.may_report(error):
+        reason, trace = STAYS_AT_THE_SILO, traceback.format_exc()
+    elif not ours and (place := theirs(error)):
+        reason = f"{reason.removesuffix('.')}; in your own code, {place}"
+    return Failure(held.client.id, name, kind, reason, trace)
 
 
 def handler_of(kind: type[ClientBase[Any]], name: str) -> Handler[Any, Any]:

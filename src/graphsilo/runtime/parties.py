@@ -66,24 +66,31 @@ class Parties:
             MessageError: The answer cannot be summed.
         """
         purpose = Purpose(self.run, client.context.seed, client.round, handler)
-        party = self._parties.get(client.id)
-        if party is None:
-            party = self._parties[client.id] = self.make(client.id)
+        reply.check()
+        check_shapes(type(reply), message_shapes(reply), expected_shapes(request, type(reply)))
+        party = self._party(client.id)
+        return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
+
+    def withheld(self, client: ClientBase[Any], kind: type[Message], error: Exception) -> Exception:
+        """What a coordinator may know of an error where only sums are seen: that there is one, and no more often than
+        offers are made."""
+        if isinstance(error, DisclosureError) and not error.of_answer:  # settings and cards say it already
+            return error
         try:
-            reply.check()
-            check_shapes(type(reply), message_shapes(reply), expected_shapes(request, type(reply)))
-            return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
-        except MessageError as error:
-            party.record.offer(os.urandom(32))  # that there is no sum of it says something, each time anew
-            if not asked:
-                raise
-            # The text may hold numbers of which nothing but the sum is to be seen.
-            told = MessageError(
-                f"its {type(reply).__name__} is none that can be summed; why stands in the silo's log. Mostly numbers "
-                f"are too large or not finite then: try a smaller learning rate, or scaled features."
-            )
-            told.add_note(str(error))
-            raise told from None
+            self._party(client.id).record.offer(os.urandom(32))  # each time anew
+        except DisclosureError as refused:
+            return refused
+        told = MessageError(
+            f"its {kind.__name__} is none that can be summed; why stands in the silo's log. Mostly numbers are too "
+            f"large or not finite then: try a smaller learning rate, or scaled features."
+        )
+        told.add_note("".join(traceback.format_exception(error)))
+        return told
+
+    def _party(self, client: ClientId) -> Party:
+        if client not in self._parties:
+            self._parties[client] = self.make(client)
+        return self._parties[client]
 
     def of(self, client: ClientId) -> Party:
         """A client that has masked its answer."""

@@ -13,11 +13,11 @@ import torch
 
 from graphsilo import models
 from graphsilo.data.silos.own import read_silo_file
-from graphsilo.errors import ConfigError, DisclosureError, FederationError, MessageError
+from graphsilo.errors import ConfigError, DisclosureError, FederationError, MessageError, RunError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import registry
-from graphsilo.federation.client import EvaluateReply, EvaluateRequest, EvaluateSums
+from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.codec import decode
 from graphsilo.federation.release import Release, ReleaseRequest
 from graphsilo.federation.secure.messages import CALL
@@ -26,6 +26,7 @@ from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
+from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.site import worker
 from kit.here import Here, Straight
 from kit.questions import Questions
@@ -348,6 +349,52 @@ def test_each_answer_of_which_there_is_no_sum_is_an_offer(asked: Questions) -> N
             asked.call(4, CALL + "train", huge)
     with pytest.raises(DisclosureError, match="never opened"):
         asked.call(4, CALL + "train", huge)
+
+
+def tells_of_a_row(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A step that goes wrong where some row is as the coordinator's model wants it; how often it was carried out."""
+    ran: list[int] = []
+
+    def scores(self: Any, request: EvaluateRequest, beside: Any = None) -> dict[str, Any]:
+        ran.append(self.id)
+        raise RunError("scores to rank items by are NaN.")
+
+    monkeypatch.setattr(ClientBase, "_scores", scores)
+    asked.open()
+    return ran
+
+
+def test_what_may_not_be_seen_is_not_even_computed(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another error than the refusal said that there is such a row: all rows of a silo could be read."""
+    ran = tells_of_a_row(asked, monkeypatch)
+    for step in ("evaluate", "evaluate_sums"):
+        with pytest.raises(DisclosureError, match=rf"'{step}' sends, would be seen by itself, and this run was opened"):
+            asked.call(0, step, EvaluateRequest(views=["own"], auc=True))
+    assert not ran
+
+
+def test_a_step_that_goes_wrong_is_an_offer_without_words(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = tells_of_a_row(asked, monkeypatch)
+    for _ in range(MOST_OFFERED):
+        with pytest.raises(DisclosureError, match=r"^its EvaluateSums is none that can be summed; why stands in"):
+            asked.call(0, CALL + "evaluate_sums", EvaluateRequest(views=["own"], auc=True))
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(0, CALL + "evaluate_sums", EvaluateRequest(views=["own"], auc=True))
+    assert len(ran) == MOST_OFFERED + 1
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_model_that_cannot_be_used_is_the_owners_to_know(
+    asked: Questions, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], secure: bool
+) -> None:
+    def finish(self: Any, **wanted: Any) -> dict[str, Any]:
+        raise RunError("scores to rank items by are NaN.")
+
+    monkeypatch.setattr(HostedClient, "finish", finish)
+    asked.open(secure=secure)
+    header = {"do": "finish", "run": "run-1", "seed": 0, "client": 0, "view": None, "embeddings": False}
+    assert asked.ask(0, header).header["ok"] is secure
+    assert "are NaN" in capfd.readouterr().err
 
 
 def test_numbers_of_an_answer_that_cannot_be_summed_stay(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -398,7 +398,16 @@ class SiteWorker:
         reported = None if view is None else (view, common)
         # Of what it is asked now no later answer may depend, and there is none.
         held = session.clients.pop(client)
-        found = held.finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
+        try:
+            found = held.finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
+        except Exception:
+            if not session.gates[client].only_sums("finish"):
+                raise
+            # Whether a model that was sent can be used here may depend on rows: only the owner is told.
+            member = self._member(client)
+            member.journal.note("failed", session.run, session.method.name, 0, "finish", "its models were not kept")
+            _tell(traceback.format_exc())
+            return {}, []
         folder, seed = self._results(session.run, client), session.seed
         for path, tensors in kept_files(folder, seed, client, found):
             _write(path, tensor_file(tensors))
