@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import socket
 import subprocess
 import sys
 
@@ -138,7 +140,23 @@ def test_a_kit_leads_nowhere_else(tmp_path, place):
     (tmp_path / "kit" / place).parent.mkdir(exist_ok=True)
     (tmp_path / "kit" / place).symlink_to(tmp_path)
     with (
-        pytest.raises(RunError, match=rf"{place} is a link that leads out of"),
+        pytest.raises(RunError, match=rf"{place} is a link or no file at all, and a kit holds files and folders"),
         disk.owned(tmp_path / "kit" / "run", within=tmp_path / "kit"),
     ):
         pass
+
+
+def test_a_kit_holds_no_link_at_all(tmp_path):
+    """What is removed of one run's state would be another's, or the log; and what waits for a reader never ends."""
+    kit = tmp_path / "kit"
+    (kit / "run").mkdir(parents=True)
+    (kit / "state" / "first").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(kit / "run" / "engine.sock"))
+    with disk.owned(kit / "run", within=kit):
+        pass
+    for make in (lambda place: place.symlink_to(kit / "state" / "first"), os.mkfifo):
+        make(kit / "sent")
+        with pytest.raises(RunError, match="sent is a link or no file"), disk.owned(kit / "run", within=kit):
+            pass
+        (kit / "sent").unlink()

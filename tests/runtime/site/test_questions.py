@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -86,6 +87,19 @@ def test_a_run_is_not_opened_again_with_other_words(asked: Questions, other: dic
     opened = next(asked.folder.rglob("opened.json"))
     opened.write_text("{")
     assert "cannot read" in asked.open(**other)[int(opened.parts[-4][-1])]["text"]
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_checkpoint_is_the_sites_own(asked: Questions, secure: bool) -> None:
+    """A kit that the coordinator hands over may hold one of its making, with all the hashes that it can compute."""
+    asked.open(secure=secure, report="federation" if secure else "silos")
+    assert asked.ask(0, {"do": "save", "run": "run-1", "seed": 0, "mark": "seed0-round1"}).header["ok"]
+    path = next((asked.folder / "site0").rglob("seed0-round1.ckpt"))
+    tree = path.read_bytes()[32:]
+    path.write_bytes(hmac.digest(b"", b"run-1 seed0-round1 " + tree, "sha256") + tree)
+    found = asked.ask(0, {"do": "restore", "run": "run-1", "seed": 0, "mark": "seed0-round1"}).header
+    assert found["ok"] is not secure
+    assert secure is ("was written by somebody else" in found.get("text", ""))
 
 
 def test_no_run_begins_on_a_disk_that_is_nearly_full(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -212,6 +213,15 @@ def read_study(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _is_plain(path: Path) -> bool:
+    """Whether it is a file, a folder, or a socket that a process left behind; what has gone meanwhile is."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)
+
+
 @contextlib.contextmanager
 def owned(folder: Path, busy: str = "", *, within: Path | None = None) -> Iterator[None]:
     """Hold a folder, so that two processes cannot write into one.
@@ -222,17 +232,23 @@ def owned(folder: Path, busy: str = "", *, within: Path | None = None) -> Iterat
     Args:
         folder: Of a run, or of a kit.
         busy: What to say when another process holds it.
-        within: What is written lies below it, and so does the folder; links to files elsewhere are refused, too, which
-            trackers may leave in a run's. None: the folder.
+        within: What is written lies below it, and so does the folder; every link there is refused, and whatever else is
+            neither a file nor a folder, as nothing of graphsilo's is. None: the folder of a run, in which trackers may
+            leave links to files elsewhere.
 
     Raises:
         BusyError: Another process holds it.
-        RunError: It cannot be made, or a link leads out of it.
+        RunError: It cannot be made, or holds what it must not.
     """
     top = folder if within is None else within
     whole = top.resolve()
     for place, folders, files in os.walk(top):
         for found in (Path(place, name) for name in (folders if within is None else [*folders, *files])):
+            if within is not None and not _is_plain(found):
+                raise RunError(
+                    f"{found} is a link or no file at all, and a kit holds files and folders: what is written to one "
+                    f"place would be written to another. Put the file or folder itself there, or take it away."
+                )
             if found.is_symlink() and not Path(os.path.realpath(found)).is_relative_to(whole):
                 raise RunError(
                     f"{found} is a link that leads out of {top}, and what is written there would be, too. Put the file "

@@ -50,7 +50,8 @@ def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) ->
 
 
 def kept_secret(path: Path) -> bytes:
-    """Of which the silo's noise is a function, from its file; made where there is none.
+    """Of which the silo's noise is a function, and what checkpoints are known by, from its file; made where there is
+    none.
 
     Raises:
         DisclosureError: The file cannot be read or written.
@@ -59,8 +60,9 @@ def kept_secret(path: Path) -> bytes:
         return _kept(path, lambda: os.urandom(_KEY_BYTES))
     except (OSError, ValueError) as error:
         raise DisclosureError(
-            f"the secret of which this silo's noise is made cannot be kept ({type(error).__name__}). Its owner must "
-            f"mend the file, or remove it: what is released again then has other noise, and is a release more."
+            f"the secret of which this silo's noise is made, and by which it knows its checkpoints, cannot be kept "
+            f"({type(error).__name__}). Its owner must mend the file, or remove it: what is released again then has "
+            f"other noise, and is a release more."
         ) from None
 
 

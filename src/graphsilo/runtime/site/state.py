@@ -5,7 +5,7 @@ The coordinator only says when to keep one and which to go back to, by a mark su
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
 import re
 import shutil
@@ -32,13 +32,15 @@ class SiteState:
     Args:
         folder: Of all runs; each gets a folder of its own.
         run: Name of the run, given by the coordinator and checked here.
+        secret: Known to nobody else. A checkpoint that was not written with it is refused: a folder that somebody hands
+            over may hold any. Empty: whoever could write there may go on from what they like.
 
     Raises:
         RunError: The name is none.
     """
 
-    def __init__(self, folder: Path, run: str):
-        self.folder = folder / safe_name(run)
+    def __init__(self, folder: Path, run: str, secret: bytes = b""):
+        self.folder, self._secret = folder / safe_name(run), secret
 
     def save(self, mark: str, tree: Mapping[str, Any]) -> None:
         """Keep a checkpoint; older ones of the same seed but the last are removed.
@@ -48,7 +50,7 @@ class SiteState:
         """
         path = self._path(mark)
         data = encode_tree(dict(tree))
-        digest = np.frombuffer(hashlib.sha256(data.data).digest(), dtype=np.uint8)
+        digest = np.frombuffer(self._tag(mark, data.data), dtype=np.uint8)
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with atomic_file(path) as file:
@@ -81,8 +83,11 @@ class SiteState:
             ) from None
         except OSError as error:
             raise RunError(f"the site's checkpoint {path} cannot be read ({error.strerror}).") from None
-        if len(raw) < 32 or hashlib.sha256(raw[32:].data).digest() != raw[:32].tobytes():
-            raise RunError(f"the site's checkpoint {path} is damaged. Begin the run anew with another --out.")
+        if len(raw) < 32 or not hmac.compare_digest(self._tag(mark, raw[32:].data), raw[:32].tobytes()):
+            raise RunError(
+                f"the site's checkpoint {path} is damaged, or was written by somebody else. Begin the run anew with "
+                f"another --out."
+            )
         try:
             return dict(decode_tree(raw[32:].tobytes()))
         except MessageError as error:
@@ -140,6 +145,11 @@ class SiteState:
             item.unlink(missing_ok=True)
         if complete:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _tag(self, mark: str, data: Any) -> bytes:
+        tag = hmac.new(self._secret, f"{self.folder.name} {mark} ".encode(), "sha256")
+        tag.update(data)
+        return tag.digest()
 
     def _path(self, mark: str) -> Path:
         return self.folder / f"{safe_name(mark)}.ckpt"

@@ -233,7 +233,9 @@ class SiteWorker:
         scale = None if agreed is None else scale_from(agreed)
         secure, report = bool(header.get("secure_sums")), str(header.get("report"))
         singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
-        state = SiteState(self.folder / "state", run)
+        # Where single answers are seen as they are, another checkpoint than the site's own tells nothing more.
+        secret = self._secret() if secure or config.promises(1) else b""
+        state = SiteState(self.folder / "state", run, secret)
         if not state.agrees(singles):
             raise DisclosureError(
                 f"run '{run}' was opened here with other words on what is seen of single silos (run.secure_sums, "
@@ -305,9 +307,9 @@ class SiteWorker:
             # Only where there is noise: who adds none needs no secret. Equal releases of two runs would say for sure
             # that nothing changed in between.
             kept = kept_secret(member.file.record("noise")) if config.promises(1) else None
-            secret = kept and hmac.digest(kept, f"{run} {seed}".encode(), "sha256")
+            noise = kept and hmac.digest(kept, f"{run} {seed}".encode(), "sha256")
             context = ClientContext(
-                client, own, config, spec, seed, device, common, secret, compression, select_by,
+                client, own, config, spec, seed, device, common, noise, compression, select_by,
                 read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
             words[client] = _settled(header, packet.payloads, spec)
@@ -470,6 +472,11 @@ class SiteWorker:
         known = Pinned(self.folder / "sums" / f"{member.file.name}.known", self._kits)
         record, data = OpenedSums(member.file.record("opened")), self._read(member)[1]
         return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
+
+    def _secret(self) -> bytes:
+        """That of all silos of this site, for its checkpoints."""
+        each = (kept_secret(member.file.record("noise")) for _, member in sorted(self.members.items()))
+        return hashlib.sha256(b"checkpoints" + b"".join(each)).digest()
 
     def _read(self, member: Member) -> tuple[dict[str, Any], str]:
         """A silo's card, and the hash of its data as they are by themselves: not as a coordinator wants them."""

@@ -12,11 +12,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from socketserver import BaseRequestHandler
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from graphsilo.runtime import certificates
+from graphsilo.runtime.engines.nvflare import engine
 from graphsilo.runtime.engines.nvflare.keeper import trusting
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, KEY, KIT, ROOT, read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision, renew
@@ -173,3 +176,44 @@ def test_what_a_site_says_of_who_is_no_coordinator(
     assert re.search(words, probe(read_kit(tmp_path)))
     there.close()
     assert not there.heard or not who
+
+
+def test_who_says_nothing_keeps_nobody_out(place: Place, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One connection of anybody's, such as a port scanner's, shut the port to all sites for as long as it lasted."""
+    tcp_driver = pytest.importorskip("nvflare.fuel.f3.drivers.tcp_driver")
+    monkeypatch.setattr(tcp_driver, "TcpStreamServer", tcp_driver.TcpStreamServer)
+    monkeypatch.setattr(engine, "_HANDSHAKE_SECONDS", 1)
+    monkeypatch.setattr(engine, "_HANDSHAKES", 2)
+    engine._shake_hands_apart()
+    kit = place.ours / "coordinator"
+    params = {
+        "ca_cert": str(root), "server_cert": str(kit / CERTIFICATE), "server_key": str(kit / KEY),
+        "connection_security": "mtls", "secure": True, "scheme": "stcp", "host": "127.0.0.1", "port": "0",
+    }  # fmt: skip
+    server = tcp_driver.TcpStreamServer(None, SimpleNamespace(params=params))
+    server.RequestHandlerClass = Greeting
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = server.server_address
+
+    def greeting(federation: Path = place.ours) -> bytes:
+        site = context(federation / "north", root, serves=False)
+        with socket.create_connection(address, timeout=10) as plain, site.wrap_socket(plain) as connection:
+            return connection.recv(100)
+
+    try:
+        with socket.create_connection(address, timeout=10) as silent:
+            assert greeting() == b"welcome"
+            with socket.create_connection(address, timeout=10), pytest.raises(OSError):
+                greeting()  # as many as may are shaking hands
+            assert silent.recv(100) == b""  # its time is over
+        assert greeting() == b"welcome"
+        with pytest.raises(OSError):
+            greeting(place.other)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Greeting(BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.sendall(b"welcome")

@@ -15,6 +15,9 @@ import time
 from typing import Any
 
 _PARENT_SECONDS = 0.5
+_HANDSHAKE_SECONDS = 10
+_HANDSHAKES = 200
+"""At once; who comes beyond them is sent away, and comes again."""
 
 
 def main() -> None:
@@ -45,7 +48,43 @@ def _coordinator() -> Any:
         return create(*args, **{**kwargs, "enable_hci": False})
 
     server_train.create_admin_server = without_commands
+    _shake_hands_apart()
     return server_train
+
+
+def _shake_hands_apart() -> None:
+    """Have each connection shake hands in its own thread, for as long as that may take.
+
+    FLARE does it in the one thread that accepts: a single connection that says nothing keeps all sites out.
+    """
+    import socket
+
+    from nvflare.fuel.f3.drivers import tcp_driver
+
+    free = threading.BoundedSemaphore(_HANDSHAKES)
+
+    class Server(tcp_driver.TcpStreamServer):  # type: ignore[misc]
+        def __init__(self, *args: Any):
+            super().__init__(*args)
+            self.socket.do_handshake_on_connect = False
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            if not free.acquire(blocking=False):
+                self.shutdown_request(request)
+                return
+            try:
+                request.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                request.settimeout(_HANDSHAKE_SECONDS)
+                request.do_handshake()
+                request.settimeout(None)
+            except OSError:
+                self.shutdown_request(request)
+                return
+            finally:
+                free.release()
+            super().process_request_thread(request, client_address)
+
+    tcp_driver.TcpStreamServer = Server
 
 
 def _site() -> Any:
