@@ -57,6 +57,13 @@ def test_paragraphs(monkeypatch):
     assert max(map(len, filled.splitlines())) <= 50
 
 
+@pytest.mark.parametrize("screen", [Screen(), io.StringIO()])
+def test_quotes_steer_no_terminal(screen):
+    """Names in a folder that somebody handed over: a title, a cleared screen, letters from right to left."""
+    told = terminal.paragraph("unknown setting '\x1b]0;x\x07\x1b[2J\x9b2J\u202e'.\nAnd\ton.", screen)
+    assert re.sub(r"\s+", " ", told) == "unknown setting '?]0;x??[2J?2J?'. And on."
+
+
 def test_numbers():
     assert terminal.count(None) == "–"
     assert terminal.count(1234567) == "1234567"

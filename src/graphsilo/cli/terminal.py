@@ -33,7 +33,11 @@ def columns() -> int:
 
 
 def paragraph(text: str, stream: IO[str]) -> str:
-    """The text, filled to the width of a terminal; one line for anything else, which is easier to search."""
+    """The text, filled to the width of a terminal; one line for anything else, which is easier to search.
+
+    Some of it may be quoted from files of others: what steers a terminal becomes a question mark.
+    """
+    text = "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
     if not is_terminal(stream):
         return text
     width = max(40, min(columns(), WIDEST_TEXT))

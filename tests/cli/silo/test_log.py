@@ -81,6 +81,13 @@ def test_nothing_but_refusals(call, tmp_path):
     ]
 
 
+def test_a_log_from_elsewhere_stays_text(call, log):
+    log.write_text(log.read_text().replace('"model"', '"model\\u001b[2J"'))
+    _, out, _ = call("silo", "log", log)
+    assert "\x1b" not in out
+    assert "model?[2J" in out
+
+
 def test_what_is_not_there(call, log, tmp_path):
     code, _, err = call("silo", "log", tmp_path / "none.jsonl")
     assert code == 1
