@@ -109,6 +109,7 @@ def test_methods_that_know_no_weights_are_refused(small, file, method: str) -> N
 def test_the_list_of_methods_that_take_them() -> None:
     takes = [name for name in registry.names() if registry.load(name).edge_weights]
     assert takes == [
+        "auto",
         "co_boosting",
         "dense",
         "dp_fedavg",

@@ -50,6 +50,7 @@ def test_workers_give_the_same_numbers(name):
 
 
 ONLY_SUMS = {
+    "auto",
     "dp_fedavg",
     "fedavg",
     "feddc",
@@ -104,14 +105,14 @@ def test_labels_stay_in_variants(name, settings):
     conformance.check_labels_stay(method, {**method.quick, **settings})
 
 
-CHOOSING = {"fedlog": {"compat": "release"}, "fedridge": {}, "fedtrees": {}, "opfgl": {}}
+CHOOSING = {"fedlog": {"compat": "release"}, "auto": {}, "fedridge": {}, "fedtrees": {}, "opfgl": {}}
 """Who chooses by validation inside the client; everybody else is held to the labels of validation nodes, too."""
 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_who_chooses_by_validation(name):
     method = registry.load(name)
-    assert method.config().chooses_by_validation is (name in ("fedridge", "fedtrees", "opfgl"))
+    assert method.config().chooses_by_validation is (name in ("auto", "fedridge", "fedtrees", "opfgl"))
     assert method.config(**CHOOSING.get(name, {})).chooses_by_validation is (name in CHOOSING)
 
 

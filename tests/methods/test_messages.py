@@ -198,6 +198,20 @@ exchange=outputs
 }
 
 
+SENT["auto"] = (
+    "".join(
+        f"{part}_{line.strip()}\n"
+        for part, method in (("ridge", "fedridge"), ("trees", "fedtrees"))
+        for line in SENT[method].splitlines()
+        if line.strip() and not line.strip().startswith("noisy_statistics")
+    )
+    + """
+        choose counts: counts int64 [models, classes, classes]
+        choose ranked: score float64
+"""
+)
+
+
 def said(spec: FieldSpec) -> str:
     """A field's declaration in the words of these lines."""
     dtypes = [str(dtype).removeprefix("torch.") for dtype in spec.dtypes] if spec.form != "plain" else []

@@ -147,6 +147,11 @@ TABLES = {
         delta 1e-05 (0, 1)
         private_dim 256 [1, inf)
     """,
+    "auto": f"""{ROUNDS}
+        balance 0.0 [0, 1]
+        own True
+        min_count 1 [1, inf)
+    """,
     "fedtrees": f"""{ROUNDS}
         lr 0.1 (0, 1]
         depth 4 [1, 10]
@@ -419,6 +424,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedproto": (("node", "graph"), ("own",), {"heterogeneous", "edge_weights"}, None),
     "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "fedridge": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
+    "auto": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedtrees": (("node",), BOTH_MODELS, {"edge_weights"}, None),
     "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
     "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),

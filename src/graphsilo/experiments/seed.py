@@ -340,7 +340,8 @@ class SeedRun:
         failures, idle = list(federation.failures), federation.idle
         asked = _Asked(federation.ledger.traffic(), federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))
-        if number % config.every == 0 or number == server.rounds:
+        progress.stopped = server.done
+        if number % config.every == 0 or number == server.rounds or server.done:
             federation.at("evaluation", number)
             scores = evaluate(
                 federation, server, self.method.client, self.modes, auc=ranks(config, self.simulation),
@@ -356,7 +357,7 @@ class SeedRun:
             failures += federation.failures
             row.update(progress.current)
             patience = self.config.run.early_stopping
-            progress.stopped = patience is not None and progress.since_best >= patience
+            progress.stopped |= patience is not None and progress.since_best >= patience
         self._last_clients = partial(asked.clients, self.metric.name)
         if failures:
             row["failures"] = [str(failure) for failure in failures]

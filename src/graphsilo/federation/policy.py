@@ -56,6 +56,9 @@ _BYTES = ("max_total_bytes", "max_run_bytes", "max_message_bytes")
 """Bounds of which each is part of what the one before it counts."""
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
+LARGEST_LEAST = 5
+"""What ``method.min_count`` may be in secure sums, whatever the policy: the usual bound of small cells."""
+
 
 class DisclosurePolicy(Settings):
     """What the owner of a silo lets out: the mapping ``policy:`` of a ``silo.yaml``.
@@ -234,7 +237,8 @@ class DisclosurePolicy(Settings):
                     self._check_described(step, reply, spec, config, small)
 
     def check_secure_sums(self, config: MethodConfig, secure: bool, report: str) -> None:
-        """Refuse a run in which more than sums would be seen of this silo, where its owner wants sums alone.
+        """Refuse a run in which more than sums would be seen of this silo, where its owner wants sums alone; and secure
+        sums to which others would add nothing.
 
         Args:
             config: Settings of the method.
@@ -244,6 +248,13 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: It is one.
         """
+        most, counted = max(self.min_class_count, LARGEST_LEAST), getattr(config, "min_count", 1)
+        if secure and counted > most:
+            raise DisclosureError(
+                f"with method.min_count={counted} silos whose classes are all smaller add nothing, and a secure sum "
+                f"may be one silo's own numbers. This silo takes part up to {most}: set it to that, or ask its owner, "
+                f"whose policy.min_class_count may be larger."
+            )
         if not self.require_secure_sums:
             return
         needed = config.single_answers

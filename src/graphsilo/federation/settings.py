@@ -19,6 +19,8 @@ class MethodConfig(Settings):
     """What every method has."""
 
     section: ClassVar[str] = "method"
+    reaches_all: ClassVar[bool] = False
+    """Whether all clients are asked in every round, whoever adds to its sums."""
 
     rounds: int = setting(100, "communication rounds", source="OpenFGL", ge=1)
     participation: float = setting(
@@ -107,6 +109,8 @@ class MethodConfig(Settings):
 
 class OneRoundConfig(MethodConfig):
     """For methods that have exactly one round."""
+
+    reaches_all: ClassVar[bool] = True
 
     rounds: int = setting(100, "rounds of reference rows; the method itself has exactly one", source="OpenFGL", ge=1)
     participation: float = setting(

@@ -40,7 +40,6 @@ from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
 from graphsilo.federation.outliers import APART, LEAST_ANSWERS, compared
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
-from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local.in_process import InProcess
@@ -139,7 +138,7 @@ def check_partial_participation(method: Method, settings: Mapping[str, Any]) -> 
     config = small_config(method, {**settings, "participation": 0.5})
     result = run(config)
     for row in result.tree["seeds"][0]["rounds"]:
-        if not method.pooled and not issubclass(method.config, OneRoundConfig):
+        if not method.pooled and not method.config.reaches_all:
             _require(
                 row["participants"] <= 2,
                 method,

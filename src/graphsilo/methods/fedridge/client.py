@@ -228,9 +228,7 @@ class Client(ClientBase[FedRidgeConfig]):
     # -- prediction ----------------------------------------------------------------------------------------------
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        models = self._models.get("own")
-        if view == "aggregate":
-            models = self._aggregate
+        models = self._aggregate if view == "aggregate" else self._models.get(view)
         if models is None:  # before round 1
             classes = self.silo.schema.num_classes
             return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)

@@ -294,7 +294,7 @@ class Client(ClientBase[FedTreesConfig]):
                 margins = np.tile(self._aggregate["base"].double().numpy(), (data.num_nodes, 1))
                 forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
         else:
-            margins = self._says(self._chosen, data)
+            margins = self._says(COMMON if view == "common" else self._chosen, data)
         return torch.from_numpy(_log_shares(margins)).to(data.device)
 
     def install_aggregate(self, weights: Tensors) -> None:

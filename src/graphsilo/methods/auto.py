@@ -1,0 +1,383 @@
+"""Auto — FedRidge, then FedTrees, and what validation prefers.
+
+The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
+where the forest would not catch up. After each round all silos' validation items together say, by counts, which of the
+two is better; a silo departs from it where its own say so clearly. Both methods bring what a silo reaches by itself
+into that choice. The reported round is chosen as in any method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.silos.silo import Schema
+from graphsilo.errors import MessageError
+from graphsilo.evaluate.choice import Judge, confusions, weighted, worth
+from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.interface import (
+    Check,
+    Failure,
+    Federation,
+    Handler,
+    Reply,
+    Request,
+    Total,
+    handler,
+    handlers_of,
+)
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.registry import Method
+from graphsilo.federation.release import ReleaseRequest
+from graphsilo.federation.server import ServerBase, ServerContext
+from graphsilo.federation.settings import MethodConfig, setting
+from graphsilo.methods import fedridge, fedtrees
+from graphsilo.methods.fedridge.config import FedRidgeConfig
+from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.models.view import GraphTensors
+from graphsilo.types import ClientId, Task
+
+PARTS = {"ridge": fedridge.METHOD, "trees": fedtrees.METHOD}
+"""In the order of rounds; where validation says that they are equal, the first is taken."""
+DOUBT = 1.64
+"""Standard errors by which a silo must be better off with another method than the one that all silos prefer."""
+VIEWS = ("own", "common")
+COURSE = "auc"
+"""The metric by which is said how trees get on: where nearly all nodes are of one class, accuracy begins late."""
+FEWEST = 16
+"""Steps of boosting before anything is said about more of them."""
+
+
+class AutoConfig(MethodConfig):
+    """Settings of Auto."""
+
+    reaches_all: ClassVar[bool] = True
+
+    rounds: int = setting(
+        100, "rounds at most: FedRidge's one, then steps of FedTrees as long as they may catch up",
+        source="ours", ge=1,
+    )  # fmt: skip
+    participation: float = setting(
+        1.0,
+        "share of clients that add to the sums: int(clients * share), at least one, drawn uniformly; all have what "
+        "comes of them",
+        source="OpenFGL", gt=0, le=1,
+    )  # fmt: skip
+    balance: float = setting(
+        0.0, "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes", source="ours", ge=0, le=1
+    )
+    own: bool = setting(
+        True, "whether silos correct the common models towards their own rows, or take these alone", source="ours"
+    )
+    min_count: int = setting(
+        1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
+    )
+
+    @property
+    def chooses_by_validation(self) -> bool:
+        """All silos together choose the model by it, and each its own."""
+        return True
+
+    def of_parts(self, task: Task) -> dict[str, MethodConfig]:
+        """The settings of each method that is tried."""
+        said = self.model_dump(exclude={"rounds", "balance"})
+        found: dict[str, MethodConfig] = {"ridge": FedRidgeConfig(**said, balance=(self.balance,))}
+        if task == "node" and self.rounds > 1:
+            found["trees"] = FedTreesConfig(**said, balance=self.balance, rounds=self.rounds - 1)
+        return found
+
+    def square_columns(self, schema: Schema) -> int:
+        return self.of_parts(schema.task)["ridge"].square_columns(schema)
+
+
+class ChooseRequest(Message):
+    """Ask which of the methods is better.
+
+    Attributes:
+        methods: How many have models by now.
+        preferred: Number of the method that all silos' validation items together preferred before.
+    """
+
+    methods: int = sends("control")
+    preferred: int = sends("control")
+
+
+class Choices(Message):
+    """What one client's validation items say of the methods so far.
+
+    Attributes:
+        counts: [2 · methods, C true, C predicted] validation items: of its own models, then of the common ones.
+        ranked: AUC and, where it is a metric of scores, ``evaluation.select_by``, by name [2, 2 · methods]: its value
+            times the items that it rests on, and these.
+    """
+
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("models", "classes", "classes"), evaluated=True)
+    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
+
+    def check(self) -> None:
+        true = self.counts.sum(2)
+        if self.counts.numel() and (int(self.counts.min()) < 0 or bool((true != true[0]).any())):
+            raise MessageError(
+                f"Choices has {int(self.counts.min())} items in one place, or not the same items for each model."
+            )
+        items = self.counts.sum((1, 2))
+        if any(bool((above.abs() > below).any() or (below > items).any()) for above, below in self.ranked.values()):
+            raise MessageError("Choices.ranked is no mean of scores from 0 to 1, of as many items as were scored.")
+
+    def check_size(self, items: float, degrees: float) -> None:
+        most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0
+        if most > items:
+            raise MessageError(f"Choices counts {most} items; there are {items:g} at most.")
+
+
+class Client(ClientBase[AutoConfig]):
+    """Takes part in each method, and chooses among what they gave it: its steps are theirs, ``ridge_count`` etc."""
+
+    def __init__(self, context: ClientContext[AutoConfig]):
+        super().__init__(context)
+        configs: dict[str, Any] = context.config.of_parts(context.silo.schema.task)
+        self._parts = {name: PARTS[name].client(replace(context, config=config)) for name, config in configs.items()}
+        self._held: list[str] = []  # the methods of which there is a model
+        self._chosen = self._aggregate = next(iter(self._parts))
+
+    def part(self, name: str) -> ClientBase[Any]:
+        """Its side of a method, in this round."""
+        part = self._parts[name]
+        part.round, part.repeat = self.round, self.repeat
+        return part
+
+    @handler
+    def choose(self, request: ChooseRequest) -> Choices:
+        """Score the models that there are, and take those that all silos prefer, or others where its own validation
+        items clearly do."""
+        self._held = list(self._parts)[: request.methods]
+        if not 0 <= request.preferred < len(self._held):
+            raise MessageError(f"method {request.preferred} was said to be the best of {len(self._held)}.")
+        judge = Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], DOUBT)
+        outputs = {view: [self._says(name, view) for name in self._held] for view in VIEWS}
+        order = sorted(range(len(self._held)), key=lambda place: place != request.preferred)
+        best = judge.best([outputs["own"][place] for place in order], len(order) - 1)
+        self._chosen = self._held[order[best]]
+        known, classes = [*outputs["own"], *outputs["common"]], self.silo.schema.num_classes
+        ranked = {
+            name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in known]))
+            for name in {COURSE, self.context.select_by}
+            if METRICS[name].ranking is not None
+        }
+        guesses = np.stack([output.argmax(axis=1) for output in known], axis=1)
+        return Choices(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
+
+    @cached_property
+    def _validation(self) -> NDArray[np.int64]:
+        return self.silo.labelled_validation()
+
+    def _says(self, name: str, view: str) -> NDArray[np.float32]:
+        """[validation items, C] log-probabilities."""
+        output = self._parts[name].predict(self.tensors(self.silo.seen.graph), view)
+        found: NDArray[np.float32] = output.cpu().numpy()[self._validation]
+        return found
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        return self._parts[self._aggregate if view == "aggregate" else self._chosen].predict(data, view)
+
+    def install_aggregate(self, weights: Tensors) -> None:
+        names = {name.partition("/")[0] for name in weights}
+        if not names <= self._parts.keys() or len(names) > 1:
+            raise MessageError(f"the aggregate is of no method that is tried here: {', '.join(sorted(names))[:80]}.")
+        for name in names:
+            self._aggregate = name
+            self._parts[name].install_aggregate(_without(name, weights))
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "held": self._held,
+            "chosen": self._chosen,
+            **{name: part.state() for name, part in self._parts.items()},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._held, self._chosen = list(state["held"]), str(state["chosen"])
+        for name, part in self._parts.items():
+            part.load_state(state[name])
+
+    def release(self) -> None:
+        for part in self._parts.values():
+            part.release()
+
+    def final_models(self) -> dict[str, Tensors]:
+        models = self._parts[self._chosen].final_models()
+        return {view: _within(self._chosen, weights) for view, weights in models.items()}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        self._chosen = next(name.partition("/")[0] for name in models["own"])
+        own = {view: _without(self._chosen, weights) for view, weights in models.items()}
+        self._parts[self._chosen].load_final(own)
+
+    def study(self) -> Mapping[str, Any]:
+        """Which method the silo took: 0 FedRidge, 1 FedTrees; and what each says of itself."""
+        found = {f"{name}_{key}": value for name in self._held for key, value in self._parts[name].study().items()}
+        return {"chosen": float(list(PARTS).index(self._chosen)), **found} if self._held else {}
+
+
+def _within(name: str, weights: Tensors) -> dict[str, Tensor]:
+    return {f"{name}/{key}": tensor for key, tensor in weights.items()}
+
+
+def _without(name: str, weights: Tensors) -> dict[str, Tensor]:
+    return {key.removeprefix(f"{name}/"): tensor for key, tensor in weights.items()}
+
+
+def _step_of(part: str, step: Handler[Any, Any]) -> Handler[Any, Any]:
+    """A method's step as one of this method's clients."""
+
+    def call(self: Client, request: Any) -> Any:
+        return step.function(self.part(part), request)
+
+    request, reply = step.types()
+    call.__annotations__ = {"self": Client, "request": request, "return": reply}
+    call.__doc__ = step.__doc__
+    made = handler(call)
+    made.name = f"{part}_{step.name}"
+    return made
+
+
+STEPS = {
+    (part, name): _step_of(part, step)
+    for part, method in PARTS.items()
+    for name, step in handlers_of(method.client).items()
+    if name not in handlers_of(ClientBase) and not issubclass(step.types()[0], ReleaseRequest)
+}
+for _made in STEPS.values():
+    setattr(Client, _made.name, _made)
+
+
+class _Steps(Federation):
+    """The federation as a method's server sees it: its steps are those of this method's clients."""
+
+    def __init__(self, federation: Federation, part: str):
+        self.federation, self.part = federation, part
+        self.clients, self.ledger, self.robust = federation.clients, federation.ledger, federation.robust
+
+    def sum(
+        self, handler: Handler[Request, Reply], request: Request | Mapping[ClientId, Request], *,
+        to: Sequence[ClientId] | None = None,
+    ) -> Total[Reply]:  # fmt: skip
+        # With ``participation``, silos that added nothing have the models, too, and choose among all of them.
+        return self.federation.sum(STEPS[self.part, handler.name], request, to=None if handler.name == "adopt" else to)
+
+    def exchange(
+        self, handler: Handler[Request, Reply], request: Request | Mapping[ClientId, Request],
+        to: Sequence[ClientId] | None = None, check: Check[Reply] | None = None,
+    ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:  # fmt: skip
+        return self.federation.exchange(STEPS[self.part, handler.name], request, to, check)
+
+    def note_failure(self, failure: Failure) -> None:
+        self.federation.note_failure(failure)
+
+
+class Server(ServerBase[AutoConfig]):
+    """Runs one method after the other, and stops where a further step would not pay.
+
+    Attributes:
+        parts: The server of each method.
+        preferred: Numbers of the methods whose own models, and whose common ones, all silos' validation items together
+            liked best.
+        curve: AUC of FedTrees' own models after each of its steps.
+        ridge: AUC of FedRidge's.
+    """
+
+    kept = ("preferred", "curve", "ridge", "done")
+
+    def __init__(self, context: ServerContext[AutoConfig]):
+        super().__init__(context)
+        configs: dict[str, Any] = self.config.of_parts(self.schema.task)
+        self.parts = {name: PARTS[name].server(replace(context, config=config)) for name, config in configs.items()}
+        self.preferred, self.curve, self.ridge = [0, 0], list[float](), -math.inf
+
+    def expected_bytes(self) -> tuple[int, int]:
+        each = [part.expected_bytes() for part in self.parts.values()]
+        return sum(up for up, _ in each), sum(down for _, down in each)
+
+    def set_up(self, federation: Federation) -> None:
+        """That of each method."""
+        for name in self.parts:
+            self._run(name, lambda part, its: part.set_up(its), federation)
+
+    def round(self, federation: Federation, number: int) -> None:
+        """FedRidge's round, or a step of FedTrees; then the choice between them."""
+        if self.done:  # alone, other silos may go on
+            return
+        steps = number - 1
+        self._run("trees" if steps else "ridge", lambda part, its: part.round(its, steps or 1), federation)
+        self._choose(federation, steps)
+
+    def _run(self, name: str, run: Callable[[ServerBase[Any], Federation], None], federation: Federation) -> None:
+        part = self.parts[name]
+        run(part, _Steps(federation, name))
+        self.log.update({f"{name}_{key}": value for key, value in part.log.items()})
+        part.log.clear()
+
+    def _choose(self, federation: Federation, steps: int) -> None:
+        methods = 2 if steps else 1
+        request = ChooseRequest(methods=methods, preferred=self.preferred[0])
+        found = federation.sum(Client.choose, request).require(self.config.min_clients)
+        metric = METRICS[self.context.select_by]
+        values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
+        if not values:  # nobody can tell whether trees are better
+            self.done = True
+            return
+        self.preferred = [int(np.argmax(values[:methods])), int(np.argmax(values[methods:]))]  # the first of equals
+        course = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
+        if steps:
+            self.curve.append(course[1])
+        else:
+            self.ridge = course[0]
+        self.log.update(chosen=float(self.preferred[0]), validation=max(values[:methods]))
+        self.done = "trees" not in self.parts or self._is_hopeless()
+
+    def _is_hopeless(self) -> bool:
+        """Whether the trees would stay behind, if each doubling of the steps gained as much as the last one did. It
+        gains less and less, as a rule."""
+        steps = len(self.curve)
+        if steps < FEWEST or steps & (steps - 1):
+            return False
+        now, before = self.curve[-1], self.curve[steps // 2 - 1]
+        return now + max(now - before, 0.0) * math.log2((self.config.rounds - 1) / steps) < self.ridge
+
+    def aggregate(self) -> Tensors | None:
+        name = list(self.parts)[self.preferred[1]]
+        found = self.parts[name].aggregate()
+        return _within(name, found) if found else None
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "parts": {name: part.state() for name, part in self.parts.items()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        for name, part in self.parts.items():
+            part.load_state(state["parts"][name])
+
+
+METHOD = Method(
+    name="auto",
+    family="one round",
+    title="Auto",
+    citation="graphsilo's own; FedRidge and FedTrees.",
+    summary="FedRidge, then FedTrees, each as far as it pays: validation says which, for all silos and for each.",
+    config=AutoConfig,
+    client=Client,
+    server=Server,
+    tasks=("node", "graph"),
+    backbone=False,
+    edge_weights=True,
+    balances="balance=0.5",
+)

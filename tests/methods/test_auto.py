@@ -1,0 +1,215 @@
+"""What each method is by itself, the choice between them, and when trees are given up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import graphsilo
+from graphsilo.errors import MessageError
+from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation import registry
+from graphsilo.methods import auto
+from graphsilo.methods.auto import Choices, ChooseRequest, Client
+from kit import molecules
+from kit.fedtrees import silo_of
+
+GRAPH = {
+    "data": {"name": "citation-sbm", "generator": {"nodes": 300}}, "partition": {"clients": 3}, "model": {},
+}  # fmt: skip
+
+
+def played(kit, silos, rounds, name="auto", **settings):
+    server, federation = kit.build(name, silos, **settings)
+    server.set_up(federation)
+    for number in range(1, rounds + 1):
+        federation.at("round", number)
+        server.round(federation, number)
+    return server, federation
+
+
+@pytest.fixture
+def silos():
+    """Classes are a matter of the product of two features: trees find it, a line does not."""
+    return [silo_of(client, range(6 * client, 6 * client + 6)) for client in range(3)]
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(each, other[name]) for name, each in one.items())
+
+
+def test_its_rounds_are_those_of_the_methods_bit_for_bit(kit, silos):
+    ours, federation = played(kit, silos, 5)
+    ridge, theirs = played(kit, silos, 1, "fedridge")
+    trees, others = played(kit, silos, 4, "fedtrees")
+    assert same(ours.parts["ridge"].aggregate(), ridge.aggregate())
+    assert same(ours.parts["trees"].aggregate(), trees.aggregate())
+    for client in range(3):
+        parts = federation.client(client)._parts
+        data = theirs.client(client).data
+        for view in ("own", "common"):
+            assert torch.equal(parts["ridge"].predict(data, view), theirs.client(client).predict(data, view))
+            assert torch.equal(parts["trees"].predict(data, view), others.client(client).predict(data, view))
+
+
+def test_trees_are_taken_once_validation_prefers_them(kit, silos):
+    server, federation = played(kit, silos, 1)
+    client = federation.client(0)
+    assert (server.preferred, client._chosen) == ([0, 0], "ridge")
+    assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge"}
+    for number in range(2, 16):
+        server.round(federation, number)
+    assert (server.preferred, client._chosen) == ([1, 1], "trees")
+    assert {name.partition("/")[0] for name in server.aggregate()} == {"trees"}
+    assert client.study()["chosen"] == 1.0
+    assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data))
+
+
+@pytest.mark.parametrize("select_by", ["accuracy", "auc"])
+def test_the_choice_adds_up(kit, silos, select_by):
+    """Counts of every silo's validation nodes: own models of both methods, then the common ones."""
+    server, federation = played(kit, silos, 4, select_by=select_by)
+    answers = [federation.client(client).choose(ChooseRequest(methods=2, preferred=0)) for client in range(3)]
+    total = sum(answer.counts for answer in answers)
+    labels = np.concatenate([silo.graph.labels[silo.seen.items["val"]] for silo in silos])
+    assert torch.equal(total[3].sum(1), torch.from_numpy(np.bincount(labels, minlength=3)))
+    rights = []
+    for name, view in (("ridge", "own"), ("trees", "own"), ("ridge", "common"), ("trees", "common")):
+        right = 0
+        for client, silo in enumerate(silos):
+            found = federation.client(client)._parts[name].predict(federation.client(client).data, view).argmax(1)
+            right += int((found.numpy() == silo.graph.labels)[silo.seen.items["val"]].sum())
+        rights.append(right)
+    assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == rights
+    if select_by == "accuracy":
+        assert server.preferred == [int(np.argmax(rights[:2])), int(np.argmax(rights[2:]))]
+    above, below = sum(answer.ranked["auc"] for answer in answers)
+    assert server.curve[-1] == pytest.approx(float(above[1] / below[1]))
+    assert server.ridge == pytest.approx(float(above[0] / below[0]))
+
+
+def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
+    _, federation = played(kit, silos, 15)
+    client = federation.client(0)
+    metric, labels = METRICS["accuracy"], silos[0].graph.labels[silos[0].seen.items["val"]]
+    clear = np.eye(3, dtype=np.float32)[labels]
+    for says, wanted in ((lambda name, view: clear if name == "ridge" else 1 - clear, "ridge"),
+                         (lambda name, view: clear, "trees")):  # fmt: skip
+        client._says = says
+        client.choose(ChooseRequest(methods=2, preferred=1))
+        assert client._chosen == wanted
+    assert metric.of_outputs(labels, clear) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("curve", "ridge", "hopeless"),
+    [
+        ([0.5] * 8 + [0.6] * 8, 0.85, False),  # 0.6 + 0.1 · log2(96 / 16) = 0.858
+        ([0.5] * 8 + [0.6] * 8, 0.86, True),
+        ([0.5] * 8 + [0.6] * 7, 0.99, False),  # asked after 16, 32, 64 steps
+        ([0.5] * 8 + [0.6] * 9, 0.99, False),
+        ([0.7] * 8 + [0.6] * 8, 0.61, True),  # it does not get worse, either
+        ([0.7] * 8 + [0.6] * 8, 0.59, False),
+        ([0.5] * 16 + [0.6] * 16, 0.75, False),  # 0.6 + 0.1 · log2(96 / 32) = 0.758
+        ([0.5] * 16 + [0.6] * 16, 0.76, True),
+    ],
+)
+def test_trees_that_stay_behind_are_given_up(kit, silos, curve, ridge, hopeless):
+    server, _ = kit.build("auto", silos, rounds=97)
+    server.curve, server.ridge = curve, ridge
+    assert server._is_hopeless() is hopeless
+
+
+def test_a_run_ends_with_the_last_step_that_may_pay(monkeypatch):
+    """Its last round is scored and kept as any other's."""
+    monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server: len(server.curve) == 3)
+    config = {**GRAPH, "method": {"name": "auto", "rounds": 50}, "evaluation": {"every": 3}}
+    [seed] = graphsilo.run(config, report=False).tree["seeds"]
+    assert [row["round"] for row in seed["rounds"]] == [1, 2, 3, 4]
+    assert ["validation" in row for row in seed["rounds"]] == [False, False, True, True]
+
+
+def test_with_one_round_it_is_fedridge():
+    ours = graphsilo.run({**GRAPH, "method": {"name": "auto", "rounds": 1}}, report=False)
+    theirs = graphsilo.run({**GRAPH, "method": "fedridge"}, report=False)
+    for name in ("test", "validation", "confusion", "modes"):
+        assert ours.tree["seeds"][0].get(name) == theirs.tree["seeds"][0].get(name)
+
+
+def test_graphs_are_classified_by_fedridge_alone(tmp_path):
+    found = []
+    for name in ("auto", "fedridge"):
+        data = {"name": str(molecules(tmp_path / "rings.npz"))}
+        config = {"task": "graph", "data": data, "partition": {"clients": 3}, "model": {}, "method": {"name": name}}
+        [seed] = graphsilo.run(config, report=False).tree["seeds"]
+        assert len(seed["rounds"]) == 1
+        found.append((seed["test"], seed["validation"]))
+    assert found[0] == found[1]
+
+
+def test_without_validation_nodes_nobody_can_tell(kit, silos):
+    bare = [
+        replace(silo, evaluations=tuple(replace(each, items={**each.items, "val": np.zeros(0, dtype=np.int64)})
+                                        for each in silo.evaluations)) for silo in silos
+    ]  # fmt: skip
+    server, federation = played(kit, bare, 1)
+    assert server.done
+    before = federation.client(0).state()
+    server.round(federation, 2)  # as with --reference alone, where other silos go on
+    assert federation.client(0).state()["chosen"] == before["chosen"] == "ridge"
+    assert not len(federation.client(0)._parts["trees"]._forests["common"]["columns"])
+
+
+def test_what_is_kept_says_the_same(kit, silos):
+    for rounds, chosen in ((1, "ridge"), (15, "trees")):
+        server, federation = played(kit, silos, rounds)
+        client = federation.client(1)
+        assert client._chosen == chosen
+        fresh = Client(client.context)
+        fresh.load_final(client.final_models())
+        assert torch.equal(fresh.predict(client.data), client.predict(client.data))
+        fresh.install_aggregate(server.aggregate())
+        client.install_aggregate(server.aggregate())
+        assert torch.equal(fresh.predict(client.data, "aggregate"), client.predict(client.data, "aggregate"))
+    with pytest.raises(MessageError, match="no method that is tried here: forest"):
+        client.install_aggregate({"forest/values": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("preferred", [-1, 2])
+def test_no_method_that_is_not_there_is_preferred(kit, silos, preferred):
+    _, federation = played(kit, silos, 2)
+    with pytest.raises(MessageError, match="said to be the best of 2"):
+        federation.client(0).choose(ChooseRequest(methods=2, preferred=preferred))
+
+
+def test_choices_that_no_items_give():
+    counts = torch.tensor([[[3, 1], [0, 2]], [[4, 0], [1, 1]]])
+    right = Choices(counts=counts, ranked={"auc": torch.tensor([[3.0, 2.0], [6.0, 6.0]], dtype=torch.float64)})
+    right.check()
+    right.check_size(6.0, 0.0)
+    with pytest.raises(MessageError, match="counts 6 items; there are 5 at most"):
+        right.check_size(5.0, 0.0)
+    for wrong, text in (
+        ({"counts": torch.tensor([[[3, 1], [0, 2]], [[4, 1], [1, 0]]])}, "not the same items"),
+        ({"counts": -counts}, "-4 items in one place"),
+        ({"ranked": {"auc": torch.tensor([[7.0], [6.0]], dtype=torch.float64)}}, "no mean of scores"),
+        ({"ranked": {"auc": torch.tensor([[3.0], [7.0]], dtype=torch.float64)}}, "no mean of scores"),
+    ):
+        with pytest.raises(MessageError, match=text):
+            replace(right, **wrong).check()
+
+
+def test_every_step_of_both_is_there_under_a_name_of_its_own():
+    names = {name for name in dir(Client) if name.startswith(("ridge_", "trees_"))}
+    assert names == {
+        "ridge_count", "ridge_statistics", "ridge_score", "ridge_adopt",
+        "trees_count", "trees_cells", "trees_start", "trees_histograms", "trees_adopt",
+    }  # fmt: skip
+    for name in names:
+        part, _, step = name.partition("_")
+        assert getattr(Client, name).types() == getattr(auto.PARTS[part].client, step).types()
+        assert getattr(Client, name).__doc__ == getattr(auto.PARTS[part].client, step).__doc__
+    assert registry.load("auto").config().of_parts("node")["trees"].rounds == 99
