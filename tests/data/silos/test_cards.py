@@ -110,6 +110,10 @@ def test_a_declared_vocabulary_wins() -> None:
         ({"features": -3}, r"the card of silo 'b' is not one"),
         ({"features": 4}, r"numbers and names of features or classes do not agree"),
         ({"labels": [0, 1]}, r"unknown entry 'labels'"),
+        ({"split": {"mode": "random", "ratios": b"\xff"}}, r"the card of silo 'b' is not one .*\$\.split\.ratios"),
+        ({"split": {"mode": "random", "ratios": [float("nan")]}}, r"the card of silo 'b' .*\$\.split\.ratios"),
+        ({"split": {"mode": "random", "more": b"\xff"}}, r"the card of silo 'b' .*unknown entry 'more'"),
+        ({"split": {"mode": "\x1b[2J"}}, r"the card of silo 'b' .*the split"),
     ],
 )
 def test_cards_that_do_not_agree(other: dict[str, Any], message: str) -> None:

@@ -59,6 +59,15 @@ class ItemCounts:
 
 
 @dataclass(frozen=True)
+class CardSplit:
+    """How a silo's items were divided; ratios and seed are None where they were in its files."""
+
+    mode: str
+    ratios: list[Annotated[float, msgspec.Meta(ge=0, le=1)]] | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
 class Card:
     """What a silo reports about itself.
 
@@ -79,7 +88,7 @@ class Card:
         sparse: Whether most features are zero and they are kept so.
         scale, scale_by: How features are scaled; see :class:`graphsilo.data.scales.Scaling`.
         counts: How much it holds.
-        split: How items were divided: mode, ratios and seed.
+        split: How items were divided.
         outside: How many links lead to each other silo, by its name, and a checksum of them.
     """
 
@@ -100,7 +109,7 @@ class Card:
     scale: ScaleName
     scale_by: ScaleBy
     counts: ItemCounts
-    split: dict[str, Any]
+    split: CardSplit
     outside: dict[str, tuple[Count, str]] = field(default_factory=dict)
 
 
@@ -118,17 +127,13 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     whole = silo.graph
     graph = whole.union
     tables = silo_file.tables
-    split: dict[str, Any] = {"mode": "stored", "ratios": None, "seed": None}
+    split = CardSplit("stored")
     declared, directed = True, False
     links = undirected_links(graph.edges).shape[1]
     tasks: list[str] = [silo.schema.task]
     if tables is not None:
         chosen = silo_file.split
-        split = {
-            "mode": chosen.mode,
-            "ratios": None if chosen.ratios is None else list(chosen.ratios),
-            "seed": chosen.seed,
-        }
+        split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
         declared, directed = tables.classes is not None, tables.directed
         tasks = ["node", "link"] if enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
     else:
@@ -291,9 +296,10 @@ def _parse(reported: Mapping[str, Any]) -> Card:
     name = shown(reported.get("name", "?") if isinstance(reported, Mapping) else "?")
     try:
         found = msgspec.convert(dict(reported), Card)
-        strange = sorted(set(reported) - {item.name for item in fields(Card)})
-        if strange:
-            raise msgspec.ValidationError(f"unknown entry '{strange[0]}'")
+        for kind, part in ((Card, reported), (ItemCounts, reported["counts"]), (CardSplit, reported["split"])):
+            strange = sorted(set(map(str, part)) - {item.name for item in fields(kind)})
+            if strange:
+                raise msgspec.ValidationError(f"unknown entry '{strange[0]}'")
         lengths = ((found.features, found.feature_names), (found.classes, found.class_names))
         if any(names is not None and len(names) != count for count, names in lengths):
             raise msgspec.ValidationError("numbers and names of features or classes do not agree")
@@ -302,7 +308,11 @@ def _parse(reported: Mapping[str, Any]) -> Card:
         if not set(found.open_words) <= set(found.one_hot):
             raise msgspec.ValidationError("a column without words declares none")
         truth = (word for pair in found.booleans.values() for listed in pair for word in listed)
-        for what, words, fault in (("name", _reported_names(found), name_fault), ("word", truth, unseen_fault)):
+        for what, words, fault in (
+            ("name", _reported_names(found), name_fault),
+            ("word", truth, unseen_fault),
+            ("split", [found.split.mode], name_fault),
+        ):
             for word in words:
                 if wrong := fault(word):
                     raise msgspec.ValidationError(f"the {what} {shown(word)} {wrong}")
