@@ -64,6 +64,15 @@ def test_quotes_steer_no_terminal(screen):
     assert re.sub(r"\s+", " ", told) == "unknown setting '?]0;x??[2J?2J?'. And on."
 
 
+def test_cells_steer_no_terminal(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    grid = terminal.table("Test")
+    grid.add_row("Fed\x1b]0;owned\x07Avg")
+    terminal.show(grid)
+    assert "Fed?]0;owned?Avg" in screen.getvalue()
+
+
 def test_numbers():
     assert terminal.count(None) == "–"
     assert terminal.count(1234567) == "1234567"

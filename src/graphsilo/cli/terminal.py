@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 WIDEST_TEXT = 100
 UNLIMITED = 100_000
@@ -32,12 +33,16 @@ def columns() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+
+
 def paragraph(text: str, stream: IO[str]) -> str:
     """The text, filled to the width of a terminal; one line for anything else, which is easier to search.
 
     Some of it may be quoted from files of others: what steers a terminal becomes a question mark.
     """
-    text = "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+    text = _printable(text)
     if not is_terminal(stream):
         return text
     width = max(40, min(columns(), WIDEST_TEXT))
@@ -55,9 +60,15 @@ def console(stream: IO[str] | None = None) -> Console:
     """A rich console for a stream (stdout by default), without guesses about what to colour."""
     from rich.console import Console
 
+    class Clean(Console):
+        """Cells may hold names from files of others."""
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(_printable(text), **how)
+
     target = stream or sys.stdout
     width = None if is_terminal(target) else UNLIMITED
-    return Console(file=target, width=width, highlight=False, emoji=False, markup=False)
+    return Clean(file=target, width=width, highlight=False, emoji=False, markup=False)
 
 
 def show(*parts: RenderableType) -> None:
@@ -87,6 +98,7 @@ def table(*headings: str, numbers: Sequence[int] = (), narrow: bool = False) -> 
     """
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     seen = is_terminal()
     grid = Table(

@@ -27,7 +27,7 @@ def make_card(name: str, **changes: Any) -> dict[str, Any]:
         "graphsilo": "0.1.0", "name": name, "tasks": ["node", "link"], "features": 3, "feature_names": ["a", "b", "c"],
         "one_hot": {}, "open_words": [], "booleans": {}, "classes": 2, "class_names": ["no", "yes"],
         "classes_declared": True, "directed": False, "weighted": False, "sparse": False, "scale": "none",
-        "scale_by": "silo", "counts": counts, "split": {}, **changes,
+        "scale_by": "silo", "counts": counts, "split": {"mode": "random"}, **changes,
     }  # fmt: skip
 
 

@@ -324,6 +324,7 @@ BEGINNINGS = {
     "endless-weights": {"class_weights": lambda each: each / 0},
     "steps-that-run-over": {"scale": lambda each: each << 12},
     "odd-steps": {"scale": lambda each: each - 1},
+    "weights-that-run-over": {"scale": lambda each: 1, "class_weights": lambda each: each + 2.0**32},
 }
 
 

@@ -51,9 +51,14 @@ def base_of(counts: Floats) -> Floats:
 def scale_of(rows: int, heaviest: float) -> int:
     """Steps of a gradient of 1: a power of two with which the sum over so many rows of such a weight has 31 bits."""
     steps = _FINEST
-    while steps > 1 and steps * rows * max(heaviest, 1.0) > _LARGEST:
+    while steps > 1 and not fits(steps, rows, heaviest):
         steps //= 2
     return steps
+
+
+def fits(steps: int, rows: int, heaviest: float) -> bool:
+    """Whether sums over so many rows of at most this weight have 31 bits."""
+    return steps <= _FINEST and steps * rows * max(heaviest, 1.0) <= _LARGEST
 
 
 def largest_of(scale: int, heaviest: float) -> int:
