@@ -98,7 +98,6 @@ def table(*headings: str, numbers: Sequence[int] = (), narrow: bool = False) -> 
     """
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     seen = is_terminal()
     grid = Table(

@@ -62,7 +62,7 @@ class ItemCounts:
 class CardSplit:
     """How a silo's items were divided; ratios and seed are None where they were in its files."""
 
-    mode: str
+    mode: str | None
     ratios: list[Annotated[float, msgspec.Meta(ge=0, le=1)]] | None = None
     seed: int | None = None
 
@@ -311,7 +311,7 @@ def _parse(reported: Mapping[str, Any]) -> Card:
         for what, words, fault in (
             ("name", _reported_names(found), name_fault),
             ("word", truth, unseen_fault),
-            ("split", [found.split.mode], name_fault),
+            ("split", [found.split.mode or "none"], name_fault),
         ):
             for word in words:
                 if wrong := fault(word):
