@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -58,13 +59,14 @@ def test_its_rounds_are_those_of_the_methods_bit_for_bit(kit, silos):
 def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     server, federation = played(kit, silos, 1)
     client = federation.client(0)
-    assert (server.preferred, client._chosen) == ([0, 0], "ridge")
+    assert (server.preferred, client._chosen) == ([0, 0], 0)
     assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge"}
     for number in range(2, 16):
         server.round(federation, number)
-    assert (server.preferred, client._chosen) == ([1, 1], "trees")
+    assert server.preferred == [1, 1]
     assert {name.partition("/")[0] for name in server.aggregate()} == {"trees"}
-    assert client.study()["chosen"] == 1.0
+    server.round(federation, 16)
+    assert client.study()["chosen"] == client._chosen == 1  # as all preferred when it was asked
     assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data))
 
 
@@ -72,20 +74,23 @@ def test_trees_are_taken_once_validation_prefers_them(kit, silos):
 def test_the_choice_adds_up(kit, silos, select_by):
     """Counts of every silo's validation nodes: own models of both methods, then the common ones."""
     server, federation = played(kit, silos, 4, select_by=select_by)
-    answers = [federation.client(client).choose(ChooseRequest(methods=2, preferred=0)) for client in range(3)]
+    answers = [federation.client(client).choose(ChooseRequest(choices=3, preferred=0)) for client in range(3)]
     total = sum(answer.counts for answer in answers)
     labels = np.concatenate([silo.graph.labels[silo.seen.items["val"]] for silo in silos])
-    assert torch.equal(total[3].sum(1), torch.from_numpy(np.bincount(labels, minlength=3)))
+    assert torch.equal(total[5].sum(1), torch.from_numpy(np.bincount(labels, minlength=3)))
     rights = []
-    for name, view in (("ridge", "own"), ("trees", "own"), ("ridge", "common"), ("trees", "common")):
+    for names, view in itertools.product((("ridge",), ("trees",), ("ridge", "trees")), ("own", "common")):
         right = 0
         for client, silo in enumerate(silos):
-            found = federation.client(client)._parts[name].predict(federation.client(client).data, view).argmax(1)
+            each = [
+                federation.client(client)._parts[name].predict(federation.client(client).data, view) for name in names
+            ]
+            found = sum(each).argmax(1)
             right += int((found.numpy() == silo.graph.labels)[silo.seen.items["val"]].sum())
         rights.append(right)
-    assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == rights
+    assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == [*rights[::2], *rights[1::2]]
     if select_by == "accuracy":
-        assert server.preferred == [int(np.argmax(rights[:2])), int(np.argmax(rights[2:]))]
+        assert server.preferred == [int(np.argmax(rights[::2])), int(np.argmax(rights[1::2]))]
     above, below = sum(answer.ranked["auc"] for answer in answers)
     assert server.curve[-1] == pytest.approx(float(above[1] / below[1]))
     assert server.ridge == pytest.approx(float(above[0] / below[0]))
@@ -96,10 +101,9 @@ def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
     client = federation.client(0)
     metric, labels = METRICS["accuracy"], silos[0].graph.labels[silos[0].seen.items["val"]]
     clear = np.eye(3, dtype=np.float32)[labels]
-    for says, wanted in ((lambda name, view: clear if name == "ridge" else 1 - clear, "ridge"),
-                         (lambda name, view: clear, "trees")):  # fmt: skip
-        client._says = says
-        client.choose(ChooseRequest(methods=2, preferred=1))
+    for other, wanted in ((1 - clear, 0), (clear, 1)):
+        client._says = lambda choice, view, other=other: other if choice else clear
+        client.choose(ChooseRequest(choices=3, preferred=1))
         assert client._chosen == wanted
     assert metric.of_outputs(labels, clear) == 1.0
 
@@ -159,15 +163,15 @@ def test_without_validation_nodes_nobody_can_tell(kit, silos):
     assert server.done
     before = federation.client(0).state()
     server.round(federation, 2)  # as with --reference alone, where other silos go on
-    assert federation.client(0).state()["chosen"] == before["chosen"] == "ridge"
+    assert federation.client(0).state()["chosen"] == before["chosen"] == 0
     assert not len(federation.client(0)._parts["trees"]._forests["common"]["columns"])
 
 
 def test_what_is_kept_says_the_same(kit, silos):
-    for rounds, chosen in ((1, "ridge"), (15, "trees")):
+    for rounds, chosen in ((1, 0), (15, 1), (15, 2)):
         server, federation = played(kit, silos, rounds)
         client = federation.client(1)
-        assert client._chosen == chosen
+        client._chosen = server.preferred[1] = chosen
         fresh = Client(client.context)
         fresh.load_final(client.final_models())
         assert torch.equal(fresh.predict(client.data), client.predict(client.data))
@@ -178,11 +182,14 @@ def test_what_is_kept_says_the_same(kit, silos):
         client.install_aggregate({"forest/values": torch.zeros(1)})
 
 
-@pytest.mark.parametrize("preferred", [-1, 2])
-def test_no_method_that_is_not_there_is_preferred(kit, silos, preferred):
+@pytest.mark.parametrize(("choices", "preferred"), [(3, -1), (3, 3), (4, 0), (1, 1), (0, 0)])
+def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred):
     _, federation = played(kit, silos, 2)
-    with pytest.raises(MessageError, match="said to be the best of 2"):
-        federation.client(0).choose(ChooseRequest(methods=2, preferred=preferred))
+    with pytest.raises(MessageError, match="was said to be the best"):
+        federation.client(0).choose(ChooseRequest(choices=choices, preferred=preferred))
+    _, alone = kit.build("auto", silos, rounds=1)
+    with pytest.raises(MessageError, match="was said to be the best"):
+        alone.client(0).choose(ChooseRequest(choices=3, preferred=0))
 
 
 def test_choices_that_no_items_give():

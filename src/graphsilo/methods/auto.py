@@ -1,9 +1,9 @@
 """Auto — FedRidge, then FedTrees, and what validation prefers.
 
 The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
-where the forest would not catch up. After each round all silos' validation items together say, by counts, which of the
-two is better; a silo departs from it where its own say so clearly. Both methods bring what a silo reaches by itself
-into that choice. The reported round is chosen as in any method.
+where the forest would not catch up. After each round all silos' validation items together say, by counts, whether one
+of the two is better or the mean of both; a silo departs from it where its own say so clearly. Both methods bring what a
+silo reaches by itself into that choice. The reported round is chosen as in any method.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -47,9 +48,11 @@ from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId, Task
 
 PARTS = {"ridge": fedridge.METHOD, "trees": fedtrees.METHOD}
-"""In the order of rounds; where validation says that they are equal, the first is taken."""
+"""In the order of rounds."""
+CHOICES = (("ridge",), ("trees",), ("ridge", "trees"))
+"""What is chosen among: the log-probabilities of one, or the mean of both. Of equals the first is taken."""
 DOUBT = 1.64
-"""Standard errors by which a silo must be better off with another method than the one that all silos prefer."""
+"""Standard errors by which a silo must be better off with another choice than the one that all silos prefer."""
 VIEWS = ("own", "common")
 COURSE = "auc"
 """The metric by which is said how trees get on: where nearly all nodes are of one class, accuracy begins late."""
@@ -103,11 +106,11 @@ class ChooseRequest(Message):
     """Ask which of the methods is better.
 
     Attributes:
-        methods: How many have models by now.
-        preferred: Number of the method that all silos' validation items together preferred before.
+        choices: How many of ``CHOICES`` there are by now.
+        preferred: Number of the choice that all silos' validation items together preferred before.
     """
 
-    methods: int = sends("control")
+    choices: int = sends("control")
     preferred: int = sends("control")
 
 
@@ -115,8 +118,8 @@ class Choices(Message):
     """What one client's validation items say of the methods so far.
 
     Attributes:
-        counts: [2 · methods, C true, C predicted] validation items: of its own models, then of the common ones.
-        ranked: AUC and, where it is a metric of scores, ``evaluation.select_by``, by name [2, 2 · methods]: its value
+        counts: [2 · choices, C true, C predicted] validation items: of its own models, then of the common ones.
+        ranked: AUC and, where it is a metric of scores, ``evaluation.select_by``, by name [2, 2 · choices]: its value
             times the items that it rests on, and these.
     """
 
@@ -146,8 +149,7 @@ class Client(ClientBase[AutoConfig]):
         super().__init__(context)
         configs: dict[str, Any] = context.config.of_parts(context.silo.schema.task)
         self._parts = {name: PARTS[name].client(replace(context, config=config)) for name, config in configs.items()}
-        self._held: list[str] = []  # the methods of which there is a model
-        self._chosen = self._aggregate = next(iter(self._parts))
+        self._chosen = self._aggregate = 0
 
     def part(self, name: str) -> ClientBase[Any]:
         """Its side of a method, in this round."""
@@ -159,14 +161,13 @@ class Client(ClientBase[AutoConfig]):
     def choose(self, request: ChooseRequest) -> Choices:
         """Score the models that there are, and take those that all silos prefer, or others where its own validation
         items clearly do."""
-        self._held = list(self._parts)[: request.methods]
-        if not 0 <= request.preferred < len(self._held):
-            raise MessageError(f"method {request.preferred} was said to be the best of {len(self._held)}.")
+        count = request.choices
+        if not 0 <= request.preferred < count <= len(CHOICES) or (count > 1 and "trees" not in self._parts):
+            raise MessageError(f"choice {request.preferred} of {count} was said to be the best.")
         judge = Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], DOUBT)
-        outputs = {view: [self._says(name, view) for name in self._held] for view in VIEWS}
-        order = sorted(range(len(self._held)), key=lambda place: place != request.preferred)
-        best = judge.best([outputs["own"][place] for place in order], len(order) - 1)
-        self._chosen = self._held[order[best]]
+        outputs = {view: [self._says(choice, view) for choice in range(count)] for view in VIEWS}
+        order = sorted(range(count), key=lambda choice: choice != request.preferred)
+        self._chosen = order[judge.best([outputs["own"][choice] for choice in order], count - 1)]
         known, classes = [*outputs["own"], *outputs["common"]], self.silo.schema.num_classes
         ranked = {
             name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in known]))
@@ -180,32 +181,29 @@ class Client(ClientBase[AutoConfig]):
     def _validation(self) -> NDArray[np.int64]:
         return self.silo.labelled_validation()
 
-    def _says(self, name: str, view: str) -> NDArray[np.float32]:
+    def _says(self, choice: int, view: str) -> NDArray[np.float32]:
         """[validation items, C] log-probabilities."""
-        output = self._parts[name].predict(self.tensors(self.silo.seen.graph), view)
+        output = self._mean(choice, self.tensors(self.silo.seen.graph), view)
         found: NDArray[np.float32] = output.cpu().numpy()[self._validation]
         return found
 
+    def _mean(self, choice: int, data: GraphTensors, view: str) -> Tensor:
+        each = [self._parts[name].predict(data, view) for name in CHOICES[choice]]
+        return each[0] if len(each) == 1 else F.log_softmax(torch.stack(each).mean(0), dim=1)
+
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        return self._parts[self._aggregate if view == "aggregate" else self._chosen].predict(data, view)
+        return self._mean(self._aggregate if view == "aggregate" else self._chosen, data, view)
 
     def install_aggregate(self, weights: Tensors) -> None:
-        names = {name.partition("/")[0] for name in weights}
-        if not names <= self._parts.keys() or len(names) > 1:
-            raise MessageError(f"the aggregate is of no method that is tried here: {', '.join(sorted(names))[:80]}.")
-        for name in names:
-            self._aggregate = name
+        self._aggregate = _choice_of(weights)
+        for name in CHOICES[self._aggregate]:
             self._parts[name].install_aggregate(_without(name, weights))
 
     def state(self) -> dict[str, Any]:
-        return {
-            "held": self._held,
-            "chosen": self._chosen,
-            **{name: part.state() for name, part in self._parts.items()},
-        }
+        return {"chosen": self._chosen, **{name: part.state() for name, part in self._parts.items()}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._held, self._chosen = list(state["held"]), str(state["chosen"])
+        self._chosen = int(state["chosen"])
         for name, part in self._parts.items():
             part.load_state(state[name])
 
@@ -214,18 +212,34 @@ class Client(ClientBase[AutoConfig]):
             part.release()
 
     def final_models(self) -> dict[str, Tensors]:
-        models = self._parts[self._chosen].final_models()
-        return {view: _within(self._chosen, weights) for view, weights in models.items()}
+        found: dict[str, Tensors] = {}
+        for name in CHOICES[self._chosen]:
+            for view, weights in self._parts[name].final_models().items():
+                found[view] = {**found.get(view, {}), **_within(name, weights)}
+        return found
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        self._chosen = next(name.partition("/")[0] for name in models["own"])
-        own = {view: _without(self._chosen, weights) for view, weights in models.items()}
-        self._parts[self._chosen].load_final(own)
+        self._chosen = _choice_of(models["own"])
+        for name in CHOICES[self._chosen]:
+            self._parts[name].load_final({view: _without(name, weights) for view, weights in models.items()})
 
     def study(self) -> Mapping[str, Any]:
-        """Which method the silo took: 0 FedRidge, 1 FedTrees; and what each says of itself."""
-        found = {f"{name}_{key}": value for name in self._held for key, value in self._parts[name].study().items()}
-        return {"chosen": float(list(PARTS).index(self._chosen)), **found} if self._held else {}
+        """What the silo took: 0 FedRidge, 1 FedTrees, 2 the mean of both; and what each says of itself."""
+        found = {f"{name}_{key}": value for name, part in self._parts.items() for key, value in part.study().items()}
+        return {"chosen": float(self._chosen), **found} if found else {}
+
+
+def _choice_of(weights: Tensors) -> int:
+    """Whose weights these are.
+
+    Raises:
+        MessageError: They are of no choice.
+    """
+    names = {name.partition("/")[0] for name in weights}
+    for number, choice in enumerate(CHOICES):
+        if names == set(choice):
+            return number
+    raise MessageError(f"weights are of no method that is tried here: {', '.join(sorted(names))[:80]}.")
 
 
 def _within(name: str, weights: Tensors) -> dict[str, Tensor]:
@@ -233,7 +247,7 @@ def _within(name: str, weights: Tensors) -> dict[str, Tensor]:
 
 
 def _without(name: str, weights: Tensors) -> dict[str, Tensor]:
-    return {key.removeprefix(f"{name}/"): tensor for key, tensor in weights.items()}
+    return {key.removeprefix(f"{name}/"): tensor for key, tensor in weights.items() if key.startswith(f"{name}/")}
 
 
 def _step_of(part: str, step: Handler[Any, Any]) -> Handler[Any, Any]:
@@ -289,7 +303,7 @@ class Server(ServerBase[AutoConfig]):
 
     Attributes:
         parts: The server of each method.
-        preferred: Numbers of the methods whose own models, and whose common ones, all silos' validation items together
+        preferred: Numbers of the choices whose own models, and whose common ones, all silos' validation items together
             liked best.
         curve: AUC of FedTrees' own models after each of its steps.
         ridge: AUC of FedRidge's.
@@ -327,21 +341,21 @@ class Server(ServerBase[AutoConfig]):
         part.log.clear()
 
     def _choose(self, federation: Federation, steps: int) -> None:
-        methods = 2 if steps else 1
-        request = ChooseRequest(methods=methods, preferred=self.preferred[0])
+        choices = len(CHOICES) if steps else 1
+        request = ChooseRequest(choices=choices, preferred=self.preferred[0])
         found = federation.sum(Client.choose, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
         values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
         if not values:  # nobody can tell whether trees are better
             self.done = True
             return
-        self.preferred = [int(np.argmax(values[:methods])), int(np.argmax(values[methods:]))]  # the first of equals
+        self.preferred = [int(np.argmax(values[:choices])), int(np.argmax(values[choices:]))]  # the first of equals
         course = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
         if steps:
             self.curve.append(course[1])
         else:
             self.ridge = course[0]
-        self.log.update(chosen=float(self.preferred[0]), validation=max(values[:methods]))
+        self.log.update(chosen=float(self.preferred[0]), validation=max(values[:choices]))
         self.done = "trees" not in self.parts or self._is_hopeless()
 
     def _is_hopeless(self) -> bool:
@@ -354,9 +368,10 @@ class Server(ServerBase[AutoConfig]):
         return now + max(now - before, 0.0) * math.log2((self.config.rounds - 1) / steps) < self.ridge
 
     def aggregate(self) -> Tensors | None:
-        name = list(self.parts)[self.preferred[1]]
-        found = self.parts[name].aggregate()
-        return _within(name, found) if found else None
+        found: dict[str, Tensor] = {}
+        for name in CHOICES[self.preferred[1]]:
+            found.update(_within(name, self.parts[name].aggregate() or {}))
+        return found or None
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "parts": {name: part.state() for name, part in self.parts.items()}}
@@ -372,7 +387,7 @@ METHOD = Method(
     family="one round",
     title="Auto",
     citation="graphsilo's own; FedRidge and FedTrees.",
-    summary="FedRidge, then FedTrees, each as far as it pays: validation says which, for all silos and for each.",
+    summary="FedRidge, then FedTrees as far as it pays: validation says which, or both, for all silos and for each.",
     config=AutoConfig,
     client=Client,
     server=Server,
