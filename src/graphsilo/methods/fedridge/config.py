@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import ConfigError, MessageError
+from graphsilo.errors import ConfigError, MessageError, UnsupportedError
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
 from graphsilo.methods.fedridge import private
@@ -26,10 +26,11 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
 
     fewer: ClassVar[str] = "a smaller method.private_dim"
 
-    features: Literal["auto", "mean", "sgc", "separate"] = setting(
+    features: Literal["auto", "mean", "sgc", "separate", "wl"] = setting(
         "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
-        "neighbours differ; auto: mean or separate, as validation says",
-        source="ours; sgc: Wu et al. 2019; side by side: H2GCN, Zhu et al. 2020",
+        "neighbours differ; of a graph also wl: counts of its neighbourhoods of up to h hops that look alike; auto: "
+        "mean, separate or wl, as validation says",
+        source="ours; sgc: Wu et al. 2019; side by side: H2GCN, Zhu et al. 2020; wl: Shervashidze et al. 2011",
     )  # fmt: skip
     label_features: Literal["auto", "always", "never"] = setting(
         "auto", "½ [N Y ‖ (N² − diag N²) Y] appended to φ, of the classes Y of the silo's own training nodes; auto: as "
@@ -40,7 +41,7 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
         128, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
         source="ours", ge=0, when={"features": ("auto",), "epsilon": (None,)},
     )  # fmt: skip
-    hops: int | None = setting(None, "h; none: 3 for mean, 2 for sgc and separate", source="ours", ge=0)
+    hops: int | None = setting(None, "h; none: 3 for mean and wl, 2 for sgc and separate", source="ours", ge=0)
     dim: int = setting(
         2048, "most columns of φ: what is wider is projected at random; 0 for no bound",
         source="ours; the projection: Kane and Nelson 2014", ge=0, when={"epsilon": (None,)},
@@ -108,7 +109,10 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
 
     def kinds(self, task: Task) -> tuple[str, ...]:
         """The features that are tried; a name ends with ``LABELLED`` where label features come with them."""
-        plain: tuple[str, ...] = ("mean", "separate") if self.features == "auto" else (self.features,)
+        if self.features == "wl" and task != "graph":
+            raise UnsupportedError("method.features=wl counts neighbourhoods of whole graphs; take mean or separate.")
+        some = ("mean", "separate", "wl") if task == "graph" else ("mean", "separate")
+        plain: tuple[str, ...] = some if self.features == "auto" else (self.features,)
         if self.label_features == "never" or task != "node":
             return plain
         return plain + tuple(name + LABELLED for name in plain)

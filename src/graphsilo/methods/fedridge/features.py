@@ -23,17 +23,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.sources import scratch
+from graphsilo.methods.fedridge.colours import colour_counts
 from graphsilo.models.columns import BLOCK, inverse_lengths, projection, unit_rows
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
 from graphsilo.random import numpy_generator
 
-Kind: TypeAlias = Literal["mean", "sgc", "separate"]
+Kind: TypeAlias = Literal["mean", "sgc", "separate", "wl"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-HOPS: dict[Kind, int] = {"mean": 3, "sgc": 2, "separate": 2}
+HOPS: dict[Kind, int] = {"mean": 3, "sgc": 2, "separate": 2, "wl": 3}
 
 CONSTANT = 0.1
 """The last column of φ, whose weight is a bias."""
+COLOURS = 4096
+"""Columns of ``wl`` where nothing bounds them."""
 _KEY = "ridge features"
 SMALL = 1 << 22
 """Numbers of a matrix that is dense however few of them are not zero: 16 MB."""
@@ -48,7 +51,8 @@ class Recipe:
     """How φ is made.
 
     Attributes:
-        kind: ``mean``: of X, ÂX, …, Â^h X; ``sgc``: Â^h X; ``separate``: X, NX, …, N^h X side by side.
+        kind: ``mean``: of X, ÂX, …, Â^h X; ``sgc``: Â^h X; ``separate``: X, NX, …, N^h X side by side; ``wl``, of
+            graphs: counts of neighbourhoods that look alike (``colours``).
         hops: h.
         dim: Most columns before the constant and the random ones; 0 for no bound.
         random: Random ReLU features of these, appended.
@@ -66,13 +70,15 @@ class Recipe:
         return num_features * (self.hops + 1 if self.kind == "separate" else 1)
 
     def base_width(self, num_features: int, *, graphs: bool = False) -> int:
-        """Columns of a node's row."""
+        """Columns of a node's row; of ``wl``, a graph's."""
+        if self.kind == "wl":
+            return self.dim or COLOURS
         widest = max(1, self.dim // 2) if graphs else self.dim
         return min(self._whole(num_features), widest) if self.dim else self._whole(num_features)
 
     def projects(self, num_features: int, *, graphs: bool = False) -> bool:
-        """Whether a node's row is projected onto fewer columns."""
-        return self.base_width(num_features, graphs=graphs) < self._whole(num_features)
+        """Whether rows are projected onto fewer columns: they depend on how many, and on the seed."""
+        return self.kind == "wl" or self.base_width(num_features, graphs=graphs) < self._whole(num_features)
 
     def width(self, num_features: int, *, graphs: bool = False) -> int:
         """p, columns of φ: the node's (a graph's: their mean and their sum), the constant, the random ones."""
@@ -80,7 +86,7 @@ class Recipe:
 
     def constant(self, num_features: int, *, graphs: bool = False) -> int:
         """The number of the constant column."""
-        return self.base_width(num_features, graphs=graphs) * (2 if graphs else 1)
+        return self.base_width(num_features, graphs=graphs) * (2 if graphs and self.kind != "wl" else 1)
 
     def blocks(self, num_features: int, sums: float | None = None) -> list[list[float]]:
         """Columns that belong together: how many, and their largest squared length in a row.
@@ -90,7 +96,7 @@ class Recipe:
             sums: Graphs: the largest squared length of the part that is a sum over nodes; None for nodes.
         """
         width = self.base_width(num_features, graphs=sums is not None)
-        found = [[float(width), 1.0], *([] if sums is None else [[float(width), sums]])]
+        found = [[float(width), 1.0], *([] if sums is None or self.kind == "wl" else [[float(width), sums]])]
         base, length = width * len(found), sum(bound for _, bound in found)
         found.append([1.0, CONSTANT**2])
         if self.random:
@@ -113,7 +119,7 @@ class Features:
         self.recipe = recipe
         self._graphs = data.collection is not None
         self.base: Matrix = data.cached(
-            _key(data, recipe, size), lambda: _pooled(data, recipe, size) if self._graphs else _nodes(data, recipe)
+            _key(data, recipe, size), lambda: _graphs(data, recipe, size) if self._graphs else _nodes(data, recipe)
         )
         self.width = recipe.width(data.num_features, graphs=self._graphs)
 
@@ -260,6 +266,12 @@ def _beside(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
             part[start : start + BLOCK] = _dense(block[start : start + BLOCK])
         unit_rows(part, in_place=True)
     return unit_rows(found, in_place=True)
+
+
+def _graphs(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:
+    if recipe.kind != "wl":
+        return _pooled(data, recipe, size)
+    return colour_counts(data, recipe.hops, recipe.base_width(data.num_features, graphs=True), recipe.seed)
 
 
 def _pooled(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:

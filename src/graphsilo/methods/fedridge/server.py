@@ -117,12 +117,14 @@ class Server(ServerBase[FedRidgeConfig]):
         self.log["training_items"] = float(total.sum())
         self.nodes, self.size = float(counts.sizes[0]), float(counts.sizes[0]) / max(float(counts.sizes[1]), 1.0)
         kinds = self.kinds
-        if config.features == "auto" and 0 < config.pilot < max(self._width(kind, config.dim) for kind in kinds):
-            # Label features seem better than they are beside so few columns: they are judged in full width.
-            self.kinds = tuple(name for name in kinds if name + LABELLED in kinds) or kinds
+        # Label features seem better than they are beside few columns, and few columns of ``wl`` tell nothing: these are
+        # judged in full width.
+        narrow = tuple(name for name in kinds if name in ("mean", "separate"))
+        if len(narrow) > 1 and 0 < config.pilot < max(self._width(kind, config.dim) for kind in kinds if kind != "wl"):
+            self.kinds = narrow
             self._add_up(federation, asked, config.pilot)
             better = kind_of(self._choose(federation, asked, config.pilot)[0].kind)
-            self.kinds = tuple(name for name in kinds if kind_of(name) == better)
+            self.kinds = tuple(name for name in kinds if kind_of(name) in (better, "wl"))
         self._add_up(federation, asked, config.dim)
 
     def _add_up(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> None:
