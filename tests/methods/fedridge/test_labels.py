@@ -189,5 +189,5 @@ def test_where_neighbours_tell_the_class_validation_takes_them(kit):
 def test_graphs_have_no_label_features():
     with pytest.raises(MessageError, match=r"'gcn\+labels' is no kind of features"):
         kind_of("gcn+labels")
-    assert FedRidgeConfig().kinds("graph") == ("mean", "separate")
+    assert FedRidgeConfig().kinds("graph") == ("mean", "separate", "wl")
     assert FedRidgeConfig(features="sgc").kinds("node") == ("sgc", "sgc+labels")
