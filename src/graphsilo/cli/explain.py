@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -157,7 +157,7 @@ def _explain_method(name: str) -> None:
     say()
     grid = table("client's step", "", "field", "discloses")
     for name, item in [*own.items(), *((name, handlers[name]) for name in sorted(common))]:
-        _exchange(grid, name, item)
+        _exchange(grid, name, item, method.config.model_fields)
     show(grid)
     say()
     # The method's own first, those that all methods have at the end.
@@ -205,13 +205,13 @@ def _what_the_server_learns(method: Method) -> str:
     return "single clients' answers, so sums alone are not enough (seen in a trial run of two rounds)"
 
 
-def _exchange(grid: Any, name: str, item: Handler[Any, Any]) -> None:
+def _exchange(grid: Any, name: str, item: Handler[Any, Any], settings: Collection[str]) -> None:
     from graphsilo.federation.compression import compressible
 
     request, reply = item.types()
     for place, (direction, message) in enumerate((("receives", request), ("sends", reply))):
         fewer = compressible(request, reply) if direction == "sends" else ()
-        for row, (field, discloses) in enumerate(_fields(message, fewer)):
+        for row, (field, discloses) in enumerate(_fields(message, fewer, settings)):
             grid.add_row(name if not place and not row else "", direction if not row else "", field, discloses)
 
 
@@ -229,12 +229,13 @@ def _backbone(settings: Mapping[str, Any]) -> str:
     return f"{settings['name']}{f' with {options}' if options else ''}"
 
 
-def _fields(message: type[Message], fewer: Sequence[FieldSpec]) -> list[tuple[str, str]]:
+def _fields(message: type[Message], fewer: Sequence[FieldSpec], settings: Collection[str]) -> list[tuple[str, str]]:
     """The fields with what they disclose, in words; those that disclose the same stand together.
 
     Args:
         message: That has them.
         fewer: Those that ``run.compression`` is about.
+        settings: The method's.
     """
     from graphsilo.federation.message import KINDS
 
@@ -253,8 +254,8 @@ def _fields(message: type[Message], fewer: Sequence[FieldSpec]) -> list[tuple[st
             notes.append(f"gives features of single nodes away{spec.where_recoverable}")
         if spec in fewer:
             notes.append("with run.compression only their change, in fewer bytes")
-        if spec.only_with:
-            notes.append(f"only with {', '.join(f'{name}={written(value)}' for name, value in spec.only_with)}")
+        if only := [f"{name}={written(value)}" for name, value in spec.only_with if name in settings]:
+            notes.append(f"only with {', '.join(only)}")
         found.setdefault(KINDS[spec.kind] + _noted(notes), []).append(_field(spec))
     return [(", ".join(names), text) for text, names in found.items()] or [("nothing but the call", "–")]
 

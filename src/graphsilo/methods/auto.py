@@ -42,8 +42,6 @@ from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
-from graphsilo.methods.fedridge.config import FedRidgeConfig
-from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId, Task
 
@@ -93,10 +91,10 @@ class AutoConfig(MethodConfig):
     def of_parts(self, task: Task) -> dict[str, MethodConfig]:
         """The settings of each method that is tried."""
         said = self.model_dump(exclude={"rounds", "balance"})
-        found: dict[str, MethodConfig] = {"ridge": FedRidgeConfig(**said, balance=(self.balance,))}
+        parts: dict[str, dict[str, Any]] = {"ridge": {"balance": (self.balance,)}}
         if task == "node" and self.rounds > 1:
-            found["trees"] = FedTreesConfig(**said, balance=self.balance, rounds=self.rounds - 1)
-        return found
+            parts["trees"] = {"balance": self.balance, "rounds": self.rounds - 1}
+        return {name: PARTS[name].config.model_validate({**said, **own}) for name, own in parts.items()}
 
     def square_columns(self, schema: Schema) -> int:
         return self.of_parts(schema.task)["ridge"].square_columns(schema)
@@ -384,7 +382,7 @@ class Server(ServerBase[AutoConfig]):
 
 METHOD = Method(
     name="auto",
-    family="one round",
+    family="trees",
     title="Auto",
     citation="graphsilo's own; FedRidge and FedTrees.",
     summary="FedRidge, then FedTrees as far as it pays: validation says which, or both, for all silos and for each.",
