@@ -12,7 +12,7 @@ from graphsilo.experiments.effects import settled
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 
-WITHOUT = {"fedridge", "majority"}
+WITHOUT = {"auto", "fedridge", "majority"}
 """Their own rule chooses what there is to choose, or there is nothing."""
 
 

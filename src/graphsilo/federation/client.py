@@ -26,7 +26,7 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
-from graphsilo.random import Name, generator
+from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.sharing import SharedTensors, shared_copy
 from graphsilo.types import ClientId, Precision
 
@@ -316,12 +316,19 @@ def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: 
 
 
 def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
-    """Whether a client's backbone answers otherwise than in float32, tried out where it might not."""
+    """Whether a client's backbone answers otherwise than in float32, tried out where it might not: on made-up rows, as
+    whether it does on the silo's own would tell of these."""
     if spec.precision == "float32":
         return False
-    data = GraphTensors(silo.graph)
-    if not sp.issparse(data.graph.features):
+    if not sp.issparse(silo.graph.union.features):
         return True
+    draw, width, classes = numpy_generator(0, "precision"), silo.schema.num_features, silo.schema.num_classes
+    nodes = np.arange(64)  # in a ring, each with one number
+    values, places = draw.standard_normal(64).astype(np.float32), (nodes, draw.integers(0, width, 64))
+    rows, ring = sp.csr_matrix((values, places), shape=(64, width)), np.stack([nodes, np.roll(nodes, 1)])
+    whole = Graph(rows, np.concatenate([ring, ring[::-1]], axis=1), np.zeros(64, dtype=np.int64), classes)
+    one = GraphCollection(whole, np.array([0, 64]), np.zeros(1, dtype=np.int64), classes)
+    data = GraphTensors(one if isinstance(silo.graph, GraphCollection) else whole)
     model = build_model(spec, silo.schema, generator(0, "model"), "cpu")
     try:
         with torch.no_grad():

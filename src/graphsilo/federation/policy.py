@@ -56,9 +56,6 @@ _BYTES = ("max_total_bytes", "max_run_bytes", "max_message_bytes")
 """Bounds of which each is part of what the one before it counts."""
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
-LARGEST_LEAST = 5
-"""What ``method.min_count`` may be in secure sums, whatever the policy: the usual bound of small cells."""
-
 
 class DisclosurePolicy(Settings):
     """What the owner of a silo lets out: the mapping ``policy:`` of a ``silo.yaml``.
@@ -248,12 +245,11 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: It is one.
         """
-        most, counted = max(self.min_class_count, LARGEST_LEAST), getattr(config, "min_count", 1)
-        if secure and counted > most:
+        counted, usual = (getattr(one, "min_count", 0) for one in (config, type(config)()))
+        if secure and counted > usual:
             raise DisclosureError(
                 f"with method.min_count={counted} silos whose classes are all smaller add nothing, and a secure sum "
-                f"may be one silo's own numbers. This silo takes part up to {most}: set it to that, or ask its owner, "
-                f"whose policy.min_class_count may be larger."
+                f"may be one silo's own numbers. In secure sums leave it at {usual}."
             )
         if not self.require_secure_sums:
             return

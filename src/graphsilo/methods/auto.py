@@ -131,7 +131,7 @@ class Choices(Message):
                 f"Choices has {int(self.counts.min())} items in one place, or not the same items for each model."
             )
         items = self.counts.sum((1, 2))
-        if any(bool((above.abs() > below).any() or (below > items).any()) for above, below in self.ranked.values()):
+        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
             raise MessageError("Choices.ranked is no mean of scores from 0 to 1, of as many items as were scored.")
 
     def check_size(self, items: float, degrees: float) -> None:

@@ -66,7 +66,6 @@ def test_few_answers_are_offered_that_are_never_opened(tmp_path):
     record.offer(answers[0])
     for _ in range(2):  # opened twice, it makes room once
         record.note(answers[0], DATA, [A, B, C])
-        again(record).offer(answers[0])
     again(record).offer(answers[-1])
     with pytest.raises(DisclosureError, match="never opened"):
         record.offer(answers[-2])
@@ -74,6 +73,26 @@ def test_few_answers_are_offered_that_are_never_opened(tmp_path):
     record.offer(answers[-2])  # its owner has decided
     with pytest.raises(DisclosureError, match="these data were opened before"):
         record.check(answers[-2], DATA, [A, B])
+
+
+def test_the_same_answer_to_other_questions_is_offered_each_time(tmp_path):
+    """That it is the same says something, too: "no" for nothing, many times, made one "yes" tell many bits."""
+    record = OpenedSums(tmp_path / "sums" / "north.sums")
+    for number in range(MOST_OFFERED):
+        record.offer(X, bytes([number]) * 32)
+    with pytest.raises(DisclosureError, match="never opened"):
+        again(record).offer(X, b"another")
+    again(record).note(X, DATA, [A, B, C], bytes(32))
+    again(record).offer(X, b"another")
+    with pytest.raises(DisclosureError, match="never opened"):
+        again(record).offer(X, b"one more")
+    for _ in range(2):  # opened before, it frees what is opened now
+        again(record).note(X, DATA, [A, B, C], b"another")
+    record.offer(X, b"one more")
+    again(record).free(X, b"one more")
+    record.offer(Y, b"one more")
+    with pytest.raises(DisclosureError, match="never opened"):
+        record.offer(X, b"one more")
 
 
 def test_in_memory_nothing_offered_is_noted():

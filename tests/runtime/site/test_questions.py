@@ -26,7 +26,7 @@ from graphsilo.federation.secure.opened import MOST_OFFERED
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge import private
-from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Statistics, StatisticsRequest
+from graphsilo.methods.fedridge.messages import AdoptRequest, CountRequest, Counts, Statistics, StatisticsRequest
 from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.site import worker
 from kit.here import Here, Straight
@@ -411,6 +411,21 @@ def test_a_model_that_cannot_be_used_is_the_owners_to_know(
     assert "are NaN" in capfd.readouterr().err
 
 
+def test_answers_that_are_the_same_are_no_free_questions(asked: Questions) -> None:
+    """Where nearly every question has the same answer, one that has none told more than a bit."""
+    asked.open()
+    for number in range(MOST_OFFERED):
+        asked.call(4, CALL + "count", CountRequest(), round=number)
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(4, CALL + "count", CountRequest(), round=MOST_OFFERED)
+
+
+def test_the_same_sum_again_and_again_leaves_nothing_waiting(asked: Questions) -> None:
+    asked.open()
+    for number in range(MOST_OFFERED + 2):
+        asked.sum("count", CountRequest(), Counts, range(5), round=number)
+
+
 def test_numbers_of_an_answer_that_cannot_be_summed_stay(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(self: Statistics) -> None:
         raise MessageError(f"it holds {self.num_samples:g} rows.")
@@ -433,11 +448,13 @@ def test_offers_that_are_never_opened_are_few(asked: Questions) -> None:
     asked.open("run-2")
     with pytest.raises(DisclosureError, match="never opened"):
         asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-2")
+    path = asked.workers[4].members[4].file.record("opened")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))  # its owner makes room for one
     asked.open("run-3")
     assert asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-3").num_samples > 0
-    asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-3")  # one was opened: there is room for one
+    asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-3")  # that one was opened
     with pytest.raises(DisclosureError, match="never opened"):
-        asked.call(4, CALL + "statistics", statistics_request(asked, 0.6), "run-3")
+        asked.call(4, CALL + "statistics", statistics_request(asked, 0.3), "run-3")
 
 
 # -- totals ------------------------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ long as its data stay as they are: in no round, run or federation, of no step or
 with one honest silo in common are then over the same silos, and sums without one over different silos: no combination
 of them says more than they do. Nor is one answer opened with others, should it be the same after the data changed.
 
-An offer tells by itself how large the silo's numbers are. So the record holds what was offered, too, and few answers
-wait there that were never opened.
+An offer tells by itself how large the silo's numbers are, and that there is one that the question could be answered. So
+the record holds what was offered, too, each time that it was asked for, and few wait there that were never opened.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Collection
@@ -23,8 +24,8 @@ from typing import Any
 from graphsilo.data.sources.files import locked_file
 from graphsilo.errors import DisclosureError
 
-MOST_OFFERED = 16
-"""Answers that a silo offers and that are not opened, for good: enough for runs that break off."""
+MOST_OFFERED = 32
+"""Answers that a silo offers and that are not opened, for good: runs that break off leave one each."""
 
 
 class OpenedSums:
@@ -69,41 +70,65 @@ class OpenedSums:
                     f"record of opened sums, sums/{self._name} beside its silo.yaml."
                 )
 
-    def note(self, answer: bytes, data: str, silos: Collection[bytes]) -> None:
+    def note(self, answer: bytes, data: str, silos: Collection[bytes], question: bytes = b"") -> None:
         """Note a sum that is about to be opened; it is on the disk when this returns.
+
+        Args:
+            answer, data, silos: As for ``check``.
+            question: That it was offered to.
 
         Raises:
             DisclosureError: As ``check``; or the record cannot be written, and nothing may be opened.
         """
         self.check(answer, data, silos)
         if answer.hex() in self._answers and (not data or data in self._data):
+            self.free(answer, question)
             return
-        line = {"answer": answer.hex(), "data": data, "silos": sorted(_named(silos))}
+        line = {"answer": answer.hex(), "data": data, "silos": sorted(_named(silos)), **self._freed(answer, question)}
         self._add(line, lambda: self.check(answer, data, silos))
 
-    def offer(self, answer: bytes) -> None:
+    def free(self, answer: bytes, question: bytes) -> None:
+        """Note that an offer is about to be opened of which nothing else is kept.
+
+        Raises:
+            DisclosureError: The record cannot be written.
+        """
+        if line := self._freed(answer, question):
+            self._add(line, lambda: None)
+
+    def _freed(self, answer: bytes, question: bytes) -> dict[str, str]:
+        self._read_on()
+        offer = _offer_of(answer, question)
+        return {"freed": offer} if offer in self._offered else {}
+
+    def offer(self, answer: bytes, question: bytes = b"") -> None:
         """Note an answer that is about to be offered; it is on the disk when this returns.
 
-        One that was offered or opened before says nothing new. In memory, within one process, nothing is noted: there
-        nobody is deceived.
+        The same answer to another question is another offer: that it is the same says something, too. In memory, within
+        one process, nothing is noted: there nobody is deceived.
+
+        Args:
+            answer: [32] hash of it.
+            question: Hash of all that the silo was asked so far.
 
         Raises:
             DisclosureError: Too many others wait; or the record cannot be read or written, and nothing may be offered.
         """
+        offer = _offer_of(answer, question)
 
         def check() -> None:
             self._read_on()
-            if len(self._offered) >= MOST_OFFERED and answer.hex() not in self._offered:
+            if len(self._offered) >= MOST_OFFERED and offer not in self._offered:
                 raise DisclosureError(
                     f"{MOST_OFFERED} answers of this silo were offered for sums that were never opened, and as each "
-                    f"offer says how large its numbers are, no other is offered until one of these is opened. Resume "
-                    f"runs that broke off; or the silo's owner, who knows why they did, takes the lines with "
+                    f"offer says how large its numbers are, no other is offered. Runs that broke off may have left "
+                    f"them: the silo's owner, who knows whether so many did, takes the lines with "
                     f'"offered", and no others, out of sums/{self._name} beside its silo.yaml.'
                 )
 
         self._read_on()
-        if self.path is not None and answer.hex() not in self._answers and answer.hex() not in self._offered:
-            self._add({"offered": answer.hex()}, check)
+        if self.path is not None and offer not in self._offered:
+            self._add({"offered": offer}, check)
 
     def _add(self, line: dict[str, Any], check: Callable[[], None]) -> None:
         """Put a line on the disk, if a check passes while nobody else can."""
@@ -152,13 +177,19 @@ class OpenedSums:
 
     def _take(self, line: dict[str, Any]) -> None:
         if "offered" in line:
-            self._offered |= {str(line["offered"])} - self._answers.keys()
+            self._offered.add(str(line["offered"]))
+            return
+        self._offered.discard(str(line.get("freed", "")))
+        if "answer" not in line:
             return
         silos = frozenset(map(str, line["silos"]))
-        self._offered.discard(str(line["answer"]))
         self._answers[str(line["answer"])] = silos
         if data := line.get("data"):
             self._data[str(data)] = silos
+
+
+def _offer_of(answer: bytes, question: bytes) -> str:
+    return hashlib.sha256(answer + question).hexdigest()
 
 
 def _named(silos: Collection[bytes]) -> frozenset[str]:

@@ -379,11 +379,16 @@ class Sum:
             )
 
     def _check_opened(self, clients: set[ClientId], *, note: bool) -> None:
-        kept = self._kept
+        kept, record = self._kept, self.party.record
         if _known(kept.answer):
+            if note:
+                record.free(kept.digest, kept.asked)
             return
-        record, silos = self.party.record, [self._silos[client] for client in clients]
-        (record.note if note else record.check)(kept.digest, self.party.data, silos)
+        silos = [self._silos[client] for client in clients]
+        if note:
+            record.note(kept.digest, self.party.data, silos, kept.asked)
+        else:
+            record.check(kept.digest, self.party.data, silos)
 
 
 def confirmed_list(roster: bytes, present: set[ClientId], came: set[ClientId]) -> bytes:
@@ -459,8 +464,7 @@ class Party:
         layout = Layout.of(answer)
         digest = hashlib.sha256(encoded.data).digest()
         scale = Scale.of(layout, answer)
-        if not _known(answer):
-            self.record.offer(digest)
+        self.record.offer(digest, asked)
         self._kept = _Kept(purpose, layout, scale, answer, digest, asked)
         return self.again()
 

@@ -76,6 +76,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def statistics(self, request: StatisticsRequest) -> Statistics:
         """The sums, for each kind of features and each balance."""
         refuse_without_noise(self.config)
+        self._refuse_others(request.kinds, request.dim)
         self._size = request.size
         classes, weights = self.silo.schema.num_classes, request.class_weights
         moments: dict[str, Tensor] = {}
@@ -123,6 +124,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def score(self, request: ScoreRequest) -> Scores:
         """Confusion counts of every candidate on the own validation items."""
         refuse_without_noise(self.config)
+        self._refuse_others(request.candidates, request.dim)
         items, classes = self._validation, self.silo.schema.num_classes
         labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
         found, ranked = [], list[Score]()
@@ -143,6 +145,20 @@ class Client(ClientBase[FedRidgeConfig]):
             counts=torch.from_numpy(np.concatenate(found)), num_samples=len(items),
             ranked={self.metric.name: torch.from_numpy(weighted(ranked))} if ranked else {},
         )  # fmt: skip
+
+    def _refuse_others(self, kinds: Iterable[str], dim: int) -> None:
+        """Refuse features that no run of these settings asks for: of others the silo's owner was told nothing.
+
+        Raises:
+            MessageError: Some are.
+        """
+        if not set(kinds) <= set(self.config.kinds(self.silo.schema.task)) or dim not in (
+            self.config.dim,
+            self.config.pilot,
+        ):
+            raise MessageError(
+                f"features of a kind or width were asked for that no run of these settings asks for: {dim}."
+            )
 
     @property
     def _seen(self) -> GraphTensors:

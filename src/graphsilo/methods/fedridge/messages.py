@@ -152,7 +152,7 @@ class Scores(Message):
             )
         for name, ranked in dict(self.ranked).items():
             if ranked.shape != (2, wanted) or bool(
-                (ranked[0].abs() > ranked[1]).any() or ranked[1].max() > self.num_samples
+                ((ranked[0] < 0) | (ranked[0] > ranked[1])).any() or ranked[1].max() > self.num_samples
             ):
                 raise MessageError(
                     f"Scores.ranked of '{name[:40]}' is no mean of {wanted} candidates over {self.num_samples} items."

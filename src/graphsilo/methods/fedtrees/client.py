@@ -107,7 +107,8 @@ class Client(ClientBase[FedTreesConfig]):
             and len(weights) == self.silo.schema.num_classes and np.isfinite(weights).all() and (weights >= 0).all()
             and len(request.base) == forest.outputs_of(len(weights)) and bool(request.base.isfinite().all())
             and steps >= 1 and steps & (steps - 1) == 0
-            and forest.fits(steps, len(self._train), float(weights.max(initial=0.0))),
+            and steps <= forest.scale_of(len(self._train), float(weights.max(initial=0.0)))
+            and forest.fits(steps, 1, float(weights[self._labels].sum())),
             "a beginning",
         )  # fmt: skip
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()

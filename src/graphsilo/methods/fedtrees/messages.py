@@ -173,7 +173,7 @@ class Scores(Message):
                 f"Scores has {int(self.counts.min())} nodes in one place, or not the same nodes for each forest."
             )
         items = self.counts.sum((1, 2))
-        if any(bool((above.abs() > below).any() or (below > items).any()) for above, below in self.ranked.values()):
+        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
             raise MessageError("Scores.ranked is no mean of scores from 0 to 1, of as many nodes as were scored.")
 
     def check_size(self, items: float, degrees: float) -> None:
