@@ -89,8 +89,9 @@ SUMMARY_SAYS = """<!-- Written by benchmarks/papers_page.py; change the words th
 One round, no trial of settings, on the same cuts, own models. Beside it the best federated score, tuned or not, FedAvg
 with SGD of 0.5 and common models included, and a GCN alone; whose it is, spreads and the published ones are in
 [the tables](papers-tables.md). *Level* is a difference to that best score that is no larger than the two standard
-deviations together. FedRidge's scores but those of FedPG VIII are from before a silo could take its own rows alone, which moves them by at most
-0.2 in accuracy and 1.1 in macro-F1 on the cuts that were measured again, on chameleon by +1.5 and +0.6.
+deviations together. FedRidge's scores but those of FedPG VIII are from before a silo could take its own rows alone,
+which moves them by at most 0.2 in accuracy and 1.1 in macro-F1 on the cuts that were measured again, on chameleon by
++1.5 and +0.6.
 """
 METHODS_SAY = """<!-- Written by benchmarks/papers_page.py; change the words there. -->
 
