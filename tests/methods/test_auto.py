@@ -160,7 +160,7 @@ def test_without_validation_nodes_nobody_can_tell(kit, silos):
                                         for each in silo.evaluations)) for silo in silos
     ]  # fmt: skip
     server, federation = played(kit, bare, 1)
-    assert server.done
+    assert server.ends_early
     before = federation.client(0).state()
     server.round(federation, 2)  # as with --reference alone, where other silos go on
     assert federation.client(0).state()["chosen"] == before["chosen"] == 0

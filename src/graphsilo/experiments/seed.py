@@ -340,8 +340,8 @@ class SeedRun:
         failures, idle = list(federation.failures), federation.idle
         asked = _Asked(federation.ledger.traffic(), federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))
-        progress.stopped = server.done
-        if number % config.every == 0 or number == server.rounds or server.done:
+        progress.stopped = server.ends_early
+        if number % config.every == 0 or number == server.rounds or server.ends_early:
             federation.at("evaluation", number)
             scores = evaluate(
                 federation, server, self.method.client, self.modes, auc=ranks(config, self.simulation),

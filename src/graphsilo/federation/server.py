@@ -61,7 +61,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         log: Numbers worth a curve; the runner stores them with the round and clears them.
         kept: Names of the attributes that are the server's state; a method names its own.
         aggregates_at_clients: Whether each client has an aggregate of its own, which the server never sees.
-        done: Whether further rounds would change nothing: then there are none.
+        ends_early: Whether further rounds would change nothing: then there are none.
         works: Long pieces of its work since the last round, as ``work`` made them; the runner takes them as well.
     """
 
@@ -73,7 +73,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         self.config = context.config
         self.schema = context.schema
         self.log: dict[str, float] = {}
-        self.done = False
+        self.ends_early = False
         self.works: list[Work] = []
         # The runner's: called after every step, and what a checkpoint within a piece of work has kept of it.
         self.after_step: Callable[[Work], None] = lambda work: None

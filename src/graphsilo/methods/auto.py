@@ -307,7 +307,7 @@ class Server(ServerBase[AutoConfig]):
         ridge: AUC of FedRidge's.
     """
 
-    kept = ("preferred", "curve", "ridge", "done")
+    kept = ("preferred", "curve", "ridge", "ends_early")
 
     def __init__(self, context: ServerContext[AutoConfig]):
         super().__init__(context)
@@ -326,7 +326,7 @@ class Server(ServerBase[AutoConfig]):
 
     def round(self, federation: Federation, number: int) -> None:
         """FedRidge's round, or a step of FedTrees; then the choice between them."""
-        if self.done:  # alone, other silos may go on
+        if self.ends_early:  # alone, other silos may go on
             return
         steps = number - 1
         self._run("trees" if steps else "ridge", lambda part, its: part.round(its, steps or 1), federation)
@@ -345,7 +345,7 @@ class Server(ServerBase[AutoConfig]):
         metric = METRICS[self.context.select_by]
         values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
         if not values:  # nobody can tell whether trees are better
-            self.done = True
+            self.ends_early = True
             return
         self.preferred = [int(np.argmax(values[:choices])), int(np.argmax(values[choices:]))]  # the first of equals
         course = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
@@ -354,7 +354,7 @@ class Server(ServerBase[AutoConfig]):
         else:
             self.ridge = course[0]
         self.log.update(chosen=float(self.preferred[0]), validation=max(values[:choices]))
-        self.done = "trees" not in self.parts or self._is_hopeless()
+        self.ends_early = "trees" not in self.parts or self._is_hopeless()
 
     def _is_hopeless(self) -> bool:
         """Whether the trees would stay behind, if each doubling of the steps gained as much as the last one did. It
