@@ -88,7 +88,7 @@ def _sums(found: JournalSummary) -> None:
     if found.messages:
         grid = table("what left the silo", "messages", "bytes", numbers=(1, 2))
         for kind, part in sorted(found.kinds.items(), key=lambda item: -item[1].bytes):
-            name = "control: settings, names, shapes" if kind == "control" else _printable(SHORT.get(kind, kind))
+            name = "control: settings, names, shapes" if kind == "control" else SHORT.get(kind, kind)
             grid.add_row(name, count(part.messages), size(part.bytes))
         grid.add_row("all", count(found.messages), size(found.bytes), style="bold")
         show(grid)
