@@ -13,14 +13,18 @@ import torch.nn.functional as F
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation import registry
+from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
 from graphsilo.methods.fedtrees.forest import Layout
 from graphsilo.methods.fedtrees.messages import (
     AdoptRequest,
     Cells,
     CellsRequest,
     Counts,
+    DirectionsRequest,
     HistogramRequest,
     Histograms,
+    Moments,
+    MomentsRequest,
     Scores,
     StartRequest,
 )
@@ -37,7 +41,13 @@ def played(kit, silos, rounds=4, **settings):
     return server, federation
 
 
-@pytest.mark.parametrize(("classes", "more"), [(2, {}), (3, {"balance": 0.5, "column_share": 1.0})])
+WIDE = {"dim": 4}
+"""Two of the five columns are principal directions, two are random."""
+
+
+@pytest.mark.parametrize(
+    ("classes", "more"), [(2, {}), (3, {"balance": 0.5, "column_share": 1.0}), (3, {"column_share": 1.0, **WIDE})]
+)
 def test_the_forest_is_that_of_one_place_bit_for_bit(kit, classes, more):
     cuts = [[[0, 1, 2, 3, 4]], [[3], [0, 1, 2, 4]], [[4], [2], [0], [1], [3]]]
     forests = []
@@ -69,14 +79,18 @@ def test_the_loss_falls_with_every_tree(kit, classes):
     assert losses[-1] < 0.7 * losses[0]
 
 
-def test_a_forest_that_came_from_elsewhere_answers_as_the_own_copy(kit):
-    server, federation = played(kit, [silo_of(client, [client]) for client in range(2)])
-    held, fresh = federation.client(0), kit.build("fedtrees", [silo_of(0, [0])], **QUICK)[1].client(0)
+@pytest.mark.parametrize("more", [{}, WIDE])
+def test_a_forest_that_came_from_elsewhere_answers_as_the_own_copy(kit, more):
+    server, federation = played(kit, [silo_of(client, [client]) for client in range(2)], **more)
+    held, fresh = federation.client(0), kit.build("fedtrees", [silo_of(0, [0])], **QUICK, **more)[1].client(0)
     for client in (held, fresh):
         client.install_aggregate(server.aggregate())
-    assert torch.equal(held.predict(held.data, "aggregate"), fresh.predict(fresh.data, "aggregate"))
+    if more:
+        with pytest.raises(MessageError, match="has missed the directions"):
+            fresh.predict(fresh.data, "aggregate")
     fresh.load_final(held.final_models())
     assert torch.equal(held.predict(held.data), fresh.predict(fresh.data))
+    assert torch.equal(held.predict(held.data, "aggregate"), fresh.predict(fresh.data, "aggregate"))
 
 
 def test_a_silo_unlike_the_others_takes_its_own_trees(kit):
@@ -246,6 +260,7 @@ def test_no_node_counts_in_two_bins_of_a_column():
         Counts(classes=torch.tensor([3, 2])),
         Cells(counts=whole([1, 0], [2, 3])),
         Scores(counts=torch.tensor([[[1, 2], [2, 0]]]), ranked={}),
+        Moments(sums=torch.tensor([[-5 * LARGEST_MOMENT]])),
     ],
 )
 def test_no_silo_counts_more_nodes_than_it_holds(message):
@@ -342,6 +357,19 @@ def test_no_made_up_beginning(kit, change):
         client.start(
             replace(usual, **{field: changed(getattr(usual, field)) for field, changed in BEGINNINGS[change].items()})
         )
+
+
+def test_no_made_up_directions(kit):
+    server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK, **WIDE)
+    server.set_up(federation)
+    client = federation.client(0)
+    good = client._directions
+    client.moments(MomentsRequest(basis=good))
+    for bad in (good * 1.5, good + 2.0**-22, good * float("nan"), good[:, :1], torch.cat([good, good], dim=1)):
+        with pytest.raises(MessageError, match="directions of a kind was asked"):
+            client.moments(MomentsRequest(basis=bad))
+        with pytest.raises(MessageError, match="directions of a kind was asked"):
+            client.project(DirectionsRequest(directions=bad))
 
 
 def test_no_made_up_forest_or_cells(kit):

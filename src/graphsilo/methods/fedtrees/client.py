@@ -20,7 +20,7 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import node_columns
+from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.messages import (
@@ -29,9 +29,12 @@ from graphsilo.methods.fedtrees.messages import (
     CellsRequest,
     CountRequest,
     Counts,
+    DirectionsRequest,
     Done,
     HistogramRequest,
     Histograms,
+    Moments,
+    MomentsRequest,
     Scores,
     StartRequest,
 )
@@ -51,6 +54,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     def __init__(self, context: ClientContext[FedTreesConfig]):
         super().__init__(context)
+        self._directions = torch.zeros(self.silo.schema.num_features, 0)
         self._edges = torch.zeros(0, self.config.bins - 1)
         self._class_weights = torch.ones(self.silo.schema.num_classes, dtype=torch.float64)
         self._scale = 1
@@ -77,6 +81,37 @@ class Client(ClientBase[FedTreesConfig]):
         """Training nodes by class."""
         counts = np.bincount(self._labels, minlength=self.silo.schema.num_classes)
         return Counts(classes=torch.from_numpy(counts))
+
+    @handler
+    def moments(self, request: MomentsRequest) -> Moments:
+        """How wide features lie along some directions."""
+        _refuse_unless(self._are_directions(request.basis), "directions")
+        found = second_moments(self.data.graph.features, self._train, request.basis.numpy())
+        return Moments(sums=torch.from_numpy(found))
+
+    @handler
+    def project(self, request: DirectionsRequest) -> Done:
+        """Take the directions onto which wide features are projected."""
+        self._project(request.directions)
+        return Done(clients=1)
+
+    def _project(self, directions: Tensor) -> None:
+        _refuse_unless(self._are_directions(directions), "directions")
+        self._directions = directions.clone()
+        self._forget()
+
+    @cached_property
+    def _which(self) -> int:
+        """Tells directions apart."""
+        return hash(self._directions.numpy().tobytes())
+
+    def _are_directions(self, found: Tensor) -> bool:
+        schema = self.silo.schema
+        return (
+            found.shape == (schema.num_features, self.config.principal(schema))
+            and bool((found.abs() <= 1).all())
+            and np.array_equal(on_grid(found.double().numpy()), found.numpy())
+        )
 
     @handler
     def cells(self, request: CellsRequest) -> Cells:
@@ -197,10 +232,12 @@ class Client(ClientBase[FedTreesConfig]):
         silo's own."""
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
-        key = ("trees columns", config.dim, self.context.seed, config.label_features)
+        if self._directions.shape[1] != config.principal(self.silo.schema):
+            raise MessageError("this silo has missed the directions onto which its features are projected.")
+        key = ("trees columns", config.dim, self.context.seed, config.label_features, self._which)
 
         def make() -> NDArray[np.float32]:
-            found = node_columns(data, config.dim, self.context.seed)
+            found = node_columns(data, config.dim, self._directions.numpy(), self.context.seed)
             if not config.label_features:
                 return found
             columns = sp.csr_matrix((data.num_nodes, 2 * classes))
@@ -319,20 +356,21 @@ class Client(ClientBase[FedTreesConfig]):
 
     def state(self) -> dict[str, Any]:
         return {
-            "edges": self._edges, "class_weights": self._class_weights, "scale": self._scale,
-            "forests": self._forests,
-            "chosen": self._chosen,
+            "directions": self._directions, "edges": self._edges, "class_weights": self._class_weights,
+            "scale": self._scale, "forests": self._forests, "chosen": self._chosen,
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._edges, self._class_weights = state["edges"], state["class_weights"]
+        self._directions, self._edges, self._class_weights = (
+            state[name] for name in ("directions", "edges", "class_weights")
+        )
         self._scale, self._chosen = int(state["scale"]), str(state["chosen"])
         self._forests = {track: dict(each) for track, each in state["forests"].items()}
         self._forget()
 
     def _forget(self) -> None:
         self._margins, self._held = {}, {}
-        for name in ("_codes", "_trained"):
+        for name in ("_codes", "_trained", "_which"):
             self.__dict__.pop(name, None)
 
     def release(self) -> None:
@@ -341,11 +379,13 @@ class Client(ClientBase[FedTreesConfig]):
     def final_models(self) -> dict[str, Tensors]:
         if not self._forests:
             return {}
-        return {"own": dict(self._forests[self._chosen]), "common": dict(self._forests[COMMON])}
+        found = {"own": self._forests[self._chosen], "common": self._forests[COMMON]}
+        return {view: {**known, "directions": self._directions} for view, known in found.items()}
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        self._forests, self._chosen = {COMMON: dict(models["own"])}, COMMON
-        self._forget()
+        forests = {name: each for name, each in models["own"].items() if name != "directions"}
+        self._project(models["own"]["directions"])
+        self._forests, self._chosen = {COMMON: forests}, COMMON
 
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""

@@ -1,21 +1,34 @@
 """FedTrees' columns: a node's features, those of its neighbourhood, its degree, and how its neighbours are labelled.
 
 With N = D^-1 A: X, N X, N² X; the standard deviation of X over the neighbours, where X is narrow; log(1 + degree) and
-its mean over the neighbours; FedRidge's label features. All sums run over the links of one node in their order, in
-float64: a node's row does not depend on who else is in its silo, to the last bit.
+its mean over the neighbours; FedRidge's label features. A wide X has rows of length 1 and is projected onto its first
+principal directions, found by subspace iteration over sums of all silos (Halko, Martinsson and Tropp, "Finding
+Structure with Randomness", SIAM Review 2011), and onto random ones. All sums run over the links of one node in their
+order, in float64; what is added over features or nodes lies on a grid that makes it exact: a node's row does not depend
+on who else is in its silo, to the last bit.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.models.columns import projection, unit_rows
-from graphsilo.models.view import GraphTensors
+from graphsilo.models.columns import BLOCK, projection, unit_rows
+from graphsilo.models.view import GraphTensors, Matrix
 
+PASSES = 3
+"""Sums from which the directions are found."""
+WIDEST = 1 << 14
+"""Features beyond which all directions are random: a sum has ``dim`` / 2 numbers for each."""
 _ROUNDING = 1e-12
 """Share of a mean of squares below which a variance is rounding."""
+_ROW, _DIRECTION, _PRODUCT = 2.0**14, 2.0**20, 2.0**12
+"""Steps of a row of length 1, of a direction, and of their product in a sum: 2^26 rows add up without rounding."""
+LARGEST_MOMENT = int(1.01 * _ROW * _PRODUCT)
+"""What one row adds to a sum of ``second_moments`` at most: its length may be rounded up."""
 
 
 def width_of(num_features: int, dim: int, labelled: int) -> int:
@@ -29,17 +42,28 @@ def width_of(num_features: int, dim: int, labelled: int) -> int:
     return (4 * num_features if num_features <= dim else 3 * dim) + 2 + 2 * labelled
 
 
-def node_columns(data: GraphTensors, dim: int, seed: int) -> NDArray[np.float32]:
-    """[n, p] the columns of all nodes, without label features."""
+def principal_of(num_features: int, dim: int) -> int:
+    """How many principal directions a wide X is projected onto; 0 where it is not, or has too many columns."""
+    return dim // 2 if dim < num_features <= WIDEST else 0
+
+
+def node_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+    """[n, p] the columns of all nodes, without label features.
+
+    Args:
+        data: The graph.
+        dim: Most columns of X that are taken as they are.
+        principal: [d, k] principal directions; k = 0: all are random.
+        seed: Of the random ones.
+    """
     features = data.graph.features
     narrow = data.num_features <= dim
     if narrow:
         own = np.asarray(features.toarray() if sp.issparse(features) else features, dtype=np.float64)
     else:
-        rows, thrown = unit_rows(features), projection(data.num_features, dim, seed)
-        # A product of sparse with dense rows adds up each row by itself, whatever stands beside it.
-        found = (rows @ thrown).toarray() if sp.issparse(rows) else (thrown.T.tocsr() @ rows.T).T
-        own = np.asarray(found, dtype=np.float64)
+        thrown = projection(data.num_features, dim - principal.shape[1], seed)
+        known = principal.astype(np.float64)
+        own = np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _on_grid(features)])
     step = data.matrix("mean").astype(np.float64)
     one = step @ own
     parts = [own, one, step @ one]
@@ -49,3 +73,61 @@ def node_columns(data: GraphTensors, dim: int, seed: int) -> NDArray[np.float32]
         parts.append(np.sqrt(np.where(variance > _ROUNDING * squares, variance, 0.0)))
     degree = np.log1p(np.asarray(data.matrix("sum").sum(axis=1), dtype=np.float64))
     return np.hstack([*parts, degree, step @ degree]).astype(np.float32)
+
+
+def second_moments(features: Matrix, nodes: NDArray[np.int64], basis: NDArray[np.float32]) -> NDArray[np.int64]:
+    """[d, k] Σ x (xᵀ Q) over some rows of length 1, in steps of 2^-26.
+
+    Args:
+        features: [n, d] X.
+        nodes: Numbers of the rows.
+        basis: [d, k] Q, as ``on_grid`` rounds it.
+    """
+    total = np.zeros(basis.shape, dtype=np.int64)
+    for rows in _on_grid(features[nodes]):
+        products = np.rint((rows @ basis.astype(np.float64)) * _PRODUCT)
+        total += np.asarray((rows * _ROW).T @ products).astype(np.int64)
+    return total
+
+
+def first_basis(num_features: int, width: int, seed: int) -> NDArray[np.float32]:
+    """[d, k] where the search for directions begins: random ones."""
+    return _orthonormal(_dense(projection(num_features, width, seed, block=1)))
+
+
+def next_basis(sums: NDArray[np.int64]) -> NDArray[np.float32]:
+    """[d, k] closer to the first principal directions than those with which the sums were formed."""
+    return _orthonormal(sums.astype(np.float64))
+
+
+def directions_of(basis: NDArray[np.float32], sums: NDArray[np.int64]) -> NDArray[np.float32]:
+    """[d, k] the principal directions within a basis, from the sums that were formed with it."""
+    inner = basis.astype(np.float64).T @ sums
+    _, turned = np.linalg.eigh(inner + inner.T)
+    return on_grid(basis.astype(np.float64) @ turned[:, ::-1])
+
+
+def on_grid(directions: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Rounded so that products with rows on their own grid are exact, in any order."""
+    found: NDArray[np.float32] = (np.rint(directions * _DIRECTION) / _DIRECTION).astype(np.float32)
+    return found
+
+
+def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float32]:
+    return on_grid(np.linalg.qr(columns)[0])
+
+
+def _on_grid(features: Matrix) -> Iterator[Matrix]:
+    """Rows of length 1, rounded, in float64: some thousand at once."""
+    for start in range(0, features.shape[0], BLOCK):
+        rows = unit_rows(features[start : start + BLOCK])
+        if sp.issparse(rows):
+            rows = rows.astype(np.float64)
+            rows.data = np.rint(rows.data * _ROW) / _ROW
+            yield rows
+        else:
+            yield np.rint(rows.astype(np.float64) * _ROW) / _ROW
+
+
+def _dense(matrix: Matrix) -> NDArray[np.float64]:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64)

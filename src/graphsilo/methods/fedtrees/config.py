@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.settings import MethodConfig, setting
-from graphsilo.methods.fedtrees.columns import width_of
+from graphsilo.methods.fedtrees.columns import principal_of, width_of
 from graphsilo.methods.fedtrees.forest import Rule
 from graphsilo.settings import Share
 
@@ -19,14 +19,15 @@ class FedTreesConfig(MethodConfig):
     depth: int = setting(4, "levels of splits of a tree, which has up to 2^depth leaves", source="ours", ge=1, le=10)
     bins: int = setting(32, "most bins of a column", source="ours; LightGBM: 255", ge=2, le=255)
     column_share: float = setting(
-        0.3, "share of the columns that a round draws for its trees", source="ours; the idea: Breiman 2001", gt=0, le=1
+        0.2, "share of the columns that a round draws for its trees", source="ours; the idea: Breiman 2001", gt=0, le=1
     )
     l2: float = setting(1.0, "λ: added to the sum of hessians of a leaf", source="XGBoost", ge=0)
     gamma: float = setting(0.0, "γ: gain that a split must have", source="XGBoost", ge=0)
     min_child: int = setting(10, "fewest training nodes of all silos in a leaf", source="ours; LightGBM: 20", ge=1)
     dim: int = setting(
-        64, "features wider than this are scaled to length 1 and projected at random onto so many columns",
-        source="ours; the projection: Kane and Nelson 2014", ge=1,
+        128, "features wider than this are scaled to length 1 and projected onto so many columns: half are the first "
+        "principal directions of all silos' training rows, half are random; above 16,384 features all are",
+        source="ours; Halko et al. 2011, Kane and Nelson 2014", ge=1,
     )  # fmt: skip
     label_features: bool = setting(
         True, "the columns ½ [N Y ‖ (N² − diag N²) Y] of the classes Y of the silo's own training nodes",
@@ -56,6 +57,14 @@ class FedTreesConfig(MethodConfig):
     def width(self, schema: Schema) -> int:
         """p, the columns of a node."""
         return width_of(schema.num_features, self.dim, schema.num_classes if self.label_features else 0)
+
+    def principal(self, schema: Schema) -> int:
+        """k, the principal directions that wide features are projected onto."""
+        return principal_of(schema.num_features, self.dim)
+
+    def square_columns(self, schema: Schema) -> int:
+        """Rows of wide features are added up in products with each other."""
+        return schema.num_features if self.principal(schema) else 0
 
     @property
     def rule(self) -> Rule:

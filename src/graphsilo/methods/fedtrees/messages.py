@@ -8,6 +8,7 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.methods.fedtrees.bins import COARSE, FINE
+from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
 
 
 class CountRequest(Message):
@@ -29,6 +30,44 @@ class Counts(Message):
 
     def check_size(self, items: float, degrees: float) -> None:
         _check_nodes(self, self.classes.sum(), items)
+
+
+class MomentsRequest(Message):
+    """Ask how wide features lie along some directions.
+
+    Attributes:
+        basis: [d, k] orthonormal.
+    """
+
+    basis: Tensor = sends("statistic", shape=("features", "directions"))
+
+
+class Moments(Message):
+    """Sums over one client's training nodes, with rows x of length 1.
+
+    Attributes:
+        sums: [d, k] Σ x (xᵀ basis), in steps of 2^-26.
+    """
+
+    sums: Tensor = sends("statistic", dtype=torch.int64, shape=("features", "directions"), per_class=False)
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, MomentsRequest)
+        if self.sums.shape != request.basis.shape:
+            raise MessageError(f"Moments has the shape {tuple(self.sums.shape)}, not that of the directions asked for.")
+
+    def check_size(self, items: float, degrees: float) -> None:
+        _check_nodes(self, self.sums.abs() / LARGEST_MOMENT, items)
+
+
+class DirectionsRequest(Message):
+    """What wide features are projected onto.
+
+    Attributes:
+        directions: [d, k] the principal ones.
+    """
+
+    directions: Tensor = sends("statistic", shape=("features", "directions"))
 
 
 class CellsRequest(Message):

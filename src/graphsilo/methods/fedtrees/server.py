@@ -16,12 +16,15 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.client import Client
+from graphsilo.methods.fedtrees.columns import PASSES, directions_of, first_basis, next_basis
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.messages import (
     AdoptRequest,
     CellsRequest,
     CountRequest,
+    DirectionsRequest,
     HistogramRequest,
+    MomentsRequest,
     StartRequest,
 )
 from graphsilo.types import ClientId
@@ -55,9 +58,12 @@ class Server(ServerBase[FedTreesConfig]):
         # A level's smaller children: 1, 1, 2, 4, ...
         each = 3 * 4 * (1 + drawn * config.bins) * outputs * 2 ** (config.depth - 1)
         cells = 4 * columns * ((1 << bins.COARSE) + ((config.bins - 1) << bins.FINE))
+        squares = PASSES * 8 * self.schema.num_features * config.principal(self.schema)
         tree = 4 * outputs * (3 * 2**config.depth)
         trees = config.rounds * (config.rounds + 1) // 2
-        return (config.rounds * each + cells) * self.asked, tree * trees * len(self.context.clients)
+        return (config.rounds * each + cells + squares) * self.asked, (tree * trees + squares) * len(
+            self.context.clients
+        )
 
     def set_up(self, federation: Federation) -> None:
         """Counts of classes, the edges of all columns, and where the forest begins."""
@@ -74,6 +80,7 @@ class Server(ServerBase[FedTreesConfig]):
         weights = np.zeros(len(total))
         weights[present] = (total.sum() / (present.sum() * total[present])) ** config.balance
         base = forest.base_of(weights * total)
+        self._find_directions(federation, asked)
         self.edges = self._find_edges(federation, asked)
         heaviest = float(weights.max(initial=0.0))
         self.scale = forest.scale_of(int(total.sum()), heaviest)
@@ -84,6 +91,19 @@ class Server(ServerBase[FedTreesConfig]):
             own=config.own and len(federation.clients) > 1,
         )  # fmt: skip
         federation.sum(Client.start, start).require(config.min_clients)
+
+    def _find_directions(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
+        """The first principal directions of all training rows, where features are wide: by subspace iteration."""
+        width = self.config.principal(self.schema)
+        if not width:
+            return
+        found = first_basis(self.schema.num_features, width, self.context.seed)
+        for further in reversed(range(PASSES)):
+            request = MomentsRequest(basis=torch.from_numpy(found))
+            sums = federation.sum(Client.moments, request, to=asked).require(self.config.min_clients).sums.numpy()
+            found = next_basis(sums) if further else directions_of(found, sums)
+        chosen = DirectionsRequest(directions=torch.from_numpy(found))
+        federation.sum(Client.project, chosen).require(self.config.min_clients)
 
     def _find_edges(self, federation: Federation, asked: tuple[ClientId, ...]) -> torch.Tensor:
         config = self.config
