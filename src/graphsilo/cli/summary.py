@@ -9,7 +9,7 @@ from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, main_ones, metric_of
 from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
-from graphsilo.report.finding import SAME, seeds_alike
+from graphsilo.report.finding import SAME, choice, seeds_alike
 from graphsilo.report.formats import (
     COST_TITLES,
     MISSING,
@@ -81,11 +81,19 @@ def scored(record: RunRecord) -> str:
     reported = modes.pop() if len(modes) == 1 else "validation"
     rest = [mode for mode in record.seeds[0].modes if mode != reported]
     others = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} in result.json" if rest else ""
-    part, whose = scored_part(record), MODES.get(reported, reported).removesuffix(" (aggregate)")
-    return (
-        f"Scored: {whose} ({reported}) {when_scored(record.seeds)}{others}. "
-        f"{f'{part}. ' if part else ''}Sent and received: for training, per seed; what evaluation takes is in "
-        f"ledger.parquet.{f' {SAME}' if seeds_alike(record) else ''}"
+    whose = MODES.get(reported, reported).removesuffix(" (aggregate)")
+    part = scored_part(record)
+    return " ".join(
+        filter(
+            None,
+            [
+                f"Scored: {whose} ({reported}) {when_scored(record.seeds)}{others}.",
+                f"{part}." if part else "",
+                choice(record),
+                "Sent and received: for training, per seed; what evaluation takes is in ledger.parquet.",
+                SAME if seeds_alike(record) else "",
+            ],
+        )
     )
 
 

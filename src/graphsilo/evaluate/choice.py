@@ -46,6 +46,17 @@ def worth(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[str, Any]) 
     return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
 
 
+def chosen_of(chosen: int, metric: Metric, values: Sequence[float]) -> dict[str, float]:
+    """For a server's log: the number of the candidate that was taken, and what the metric says of each.
+
+    Args:
+        chosen: The number.
+        metric: What counts.
+        values: As ``worth`` gives them.
+    """
+    return {"chosen": float(chosen), **{f"chosen_{place}": metric.goodness(each) for place, each in enumerate(values)}}
+
+
 class Judge:
     """Compares what models say of the same items.
 

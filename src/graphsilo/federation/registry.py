@@ -13,7 +13,7 @@ import functools
 import importlib
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -60,6 +60,9 @@ class Listing:
         backbone: Whether its clients run a backbone, so that ``model`` settings mean something.
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
         cut_links: Whether its clients use the links between silos, of which each knows those of its own nodes.
+        choices: What a number stands for that the method's server writes into its log, and a client into its study,
+            because validation chose: in words, by the number's name. Beside ``chosen`` the log has ``chosen_0`` etc.,
+            what all silos' validation says of each.
         quick: Settings that shorten a trial run and leave every step in.
         balances: Setting and value that give rare classes more weight, ``class_weights=inverse``; empty: none does.
         source: The package that it comes from.
@@ -81,6 +84,7 @@ class Listing:
     backbone: bool = True
     elsewhere: str | None = None
     cut_links: bool = False
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
     balances: str = ""
     source: str = "graphsilo"
@@ -146,12 +150,16 @@ def load(name: str) -> Method:
     raise ConfigError(f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
 
 
+def listing(name: str) -> Listing | None:
+    """What is known of a method without importing it; None for one that is unknown."""
+    wanted = spelled(name)
+    return _REGISTERED.get(wanted) or next((each for each in listings() if each.name == wanted), None)
+
+
 def usual_model(name: str) -> Mapping[str, Any] | None:
     """``Method.model`` of a method, without importing it; None for one that names none or is unknown."""
-    wanted = spelled(name)
-    if wanted in _REGISTERED:
-        return _REGISTERED[wanted].model
-    return next((listing.model for listing in listings() if listing.name == wanted), None)
+    found = listing(name)
+    return found.model if found else None
 
 
 def register(method: Method) -> Method:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge, confusions, weighted, worth
+from graphsilo.evaluate.choice import Judge, chosen_of, confusions, weighted, worth
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import (
@@ -353,7 +353,7 @@ class Server(ServerBase[AutoConfig]):
             self.curve.append(course[1])
         else:
             self.ridge = course[0]
-        self.log.update(chosen=float(self.preferred[0]), validation=max(values[:choices]))
+        self.log.update(chosen_of(self.preferred[0], metric, values[:choices]))
         self.ends_early = "trees" not in self.parts or self._is_hopeless()
 
     def _is_hopeless(self) -> bool:
@@ -392,5 +392,9 @@ METHOD = Method(
     tasks=("node", "graph"),
     backbone=False,
     edge_weights=True,
+    choices={
+        "chosen": ("FedRidge", "FedTrees", "the mean of both"),
+        "trees_chosen": ("the common forest", "its leaves corrected", "trees of the silo's own"),
+    },
     balances="balance=0.5",
 )

@@ -7,6 +7,7 @@ where it is not. Differences are paired seed by seed, as everywhere.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -16,6 +17,7 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.experiments.storage.views import by_client
+from graphsilo.federation import registry
 from graphsilo.report.formats import in_sentence, listed, mean, metric, scored_part
 from graphsilo.report.record import Run, flatten
 
@@ -35,6 +37,33 @@ _ALIKE = (
 )
 LEAST_SEEDS = 6
 """From so many seeds on, an exact test can call a difference one at the level of 5 %."""
+
+
+def choice(record: RunRecord) -> str:
+    """What all silos' validation items preferred of what a method chooses among, and how good they say each is; empty
+    where it chooses nothing."""
+    known = registry.listing(record.method.name)
+    names = known.choices.get("chosen", ()) if known else ()
+    selected = str(record.config.get("evaluation", {}).get("select_by", "accuracy"))
+    taken, said = list[str](), {name: list[float]() for name in names}
+    for seed in record.seeds:
+        logs = {row.round: row.log or {} for row in seed.rounds}
+        number = logs.get(seed.best_round, {}).get("chosen")
+        if number is not None and 0 <= int(number) < len(names):
+            taken.append(names[int(number)])
+        for place, name in enumerate(names):
+            values = [value for log in logs.values() if (value := log.get(f"chosen_{place}")) is not None]
+            said[name] += [max(values, key=metric_of(selected).goodness)] if values else []
+    if not taken:
+        return ""
+    counts = Counter(taken).most_common()
+    which = (
+        counts[0][0]
+        if len(counts) == 1
+        else listed(f"{name} ({count} of {len(taken)} seeds)" for name, count in counts)
+    )
+    each = listed(f"{name} {metric(fmean(values), selected)}" for name, values in said.items() if values)
+    return f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}, at the best round of each."
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import partial
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage.records import Spent
 from graphsilo.report import tables
-from graphsilo.report.finding import points, unit_of
+from graphsilo.report.finding import choice, points, unit_of
 from graphsilo.report.formats import (
     MISSING,
     Spread,
@@ -52,6 +52,7 @@ def headline(run: Run) -> Context:
         "mean": MISSING if score is None else metric(score.mean, name),
         "std": None if score is None or score.std is None else metric(score.std, name),
         "explained": _note(run, score),
+        "chosen": choice(run.result),
         "references": _reference_table(run),
         "tiles": _tiles(run),
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of
 from graphsilo.experiments.storage.records import PartitionFacts
+from graphsilo.federation import registry
 from graphsilo.report import clients, curves, figures, glossary, kernel, studies, tables
 from graphsilo.report.exchange import cost_section, ledger_section
 from graphsilo.report.finding import finding
@@ -50,7 +51,10 @@ def describe(run: Run) -> tuple[Context, list[Figure]]:
     """Everything the page of a run shows, and its figures."""
     rows, found = clients.rows_of(run), finding(run)
     names, partition = run.class_names, run.result.partition
-    study, study_drawn = studies.describe(run.study, names) if run.study else (None, [])
+    method = registry.listing(run.result.method.name)
+    study, study_drawn = (
+        studies.describe(run.study, names, method.choices if method else {}) if run.study else (None, [])
+    )
     bound, bound_drawn = kernel.describe(run.kernel) if run.kernel else (None, [])
     drawn = {
         "curves": curves.curves(run),

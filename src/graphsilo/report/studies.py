@@ -28,32 +28,39 @@ MAX_POINTS = 400
 MAP_ROWS, MAP_COLUMNS = 60, 120
 """Rows of each kind, and features, that a heat map shows at most."""
 REAL, SYNTHETIC = "real", "synthetic"
+_NONE: Mapping[str, Sequence[str]] = {}
 
 
-def describe(study: Study, class_names: Sequence[str] | None = None) -> tuple[Context, list[Figure]]:
+def describe(
+    study: Study, class_names: Sequence[str] | None = None, choices_of: Mapping[str, Sequence[str]] = _NONE
+) -> tuple[Context, list[Figure]]:
     """The section of a study: its table and what to choose among, and its figures.
 
     Args:
         study: Per client its facts. What is neither a number nor a pair of features is left to the files.
         class_names: Names of the classes, if known.
+        choices_of: What numbers stand for, by name (``Method.choices``).
 
     Returns:
         ``{"table", "choices", "drawn"}`` for the template (``table`` is None where no client gave a number), and the
         figures in the order they are drawn.
     """
     drawn = present(plane(study, class_names), feature_map(study, class_names))
-    return {"table": table(study), "choices": choices(drawn), "drawn": drawn}, drawn
+    return {"table": table(study, choices_of), "choices": choices(drawn), "drawn": drawn}, drawn
 
 
-def table(study: Study) -> Context | None:
-    """Every plain number, a row per client; as ``score_table`` of the templates takes it."""
+def table(study: Study, choices_of: Mapping[str, Sequence[str]] = _NONE) -> Context | None:
+    """Every plain number, or what it stands for, a row per client; as ``score_table`` of the templates takes it."""
     names = dict.fromkeys(
         name for facts in study.values() for name, value in facts.items() if number(value) is not None
     )
     if not names:
         return None
     rows = [
-        {"title": f"Client {client}", "cells": [_text(facts.get(name)) for name in names]}
+        {
+            "title": f"Client {client}",
+            "cells": [_text(facts.get(name), choices_of.get(name, ())) for name in names],
+        }
         for client, facts in study.items()
     ]
     return {"columns": [words(name) for name in names], "rows": rows}
@@ -188,9 +195,11 @@ def _dots(
     return Dots(words(kind), x, y, place, tips, small=True, hollow=kind == SYNTHETIC)
 
 
-def _text(value: Any) -> str:
-    """A number as the table shows it: whole numbers as such, others with four significant digits."""
+def _text(value: Any, choices_of: Sequence[str]) -> str:
+    """A number as the table shows it: whole numbers as such, others with four significant digits, a choice in words."""
     known = number(value)
     if known is None:
         return MISSING
+    if known in range(len(choices_of)):
+        return choices_of[int(known)]
     return integer(known) if float(known).is_integer() else f"{known:.4g}"

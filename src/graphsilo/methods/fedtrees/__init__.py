@@ -31,5 +31,6 @@ METHOD = Method(
     tasks=("node",),
     backbone=False,
     edge_weights=True,
+    choices={"chosen": ("the common forest", "its leaves corrected", "trees of the silo's own")},
     balances="balance=0.5",
 )

@@ -11,6 +11,7 @@ on who else is in its silo, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -117,7 +118,7 @@ def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float32]:
     return on_grid(np.linalg.qr(columns)[0])
 
 
-def _on_grid(features: Matrix) -> Iterator[Matrix]:
+def _on_grid(features: Matrix) -> Iterator[Any]:
     """Rows of length 1, rounded, in float64: some thousand at once."""
     for start in range(0, features.shape[0], BLOCK):
         rows = unit_rows(features[start : start + BLOCK])
@@ -129,5 +130,5 @@ def _on_grid(features: Matrix) -> Iterator[Matrix]:
             yield np.rint(rows.astype(np.float64) * _ROW) / _ROW
 
 
-def _dense(matrix: Matrix) -> NDArray[np.float64]:
+def _dense(matrix: Any) -> NDArray[np.float64]:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from graphsilo.errors import FederationError
-from graphsilo.evaluate.choice import worth
+from graphsilo.evaluate.choice import chosen_of, worth
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
@@ -139,9 +139,10 @@ class Server(ServerBase[FedTreesConfig]):
         found = federation.sum(Client.adopt, AdoptRequest(forest=self.forest, preferred=self.preferred), to=asked)
         scores = found.require(self.config.min_clients)
         self.current = set(found.clients)
-        if values := worth(METRICS[self.context.select_by], scores.counts.numpy(), scores.ranked):
+        metric = METRICS[self.context.select_by]
+        if values := worth(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
-            self.log.update(forest=float(self.preferred), validation=values[0])
+            self.log.update(chosen_of(self.preferred, metric, values))
 
     def aggregate(self) -> Tensors | None:
         return self.forest if len(self.forest["columns"]) else None
