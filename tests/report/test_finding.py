@@ -10,9 +10,9 @@ import pytest
 
 from graphsilo import report
 from graphsilo.report.clients import gains
-from graphsilo.report.finding import finding, gains_of
+from graphsilo.report.finding import choice, finding, gains_of
 from graphsilo.report.record import Run, load
-from kit import result_tree, seed_tree
+from kit import result_tree, round_tree, seed_tree
 from kit.pages import Page
 
 Scores = list[list[float]]
@@ -274,3 +274,30 @@ def test_it_says_how_many_single_gains_may_be_chance(tmp_path: Path) -> None:
     trees = [tree_of([[0.69, 0.49], [0.70, 0.51], [0.71, 0.53]]), tree_of([[0.6, 0.5]] * 3)]
     write_beside(tmp_path / "r", *trees)
     assert "By itself, the gain of 1 of 2 silos may be chance." in finding(load(tmp_path / "r")).certainty
+
+
+def chosen(
+    tmp_path: Path, logs: list[list[dict[str, float]]], select_by: str = "accuracy", method: str = "auto"
+) -> str:
+    """Of a run with these logs: seed by seed, a round each; the last one is the best."""
+    seeds = [
+        seed_tree(number, best_round=len(rows), rounds=[round_tree(i + 1, log=log) for i, log in enumerate(rows)])
+        for number, rows in enumerate(logs)
+    ]
+    tree = result_tree(method={"name": method}, seeds=seeds, config={"evaluation": {"select_by": select_by}})
+    (tmp_path / "result.json").write_text(json.dumps(tree))
+    return choice(load(tmp_path).result)
+
+
+def test_what_validation_chose_is_said_with_what_it_says_of_each(tmp_path: Path) -> None:
+    early, late = {"chosen": 0, "chosen_0": 0.84}, {"chosen": 2, "chosen_0": 0.84, "chosen_1": 0.7, "chosen_2": 0.86}
+    assert chosen(tmp_path, [[early, late]]) == (
+        "All silos' validation items prefer the mean of both: accuracy FedRidge 84.0, FedTrees 70.0 and the mean of "
+        "both 86.0, at the best round of each."
+    )
+    assert chosen(tmp_path, [[early, late], [late], [late, {**early, "chosen_0": 0.81}]]) == (
+        "All silos' validation items prefer the mean of both (2 of 3 seeds) and FedRidge (1 of 3 seeds): accuracy "
+        "FedRidge 84.0, FedTrees 70.0 and the mean of both 86.0, at the best round of each."
+    )
+    assert chosen(tmp_path, [[early]], method="fedavg") == ""
+    assert chosen(tmp_path, [[{}]]) == ""

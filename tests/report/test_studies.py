@@ -33,6 +33,12 @@ def test_table_holds_every_plain_number():
     assert studies.table({0: {"real_features": REAL}}) is None
 
 
+def test_a_choice_is_told_in_words():
+    study = {0: {"chosen": 1.0, "other": 1.0}, 1: {"chosen": 2.0}}
+    rows = studies.table(study, {"chosen": ("ridge", "trees")})["rows"]
+    assert [row["cells"] for row in rows] == [["trees", "1"], ["2", "–"]]
+
+
 def test_principal_plane_by_hand():
     # On a line with slope 1: coordinates ±√2 around the mean, everything on the first component.
     points, shares = studies.principal_plane(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
