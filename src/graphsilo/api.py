@@ -303,7 +303,8 @@ def run(
         method: Federated method; or a ``Method``.
         rounds: Communication rounds.
         seeds: Seeds of training as a list or range, one result each.
-        references: Rows to add: ``alone``, ``local``, ``fedridge``, ``global``, ``global_cut``, ``majority``.
+        references: Rows to add: ``alone``, ``local``, ``fedavg``, ``fedridge``, ``auto``, ``global``, ``global_cut``,
+            ``majority``.
         without: Clients that are left out, by number or name, as if they had never been there.
         workers: Processes that share the clients.
         device: ``cpu`` or ``cuda``.

@@ -9,7 +9,7 @@ import numpy as np
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 
-QUICK = {"depth": 3, "min_child": 2, "bins": 16}
+QUICK = {"depth": 3, "min_child": 2, "bins": 16, "columns": 8}
 
 
 def part(number: int, nodes: int = 40, features: int = 5, classes: int = 3) -> tuple[np.ndarray, ...]:

@@ -156,11 +156,11 @@ TABLES = {
         lr 0.1 (0, 1]
         depth 4 [1, 10]
         bins 32 [2, 255]
-        column_share 0.3 (0, 1]
+        columns 64 [1, inf)
         l2 1.0 [0, inf)
         gamma 0.0 [0, inf)
         min_child 10 [1, inf)
-        dim 64 [1, inf)
+        dim 128 [1, inf)
         label_features True
         balance 0.0 [0, 1]
         own True

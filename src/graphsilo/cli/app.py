@@ -153,9 +153,9 @@ def _run_settings(
         list[str] | None,
         _what(
             metavar="ROW",
-            help="Also run alone (every silo this method by itself), local (its backbone by itself), fedridge (one "
-            "exact round), global, global_cut (centralised without cross-client edges), majority (the commonest "
-            "class), or all; repeatable.",
+            help="Also run alone (every silo this method by itself), local (its backbone by itself), fedavg, fedridge, "
+            "auto, global, global_cut (centralised without cross-client edges), majority (the commonest class), or "
+            "all; repeatable.",
             autocompletion=complete.references,
         ),
     ] = None,

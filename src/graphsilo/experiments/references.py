@@ -46,8 +46,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
 
     Args:
         config: Of the run that it stands beside.
-        name: ``local``, ``alone``, ``fedridge``, ``global``, ``majority``, or ``global_cut``: all data in one place
-            without the edges between silos.
+        name: A method, ``alone``, or ``global_cut``: all data in one place without the edges between silos.
     """
     method = registry.load(reference_method(config, name))
     kind = method.config

@@ -29,7 +29,8 @@ MODES = {
 }
 """Whose model was scored on which test data; on the clients' own where nothing is said."""
 REFERENCES = {
-    "majority": "Majority class", "local": "Local only", "alone": "Alone", "fedridge": "FedRidge",
+    "majority": "Majority class", "local": "Local only", "alone": "Alone", "fedavg": "FedAvg",
+    "fedridge": "FedRidge", "auto": "Auto",
     "global_cut": "Centralised (cut)", "global": "Centralised",
 }  # fmt: skip
 """Names of the reference rows, in the order they are shown."""
@@ -39,7 +40,9 @@ REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
     "local": "every silo trains the backbone by itself",
     "alone": "every silo runs the same method with the same settings by itself",
+    "fedavg": "the mean of all silos' models each round, untuned",
     "fedridge": "one exact round of sums, then a correction at every silo",
+    "auto": "FedRidge, FedTrees or the mean of both, as validation says",
     "global_cut": "one place holds everything but the edges between silos, its backbone untuned",
     "global": "one place holds everything, its backbone untuned",
 }

@@ -17,7 +17,7 @@ CLASSES = np.array([0, 0, 1, 1, 1, 0])
 
 def grown(rows, edges, labels, rule, margins=None, parts=((0, None),), scale=1 << 10):
     """A tree of the rows of several silos, from sums alone."""
-    layout = Layout.drawn(edges, 1.0, 0, 0)
+    layout = Layout.drawn(edges, 64, 0, 0)
     margins = np.zeros((len(rows), 1)) if margins is None else margins
     growing = Growing(rule, layout, margins.shape[1], scale)
     while len(growing.wanted):
@@ -84,7 +84,7 @@ def test_sums_have_31_bits(rows, heaviest):
 
 
 def test_histograms_by_hand():
-    layout = Layout.drawn(np.array([[0.5, LARGEST]], dtype=np.float32), 1.0, 0, 0)
+    layout = Layout.drawn(np.array([[0.5, LARGEST]], dtype=np.float32), 64, 0, 0)
     assert (layout.size, layout.starts.tolist()) == (3, [1])
     places = layout.places(np.array([[0], [1], [1]], dtype=np.uint8))
     nodes, gradients = np.array([[0, 2], [1, 2], [1, 0]]), np.array([[5, 1], [-7, 2], [2, -4]])
@@ -93,13 +93,13 @@ def test_histograms_by_hand():
     assert found[1].tolist() == [[3, 1, 2], [2, 1, 1], [2, 1, 1]]
 
 
-def test_a_step_draws_its_share_of_the_columns():
+def test_a_step_draws_so_many_of_the_columns():
     edges = np.zeros((10, 1), dtype=np.float32)
-    drawn = [Layout.drawn(edges, 0.3, 0, step).columns.tolist() for step in range(8)]
+    drawn = [Layout.drawn(edges, 3, 0, step).columns.tolist() for step in range(8)]
     assert all(len(each) == 3 and each == sorted(set(each)) for each in drawn)
     assert len(set(map(tuple, drawn))) > 4
-    assert drawn[0] == Layout.drawn(edges, 0.3, 0, 0).columns.tolist()
-    assert len(Layout.drawn(edges[:2], 0.01, 0, 0).columns) == 1
+    assert drawn[0] == Layout.drawn(edges, 3, 0, 0).columns.tolist()
+    assert Layout.drawn(edges[:2], 3, 0, 0).columns.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("parts", [[(0, 3), (3, 6)], [(4, 6), (0, 0), (0, 4)]])

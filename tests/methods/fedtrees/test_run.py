@@ -45,9 +45,7 @@ WIDE = {"dim": 4}
 """Two of the five columns are principal directions, two are random."""
 
 
-@pytest.mark.parametrize(
-    ("classes", "more"), [(2, {}), (3, {"balance": 0.5, "column_share": 1.0}), (3, {"column_share": 1.0, **WIDE})]
-)
+@pytest.mark.parametrize(("classes", "more"), [(2, {}), (3, {"balance": 0.5}), (3, WIDE)])
 def test_the_forest_is_that_of_one_place_bit_for_bit(kit, classes, more):
     cuts = [[[0, 1, 2, 3, 4]], [[3], [0, 1, 2, 4]], [[4], [2], [0], [1], [3]]]
     forests = []
@@ -63,7 +61,7 @@ def test_the_forest_is_that_of_one_place_bit_for_bit(kit, classes, more):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_loss_falls_with_every_tree(kit, classes):
     silos = [silo_of(client, [client], classes) for client in range(3)]
-    server, federation = kit.build("fedtrees", silos, **QUICK, lr=0.5, column_share=1.0)
+    server, federation = kit.build("fedtrees", silos, **QUICK, lr=0.5)
     server.set_up(federation)
     losses = []
     for number in range(1, 8):
@@ -282,7 +280,7 @@ def test_as_good_as_scikit_learns_on_one_silo(kit):
     labels = (values[:, 0] + values[:, 1] * values[:, 2] > 0).astype(np.int64)
     graph = replace(silo.graph, labels=labels)
     silo = replace(silo, graph=graph, evaluations=(replace(silo.seen, graph=graph),))
-    server, federation = played(kit, [silo], rounds=30, depth=4, min_child=10, bins=64, column_share=1.0, own=False)
+    server, federation = played(kit, [silo], rounds=30, depth=4, min_child=10, bins=64, own=False)
     client = federation.client(0)
     rows, test = client._rows(client.data), np.setdiff1d(np.arange(len(labels)), silo.train)
     theirs = HistGradientBoostingClassifier(
@@ -318,7 +316,7 @@ def test_no_made_up_question_tells_whether_a_row_is_there(kit, change):
     server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK)
     server.set_up(federation)
     client = federation.client(0)
-    layout = Layout.drawn(client._edges.numpy(), client.config.column_share, client.context.seed, 0)
+    layout = Layout.drawn(client._edges.numpy(), client.config.columns, client.context.seed, 0)
     columns = torch.full((3, 1), float(layout.columns[0]))
     usual = HistogramRequest(
         step=0, columns=columns, thresholds=torch.zeros(3, 1), wanted=torch.tensor([[0, 0], [2, 1]]),

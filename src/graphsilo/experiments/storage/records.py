@@ -450,7 +450,9 @@ class References(Record):
     majority: Means | None = None
     local: Means | None = None
     alone: Means | None = None
+    fedavg: Means | None = None
     fedridge: Means | None = None
+    auto: Means | None = None
     global_cut: Means | None = None
     global_: Means | None = msgspec.field(default=None, name="global")
     gap_closed: dict[str, Share] | None = None
@@ -537,7 +539,7 @@ class RunRecord(Record, kw_only=True):
     def reference_rows(self) -> dict[str, Means]:
         """The reference rows that were run, by name, in the order in which they are shown."""
         of = self.references or References()
-        names = ("majority", "local", "alone", "fedridge", "global_cut", "global_")
+        names = ("majority", "local", "alone", "fedavg", "fedridge", "auto", "global_cut", "global_")
         return {name.rstrip("_"): means for name in names if (means := getattr(of, name)) is not None}
 
     @property

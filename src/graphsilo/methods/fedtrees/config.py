@@ -18,9 +18,10 @@ class FedTreesConfig(MethodConfig):
     lr: float = setting(0.1, "what a tree's leaves are multiplied by", source="scikit-learn", gt=0, le=1)
     depth: int = setting(4, "levels of splits of a tree, which has up to 2^depth leaves", source="ours", ge=1, le=10)
     bins: int = setting(32, "most bins of a column", source="ours; LightGBM: 255", ge=2, le=255)
-    column_share: float = setting(
-        0.2, "share of the columns that a round draws for its trees", source="ours; the idea: Breiman 2001", gt=0, le=1
-    )
+    columns: int = setting(
+        64, "columns that a round draws for its trees, all where there are no more",
+        source="ours; the idea: Breiman 2001", ge=1,
+    )  # fmt: skip
     l2: float = setting(1.0, "λ: added to the sum of hessians of a leaf", source="XGBoost", ge=0)
     gamma: float = setting(0.0, "γ: gain that a split must have", source="XGBoost", ge=0)
     min_child: int = setting(10, "fewest training nodes of all silos in a leaf", source="ours; LightGBM: 20", ge=1)
