@@ -8,6 +8,7 @@ import torch
 
 from graphsilo.methods.fedtrees import forest
 from graphsilo.methods.fedtrees.bins import LARGEST, codes_of
+from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Growing, Layout, Rule
 
 SIX = np.array([[1, 0], [2, 1], [3, 0], [4, 1], [5, 0], [6, 1]], dtype=np.float32)
@@ -99,7 +100,7 @@ def test_a_step_draws_so_many_of_the_columns():
     assert all(len(each) == 3 and each == sorted(set(each)) for each in drawn)
     assert len(set(map(tuple, drawn))) > 4
     assert drawn[0] == Layout.drawn(edges, 3, 0, 0).columns.tolist()
-    assert Layout.drawn(edges[:2], 3, 0, 0).columns.tolist() == [0, 1]
+    assert [FedTreesConfig(columns=3).drawn(count) for count in (1, 2, 3, 5, 9)] == [1, 1, 2, 3, 3]
 
 
 @pytest.mark.parametrize("parts", [[(0, 3), (3, 6)], [(4, 6), (0, 0), (0, 4)]])

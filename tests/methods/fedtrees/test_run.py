@@ -280,12 +280,12 @@ def test_as_good_as_scikit_learns_on_one_silo(kit):
     labels = (values[:, 0] + values[:, 1] * values[:, 2] > 0).astype(np.int64)
     graph = replace(silo.graph, labels=labels)
     silo = replace(silo, graph=graph, evaluations=(replace(silo.seen, graph=graph),))
-    server, federation = played(kit, [silo], rounds=30, depth=4, min_child=10, bins=64, own=False)
+    server, federation = played(kit, [silo], rounds=60, depth=4, min_child=10, bins=64, columns=64, own=False)
     client = federation.client(0)
     rows, test = client._rows(client.data), np.setdiff1d(np.arange(len(labels)), silo.train)
     theirs = HistGradientBoostingClassifier(
-        max_iter=30, max_depth=4, max_leaf_nodes=None, min_samples_leaf=10, max_bins=64, l2_regularization=1.0,
-        early_stopping=False,
+        max_iter=60, max_features=0.5, max_depth=4, max_leaf_nodes=None, min_samples_leaf=10, max_bins=64, l2_regularization=1.0,
+        early_stopping=False, random_state=0,
     ).fit(rows[silo.train], labels[silo.train])  # fmt: skip
     client.install_aggregate(server.aggregate())
     mine = client.predict(client.data, "aggregate")[test].argmax(1).numpy()
@@ -316,7 +316,7 @@ def test_no_made_up_question_tells_whether_a_row_is_there(kit, change):
     server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK)
     server.set_up(federation)
     client = federation.client(0)
-    layout = Layout.drawn(client._edges.numpy(), client.config.columns, client.context.seed, 0)
+    layout = Layout.drawn(client._edges.numpy(), client.config.drawn(len(client._edges)), client.context.seed, 0)
     columns = torch.full((3, 1), float(layout.columns[0]))
     usual = HistogramRequest(
         step=0, columns=columns, thresholds=torch.zeros(3, 1), wanted=torch.tensor([[0, 0], [2, 1]]),

@@ -204,7 +204,7 @@ class Client(ClientBase[FedTreesConfig]):
         """What stands where in the histograms of a step, and the entries that each own row counts in."""
 
         def make() -> tuple[Layout, Whole]:
-            layout = Layout.drawn(self._edges.numpy(), self.config.columns, self.context.seed, step)
+            layout = Layout.drawn(self._edges.numpy(), self.config.drawn(len(self._edges)), self.context.seed, step)
             return layout, layout.places(self._codes)
 
         return self._once(("layout", step), make)

@@ -19,7 +19,7 @@ class FedTreesConfig(MethodConfig):
     depth: int = setting(4, "levels of splits of a tree, which has up to 2^depth leaves", source="ours", ge=1, le=10)
     bins: int = setting(32, "most bins of a column", source="ours; LightGBM: 255", ge=2, le=255)
     columns: int = setting(
-        64, "columns that a round draws for its trees, all where there are no more",
+        64, "columns that a round draws for its trees, at most half of those that there are",
         source="ours; the idea: Breiman 2001", ge=1,
     )  # fmt: skip
     l2: float = setting(1.0, "λ: added to the sum of hessians of a leaf", source="XGBoost", ge=0)
@@ -58,6 +58,10 @@ class FedTreesConfig(MethodConfig):
     def width(self, schema: Schema) -> int:
         """p, the columns of a node."""
         return width_of(schema.num_features, self.dim, schema.num_classes if self.label_features else 0)
+
+    def drawn(self, columns: int) -> int:
+        """How many of p columns a round draws."""
+        return min(self.columns, (columns + 1) // 2)
 
     def principal(self, schema: Schema) -> int:
         """k, the principal directions that wide features are projected onto."""

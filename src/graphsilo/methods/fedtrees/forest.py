@@ -162,9 +162,9 @@ class Layout:
         return int(self.ends[-1])
 
     @classmethod
-    def drawn(cls, edges: NDArray[np.float32], most: int, seed: int, step: int) -> Layout:
+    def drawn(cls, edges: NDArray[np.float32], count: int, seed: int, step: int) -> Layout:
         """The columns of a step, the same at every party that draws them."""
-        columns = np.sort(numpy_generator(seed, "trees", "columns", step).permutation(len(edges))[:most])
+        columns = np.sort(numpy_generator(seed, "trees", "columns", step).permutation(len(edges))[:count])
         kept = edges[columns]
         return cls(columns, kept, 1 + (1 + (kept < LARGEST).sum(axis=1)).cumsum())
 

@@ -54,7 +54,7 @@ class Server(ServerBase[FedTreesConfig]):
     def expected_bytes(self) -> tuple[int, int]:
         config, columns = self.config, self.config.width(self.schema)
         outputs = forest.outputs_of(self.schema.num_classes)
-        drawn = min(config.columns, columns)
+        drawn = config.drawn(columns)
         # A level's smaller children: 1, 1, 2, 4, ...
         each = 3 * 4 * (1 + drawn * config.bins) * outputs * 2 ** (config.depth - 1)
         cells = 4 * columns * ((1 << bins.COARSE) + ((config.bins - 1) << bins.FINE))
@@ -123,7 +123,7 @@ class Server(ServerBase[FedTreesConfig]):
         config, asked, step = self.config, self.select(federation, number), len(self.forest["columns"])
         if not self.current.issuperset(asked):  # some have missed trees; a sum of few might show theirs
             self._hand_out(federation, asked)
-        layout = forest.Layout.drawn(self.edges.numpy(), config.columns, self.context.seed, step)
+        layout = forest.Layout.drawn(self.edges.numpy(), config.drawn(len(self.edges)), self.context.seed, step)
         growing = forest.Growing(config.rule, layout, len(self.forest["base"]), self.scale)
         while len(growing.wanted):
             request = HistogramRequest(
