@@ -14,6 +14,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation import registry
 from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
+from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Layout
 from graphsilo.methods.fedtrees.messages import (
     AdoptRequest,
@@ -272,7 +273,8 @@ def test_no_silo_counts_more_nodes_than_it_holds(message):
 
 
 @pytest.mark.slow
-def test_as_good_as_scikit_learns_on_one_silo(kit):
+def test_as_good_as_scikit_learns_on_one_silo(kit, monkeypatch):
+    monkeypatch.setattr(FedTreesConfig, "drawn", lambda self, columns: columns)  # as scikit-learn does
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     silo = silo_of(0, range(4), 2, nodes=600)
@@ -280,12 +282,12 @@ def test_as_good_as_scikit_learns_on_one_silo(kit):
     labels = (values[:, 0] + values[:, 1] * values[:, 2] > 0).astype(np.int64)
     graph = replace(silo.graph, labels=labels)
     silo = replace(silo, graph=graph, evaluations=(replace(silo.seen, graph=graph),))
-    server, federation = played(kit, [silo], rounds=60, depth=4, min_child=10, bins=64, columns=64, own=False)
+    server, federation = played(kit, [silo], rounds=30, depth=4, min_child=10, bins=64, own=False)
     client = federation.client(0)
     rows, test = client._rows(client.data), np.setdiff1d(np.arange(len(labels)), silo.train)
     theirs = HistGradientBoostingClassifier(
-        max_iter=60, max_features=0.5, max_depth=4, max_leaf_nodes=None, min_samples_leaf=10, max_bins=64, l2_regularization=1.0,
-        early_stopping=False, random_state=0,
+        max_iter=30, max_depth=4, max_leaf_nodes=None, min_samples_leaf=10, max_bins=64, l2_regularization=1.0,
+        early_stopping=False,
     ).fit(rows[silo.train], labels[silo.train])  # fmt: skip
     client.install_aggregate(server.aggregate())
     mine = client.predict(client.data, "aggregate")[test].argmax(1).numpy()
