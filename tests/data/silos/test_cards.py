@@ -100,7 +100,9 @@ def test_a_declared_vocabulary_wins() -> None:
         ),
         ({"directed": True}, r"direction at silo 'b' and none at silo 'a'"),
         ({"weighted": True}, r"links have weights at silo 'b' and none at silo 'a'"),
-        ({"tasks": ["graph"]}, r"silo 'a' can serve the task node or link, silo 'b' only graph"),
+        ({"tasks": ["graph"]}, r"the task is node, as most silos say first, and silo 'b' can serve graph alone"),
+        ({"tasks": ["0"]}, r"the card of silo 'b' is not one .*\$\.tasks"),
+        ({"tasks": []}, r"the card of silo 'b' is not one .*\$\.tasks"),
         ({"graphsilo": "0.2.0"}, r"silo 'a' runs graphsilo 0\.1\.0, silo 'b' 0\.2\.0"),
         ({"name": "a"}, r"two silos are called 'a'"),
         ({"booleans": {"b": [["yes"], ["no"]]}}, r"'yes' is 0 at silo 'b', which reads \[yes, no\], and 1 at silo 'a'"),
@@ -119,6 +121,13 @@ def test_a_declared_vocabulary_wins() -> None:
 def test_cards_that_do_not_agree(other: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         compare_cards([make_card("a"), {**make_card("b"), **other}])
+
+
+def test_one_silo_does_not_change_the_task_of_all() -> None:
+    cards = [make_card("liar", tasks=["link"]), make_card("b"), make_card("c")]
+    with pytest.raises(DataError, match=r"silo 'liar' can serve link alone.* such as task=link"):
+        compare_cards(cards)
+    assert compare_cards(cards, "link").task == "link"
 
 
 def test_a_federation_without_silos_or_classes() -> None:

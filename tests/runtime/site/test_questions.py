@@ -102,6 +102,17 @@ def test_a_checkpoint_is_the_sites_own(asked: Questions, secure: bool) -> None:
     assert secure is ("was written by somebody else" in found.get("text", ""))
 
 
+def test_another_silo_at_the_site_leaves_checkpoints_as_they_are(asked: Questions) -> None:
+    asked.open()
+    mark = {"run": "run-1", "seed": 0, "mark": "seed0-round1"}
+    assert asked.ask(0, {"do": "save", **mark}).header["ok"]
+    folder = asked.folder / "site0"
+    both = worker.members_of([(0, asked.files[0]), (7, asked.files[1])], folder, {})
+    asked.workers[0] = worker.SiteWorker(both, folder)
+    assert asked.open()[0]["ok"]
+    assert asked.ask(0, {"do": "restore", **mark}).header["ok"]
+
+
 def test_no_run_begins_on_a_disk_that_is_nearly_full(asked: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "free_disk", lambda folder: 999_999_999)
     for answer in asked.open():

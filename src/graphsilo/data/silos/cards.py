@@ -8,6 +8,7 @@ else is reported of the data before a run, which begins with a sum over silos (`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -94,7 +95,7 @@ class Card:
 
     graphsilo: str
     name: str
-    tasks: list[str]
+    tasks: Annotated[list[Task], msgspec.Meta(min_length=1)]
     features: Count
     feature_names: list[str] | None
     one_hot: dict[str, list[str]]
@@ -130,7 +131,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     split = CardSplit("stored")
     declared, directed = True, False
     links = undirected_links(graph.edges).shape[1]
-    tasks: list[str] = [silo.schema.task]
+    tasks: list[Task] = [silo.schema.task]
     if tables is not None:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
@@ -206,12 +207,13 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
                 f"silo '{first.name}' runs graphsilo {first.graphsilo}, silo '{other.name}' {other.graphsilo}: install "
                 f"the same release everywhere."
             )
-    tasks = [task for task in first.tasks if all(task in other.tasks for other in reported)]
-    if not tasks:
-        other = next(one for one in reported if not set(one.tasks) & set(first.tasks))
+    tasks = [each for each in first.tasks if all(each in other.tasks for other in reported)]
+    usual = task or Counter(one.tasks[0] for one in reported).most_common(1)[0][0]
+    if lacking := [one for one in reported if usual not in one.tasks]:
         raise DataError(
-            f"silo '{first.name}' can serve the task {' or '.join(first.tasks)}, silo '{other.name}' only "
-            f"{' or '.join(other.tasks)}: a federation has one task."
+            f"the task is {usual}{'' if task else ', as most silos say first'}, and silo '{lacking[0].name}' can serve "
+            f"{' or '.join(lacking[0].tasks)} alone: a federation has one task. Leave it out, or ask for a task that "
+            f"all can serve{f', such as task={tasks[0]}' if tasks else ''}."
         )
     reported = _share_words(reported)
     first = reported[0]
@@ -234,7 +236,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
     compare_sides({one.name: one.outside for one in reported})
     count, names = _classes(reported, task)
     return Schema(
-        task=_task(tasks[0]),
+        task=tasks[0],
         num_features=named.features,
         num_classes=count,
         feature_names=None if named.feature_names is None else tuple(named.feature_names),
@@ -281,14 +283,6 @@ def _share_words(reported: Sequence[Card]) -> list[Card]:
 
 def _scaling(one: Card) -> str:
     return Scaling(one.scale, one.scale_by).words()
-
-
-def _task(name: str) -> Task:
-    known: tuple[Task, ...] = ("node", "graph", "link")
-    for task in known:
-        if name == task:
-            return task
-    raise DataError(f"a silo can serve the task '{name}', which this release does not know; known: {', '.join(known)}.")
 
 
 def _parse(reported: Mapping[str, Any]) -> Card:
@@ -359,7 +353,7 @@ def _classes(reported: Sequence[Card], task: Task | None) -> tuple[int, tuple[st
     declared = [one for one in reported if one.classes_declared]
     if not declared:
         words = sorted_words(dict.fromkeys(word for one in reported for word in one.class_names or ()))
-        if not words and (task or _task(reported[0].tasks[0])) == "node":
+        if not words and (task or reported[0].tasks[0]) == "node":
             raise DataError(
                 "no silo has a label, and none declares classes: name the column of labels as nodes.label in at "
                 "least one description, or list the classes under `classes`."

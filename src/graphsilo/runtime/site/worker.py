@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -234,7 +234,8 @@ class SiteWorker:
         secure, report = bool(header.get("secure_sums")), str(header.get("report"))
         singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
         # Where single answers are seen as they are, another checkpoint than the site's own tells nothing more.
-        secret = self._secret() if secure or config.promises(1) else b""
+        clients = [client for client, _ in header["models"]]
+        secret = self._secret(clients) if secure or config.promises(1) else b""
         state = SiteState(self.folder / "state", run, secret)
         if not state.agrees(singles):
             raise DisclosureError(
@@ -473,9 +474,9 @@ class SiteWorker:
         record, data = OpenedSums(member.file.record("opened")), self._read(member)[1]
         return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
 
-    def _secret(self) -> bytes:
-        """That of all silos of this site, for its checkpoints."""
-        each = (kept_secret(member.file.record("noise")) for _, member in sorted(self.members.items()))
+    def _secret(self, clients: Iterable[ClientId]) -> bytes:
+        """That of these silos of the site, for their checkpoints."""
+        each = (kept_secret(self._member(client).file.record("noise")) for client in sorted(clients))
         return hashlib.sha256(b"checkpoints" + b"".join(each)).digest()
 
     def _read(self, member: Member) -> tuple[dict[str, Any], str]:
