@@ -137,15 +137,15 @@ TABLES = {
         lr 0.5 (0, inf)
     """,
     "fedridge": f"""{ROUNDS}
-        pilot 128 [0, inf)
-        hops None [0, inf)
-        dim 2048 [0, inf)
-        random_features 0 [0, inf)
+        pilot 128 [0, 16384]
+        hops None [0, 32]
+        dim 2048 [0, 16384]
+        random_features 0 [0, 16384]
         own True
         min_count 1 [1, inf)
         epsilon None [1e-06, 1000000]
         delta 1e-05 (0, 1)
-        private_dim 256 [1, inf)
+        private_dim 256 [1, 16384]
     """,
     "auto": f"""{ROUNDS}
         balance 0.0 [0, 1]
@@ -156,11 +156,11 @@ TABLES = {
         lr 0.1 (0, 1]
         depth 4 [1, 10]
         bins 32 [2, 255]
-        columns 64 [1, inf)
+        columns 64 [1, 16384]
         l2 1.0 [0, inf)
         gamma 0.0 [0, inf)
         min_child 10 [1, inf)
-        dim 128 [1, inf)
+        dim 128 [1, 4096]
         label_features True
         balance 0.0 [0, 1]
         own True
