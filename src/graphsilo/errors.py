@@ -88,6 +88,14 @@ class MessageError(GraphsiloError):
         super().__init__(*(one_line(part, 4000) if isinstance(part, str) else part for part in parts))
 
 
+class RequestError(MessageError):
+    """A client cannot answer what it was asked, for reasons that lie in what it was sent, now or before, alone.
+
+    The text goes to the coordinator also where only sums are seen: it must not depend on the silo's data, and neither
+    may whether there is this error.
+    """
+
+
 class DisclosureError(GraphsiloError):
     """A silo does not send a message, or does not take part in a run, because its policy says so.
 

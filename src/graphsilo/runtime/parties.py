@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphsilo.errors import DisclosureError, GraphsiloError, MessageError
+from graphsilo.errors import DisclosureError, GraphsiloError, MessageError, RequestError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure
@@ -80,6 +80,8 @@ class Parties:
             self._party(client.id).record.offer(os.urandom(32))  # each time anew
         except DisclosureError as refused:
             return refused
+        if isinstance(error, RequestError):
+            return error
         told = MessageError(
             f"its {kind.__name__} is none that can be summed; why stands in the silo's log. Mostly numbers are too "
             f"large or not finite then: try a smaller learning rate, or scaled features."

@@ -408,6 +408,17 @@ def test_a_step_that_goes_wrong_is_an_offer_without_words(asked: Questions, monk
     assert len(ran) == MOST_OFFERED + 1
 
 
+def test_what_lies_in_the_question_alone_is_said_and_counted(asked: Questions) -> None:
+    """An honest silo that has missed a step, or was asked what no run asks, is not told to learn more slowly."""
+    asked.open()
+    wide = replace(statistics_request(asked), dim=99)
+    for _ in range(MOST_OFFERED):
+        with pytest.raises(DisclosureError, match=r"^features of a kind or width were asked for that no run"):
+            asked.call(0, CALL + "statistics", wide)
+    with pytest.raises(DisclosureError, match="never opened"):
+        asked.call(0, CALL + "statistics", wide)
+
+
 @pytest.mark.parametrize("secure", [True, False])
 def test_a_model_that_cannot_be_used_is_the_owners_to_know(
     asked: Questions, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], secure: bool

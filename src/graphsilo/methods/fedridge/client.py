@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphsilo.errors import MessageError
+from graphsilo.errors import MessageError, RequestError
 from graphsilo.evaluate.choice import Judge, confusions, weighted
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
@@ -150,13 +150,13 @@ class Client(ClientBase[FedRidgeConfig]):
         """Refuse features that no run of these settings asks for: of others the silo's owner was told nothing.
 
         Raises:
-            MessageError: Some are.
+            RequestError: Some are.
         """
         if not set(kinds) <= set(self.config.kinds(self.silo.schema.task)) or dim not in (
             self.config.dim,
             self.config.pilot,
         ):
-            raise MessageError(
+            raise RequestError(
                 f"features of a kind or width were asked for that no run of these settings asks for: {dim}."
             )
 

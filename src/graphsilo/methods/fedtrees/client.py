@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import MessageError
+from graphsilo.errors import MessageError, RequestError
 from graphsilo.evaluate.choice import Judge, confusions, weighted
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -141,11 +141,13 @@ class Client(ClientBase[FedTreesConfig]):
             and (np.abs(edges) <= bins.LARGEST).all()
             and len(weights) == self.silo.schema.num_classes and np.isfinite(weights).all() and (weights >= 0).all()
             and len(request.base) == forest.outputs_of(len(weights)) and bool(request.base.isfinite().all())
-            and steps >= 1 and steps & (steps - 1) == 0
-            and steps <= forest.scale_of(len(self._train), float(weights.max(initial=0.0)))
-            and forest.fits(steps, 1, float(weights[self._labels].sum())),
+            and steps >= 1 and steps & (steps - 1) == 0,
             "a beginning",
         )  # fmt: skip
+        if steps > forest.scale_of(len(self._train), float(weights.max(initial=0.0))) or not forest.fits(
+            steps, 1, float(weights[self._labels].sum())
+        ):
+            raise MessageError(f"{steps} steps of a gradient are too many for sums over this silo's training nodes.")
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
         self._scale = steps
         self._forget()
@@ -181,7 +183,7 @@ class Client(ClientBase[FedTreesConfig]):
     def _need(self, steps: int) -> None:
         have = len(self._forests[COMMON]["columns"]) if self._forests else -1
         if have != steps:
-            raise MessageError(
+            raise RequestError(
                 f"this silo has {max(have, 0)} trees of the common forest, and the one after {steps} was asked for: it "
                 f"has missed some. It can take part again once it is given the forest."
             )
@@ -233,7 +235,7 @@ class Client(ClientBase[FedTreesConfig]):
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
         if self._directions.shape[1] != config.principal(self.silo.schema):
-            raise MessageError("this silo has missed the directions onto which its features are projected.")
+            raise RequestError("this silo has missed the directions onto which its features are projected.")
         key = ("trees columns", config.dim, self.context.seed, config.label_features, self._which)
 
         def make() -> NDArray[np.float32]:
@@ -254,7 +256,7 @@ class Client(ClientBase[FedTreesConfig]):
     def adopt(self, request: AdoptRequest) -> Scores:
         """Keep the common forest; correct its new leaves, grow a tree of the own rows, and choose by own validation."""
         if not self._forests:
-            raise MessageError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
+            raise RequestError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
         _refuse_unless(
             self._is_forest(request.forest) and len(request.forest["columns"]) <= self.config.rounds
             and 0 <= request.preferred < len(FORESTS),
@@ -396,10 +398,10 @@ def _refuse_unless(usual: bool | np.bool_, what: str) -> None:
     """Whether a silo can answer an unusual question would say something about its rows.
 
     Raises:
-        MessageError: It is one.
+        RequestError: It is one.
     """
     if not usual:
-        raise MessageError(f"{what} of a kind was asked of this silo that no run of these settings asks of any.")
+        raise RequestError(f"{what} of a kind was asked of this silo that no run of these settings asks of any.")
 
 
 def _log_shares(margins: Floats) -> NDArray[np.float32]:
