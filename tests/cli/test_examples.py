@@ -47,7 +47,7 @@ def test_a_folder_is_copied_whole_and_never_over_another(call, tmp_path):
 def test_a_file_is_copied_here(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert call("examples", "demo")[0] == 0
-    assert load_config(tmp_path / "demo.yaml").run.references == ["local", "alone", "fedridge", "global"]
+    assert load_config(tmp_path / "demo.yaml").run.references == ["alone", "fedavg", "global"]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,10 @@ def test_the_demo_trains_draws_and_says_where(call, tmp_path, monkeypatch):
     code, out, err = call("demo", "--out", tmp_path / "out")
     assert code == 0
     told = [line.split(" on ")[0] for line in err.splitlines() if not line.startswith("warning: ")]
-    assert told == ["FedAvg", "Local only", "FedAvg alone", "FedRidge", "Centralised"]
-    rows = [line.split("  ")[0] for line in out.splitlines()[:6]]
-    assert rows == ["Test, % (3 seeds)", "FedAvg", "Local only", "FedAvg alone", "FedRidge", "Centralised"]
+    assert told == ["Auto", "Auto alone", "FedAvg", "Centralised"]
+    rows = [line.split("  ")[0] for line in out.splitlines()[:5]]
+    assert rows == ["Test, % (3 seeds)", "Auto", "Auto alone", "FedAvg", "Centralised"]
+    assert "All silos' validation items prefer" in out
     assert f"Report:  {tmp_path / 'out' / 'report.html'}" in out
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
 
