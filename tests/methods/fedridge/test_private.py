@@ -321,7 +321,7 @@ def test_features_that_move_with_every_node_are_refused():
 
 def test_settings_that_hold_with_noise():
     found = METHOD.config(epsilon=1.0, features="sgc").in_effect()
-    assert (found.features, found.dim, found.label_features) == ("sgc", 256, "never")
+    assert (found.features, found.dim, found.label_features) == ("sgc", 512, "never")
     assert METHOD.config().in_effect() == METHOD.config()
 
 

@@ -80,13 +80,9 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     )  # fmt: skip
 
     private_dim: int = setting(
-        256,
-        "most columns of φ with noise, which grows with them",
-        source="ours",
-        ge=1,
-        le=MOST,
+        512, "most columns of φ with noise, which grows with them", source="ours", ge=1, le=MOST,
         when={"epsilon": ABOVE_ZERO},
-    )
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _rows_of_one_node(self) -> Self:
