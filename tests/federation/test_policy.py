@@ -126,10 +126,19 @@ def test_no_sum_to_which_the_others_add_nothing(method):
     policy().check_secure_sums(config(), True, "federation")
     policy().check_secure_sums(config(min_count=usual + 1), False, "federation")
     for own in (policy(), policy(min_class_count=9)):
-        with pytest.raises(
-            DisclosureError, match=rf"may be one silo's own numbers\. In secure sums leave it at {usual}\."
-        ):
+        with pytest.raises(DisclosureError, match=rf"be one silo's own numbers\. In secure sums leave it at {usual}\."):
             own.check_secure_sums(config(min_count=usual + 1), True, "federation")
+
+
+def test_no_setting_has_one_silo_of_anybodys_choosing_be_silent():
+    """Two sums over the same silos, in one of which it adds zeros: the difference is its own answer."""
+    config = registry.load("fedlog").config
+    policy().check_secure_sums(config(), True, "silos")
+    policy().check_secure_sums(config(receiver=3), False, "silos")
+    with pytest.raises(
+        DisclosureError, match=r"with method\.receiver=3 some silos may add nothing.* leave it at none\."
+    ):
+        policy().check_secure_sums(config(receiver=3), True, "silos")
 
 
 def test_what_is_not_masked_does_not_leave_such_a_silo():

@@ -134,11 +134,14 @@ def lying(monkeypatch: pytest.MonkeyPatch, lie: Callable[[str, Any], Any], clien
         if self.party.client == client:
             start = 0
             for part in self._kept.layout.parts:
-                each = words[start : start + part.words * part.entries]
-                behind = 0 if part.whole else self._kept.layout.fraction(part, self._scale, self.count)
-                with np.errstate(over="ignore"):
-                    each += np.int64(lie(part.spec.kind, behind)).astype(np.uint64)
-                start += len(each)
+                behind = 0 if part.whole else self._kept.layout.fraction(part, self._bits, self.count)
+                rest = int(lie(part.spec.kind, behind))
+                for word in range(part.words):  # digits to the base 2^50, the last one with all that is left
+                    digit = rest if word == part.words - 1 else rest & ((1 << 50) - 1)
+                    rest >>= 50
+                    with np.errstate(over="ignore"):
+                        words[start : start + part.entries] += np.uint64(digit % (1 << 64))
+                    start += part.entries
         return Masked(words=torch.from_numpy(words.view(np.uint8)))
 
     monkeypatch.setattr(Sum, "mask", moved)

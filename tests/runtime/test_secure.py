@@ -17,7 +17,6 @@ from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.secure.fixed import Scale
 from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE, Opening
 from graphsilo.federation.secure.party import Party, Sum
 from graphsilo.federation.server import ServerContext
@@ -188,13 +187,13 @@ def test_who_opens_with_wrong_shares_is_named_and_the_sum_opened_without_them():
 
 
 def test_who_claims_numbers_that_leave_nothing_of_the_others_is_left_out(monkeypatch):
-    """2^56 is what a count may be at most: the sum of the others is as if it had never been there."""
+    """Up to 2^30: the sum of the others is as if it had never been there."""
     begin = Party.begin
 
     def boast(self: Party, *given: Any) -> Any:
         begin(self, *given)
         if self.client == 2:
-            self._kept = replace(self._waiting, scale=Scale(self._waiting.scale.bits, (56,)))
+            self._kept = replace(self._waiting, bits=30)
         return self.again()
 
     without, _ = total_of({TRAIN: {2}})
@@ -204,7 +203,7 @@ def test_who_claims_numbers_that_leave_nothing_of_the_others_is_left_out(monkeyp
     assert torch.equal(total.message.weights["layers.0.weight"], without.message.weights["layers.0.weight"])
     (failure,) = federation.failures
     assert (failure.client, failure.handler) == (2, "train")
-    assert "client 2 says that TrainReply.num_samples holds numbers up to 2^56" in failure.reason
+    assert "client 2 says that its weight is up to 2^30" in failure.reason
 
 
 # -- silos that contradict each other ----------------------------------------------------------------------------------
@@ -288,7 +287,7 @@ def test_whose_offer_all_others_refuse_is_left_out_by_name(monkeypatch):
 
 TOTALS: dict[str, tuple[Callable[[str, int], int], str]] = {
     "fewer-than-none": (lambda kind, behind: -(1000 << behind) if kind == "counts" else 0, "it stands for -"),
-    "too-large": (lambda kind, behind: 2**62, "larger numbers than 5 clients can add up to|it stands for"),
+    "too-large": (lambda kind, behind: 2**62, "larger numbers than 5 clients can add up to|it stands for|contributors is more than 5"),
     "larger-than-a-weight": (
         lambda kind, behind: (1 << 61) if kind in ("model", "statistic", "prototype") else 0,
         "comes to .* with weights of|are sums of no rows|larger than their squares|no longer than",
@@ -416,7 +415,7 @@ def test_the_ledger_has_masked_fields_by_their_own_kind():
     entries = sum(weight.numel() for weight in federation.client(0).model.parameters())
     masked = {row["field"]: (row["kind"], row["bytes"]) for row in up if row["message"] == "fedavg.TrainReply (masked)"}
     assert masked["weights"] == ("model", 8 * entries)
-    assert masked["num_samples"] == ("counts", 8)
+    assert masked["num_samples"] == ("counts", 16)
     assert masked["(header)"][0] == "control"
     others = {row["message"]: row["kind"] for row in up if row["message"] != "fedavg.TrainReply (masked)"}
     assert others == dict.fromkeys(

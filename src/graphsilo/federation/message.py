@@ -92,7 +92,7 @@ def sends(
     recoverable: bool | str = False,
     largest: float | None = None,
     like: str | None = None,
-    words: int = 1,
+    words: int = 2,
     compared: bool = True,
     whole: bool | None = None,
     evaluated: bool = False,
@@ -125,9 +125,8 @@ def sends(
             of weights ``run.largest_value``) does not fit.
         like: In an answer: the field of the request whose names and shapes it has. Without it, it is compared with
             the field of its own name, if there is one. A client that sends others has failed.
-        words: Words of 64 bits that a float without a weight has in a secure sum: 1 keeps 2^-50 of the largest entry
-            of the field at any client; 3, for entries of very different sizes that all matter, hold sums up to 2^82 to
-            the 2^-80.
+        words: Words of 64 bits that a float without a weight has in a secure sum: 2 hold sums up to 2^56 to the 2^-57;
+            3, for entries of very different sizes that all matter, sums up to 2^82 to the 2^-81.
         compared: Between machines, a client whose numbers are far larger than most others' has failed (``outliers``).
             False where honest silos may differ as much.
         whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
@@ -154,8 +153,8 @@ def sends(
             f"no message carries tensors of {strange[0] if strange else 'no type'}; types are "
             f"{', '.join(map(str, DTYPES.values()))}."
         )
-    if words not in (1, 3):
-        raise MessageError(f"a float has 1 or 3 words in a secure sum; {words} were declared.")
+    if words not in (2, 3):
+        raise MessageError(f"a float has 2 or 3 words in a secure sum; {words} were declared.")
     metadata = {
         "kind": kind, "shape": shape, "allow_nan": allow_nan, "weighted_by": weighted_by, "relayed": relayed,
         "per_class": per_class, "only_with": tuple((only_with or {}).items()), "recoverable": recoverable,

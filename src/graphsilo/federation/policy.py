@@ -245,12 +245,13 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: It is one.
         """
-        counted, usual = (getattr(one, "min_count", 0) for one in (config, type(config)()))
-        if secure and counted > usual:
-            raise DisclosureError(
-                f"with method.min_count={counted} silos whose classes are all smaller add nothing, and a secure sum "
-                f"may be one silo's own numbers. In secure sums leave it at {usual}."
-            )
+        for name in config.leaves_out if secure else ():
+            given, usual = (getattr(one, name, None) for one in (config, type(config)()))
+            if given is not None and (usual is None or given > usual):
+                raise DisclosureError(
+                    f"with method.{name}={given} some silos may add nothing, and a secure sum, or the difference of "
+                    f"two, be one silo's own numbers. In secure sums leave it at {'none' if usual is None else usual}."
+                )
         if not self.require_secure_sums:
             return
         needed = config.single_answers

@@ -22,6 +22,10 @@ class MethodConfig(Settings):
     reaches_all: ClassVar[bool] = False
     """Whether all clients are asked in every round, whoever adds to its sums."""
 
+    leaves_out: ClassVar[tuple[str, ...]] = ("min_count",)
+    """Settings, where a method has them, above whose defaults some silos may add nothing to a sum: no secure sum is
+    made with them."""
+
     rounds: int = setting(100, "communication rounds", source="OpenFGL", ge=1)
     participation: float = setting(
         1.0, "share of clients per round: int(clients * share), at least one, drawn uniformly", source="OpenFGL",

@@ -17,7 +17,7 @@ from scipy.stats import chi2
 from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.secure import masks, peers, shamir
 from graphsilo.federation.secure.coordinator import SecureSum, SecureSumFailed
-from graphsilo.federation.secure.fixed import Layout, Scale
+from graphsilo.federation.secure.fixed import Layout
 from graphsilo.federation.secure.masks import Masks
 from graphsilo.federation.secure.messages import Opening, raw, row
 from graphsilo.federation.secure.party import offered
@@ -46,8 +46,8 @@ def check(parties: int, gone: dict[str, set[int]]) -> None:
         return
     total = scene.run(gone)
     assert set(scene.made.in_sum) == masked
-    words = reference(answers, masked, scene.made.scale.bits, parties)
-    behind = 50 - scene.made.scale.bits - (parties - 1).bit_length()
+    words = reference(answers, masked, scene.made.bits, parties)
+    behind = 50 - scene.made.bits - (parties - 1).bit_length()
     assert (total.weights["w"] * 2.0**behind).tolist() == [float(word) for word in words]
     assert total.num_samples == sum(answers[client].num_samples for client in masked)
     for _, holder, opening in (one for one in scene.sent if isinstance(one[2], Opening)):
@@ -102,8 +102,8 @@ def test_forty_clients_mask_with_eighteen_each():
     letters = [message for step, _, message in scene.sent if step == "share"]
     assert {len(one.clients) for one in letters} == {18}
     left = set(range(40)) - {3, 17, 18, 39}
-    words = reference(answers, left, scene.made.scale.bits, 40)
-    assert (total.weights["w"] * 2.0 ** (50 - scene.made.scale.bits - 6)).tolist() == [float(word) for word in words]
+    words = reference(answers, left, scene.made.bits, 40)
+    assert (total.weights["w"] * 2.0 ** (50 - scene.made.bits - 6)).tolist() == [float(word) for word in words]
 
 
 def test_two_clients_make_no_sum():
@@ -261,9 +261,7 @@ def test_an_offer_that_the_others_would_refuse_is_left_out_by_name(lie, reason):
     keys = lie.get("keys", lambda keys, _: keys)(raw(offers[2].keys), other)
     bits = lie.get("bits", offers[2].bits)
     layout = Layout.read(Update, offers[2].layout).digest
-    signature = scene.parties[2].identity.key.sign(
-        offered(PURPOSE, layout, 2, Scale(bits, tuple(offers[2].sizes)), raw(offers[2].asked), keys)
-    )
+    signature = scene.parties[2].identity.key.sign(offered(PURPOSE, layout, 2, bits, raw(offers[2].asked), keys))
     if lie.get("unsigned"):
         signature = bytes(64)
     if lie.get("identity"):

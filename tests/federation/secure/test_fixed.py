@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.secure.fixed import BLOCK, SIZES, Encoding, Layout, Scale, decode
+from graphsilo.federation.secure.fixed import BLOCK, Encoding, Layout, bits_of, decode, outweighs
 from kit.secure import Statistics, Update, updates
 
 
-def scale_of(*messages: Message) -> Scale:
-    return Scale.together(Scale.of(Layout.of(message), message) for message in messages)
+def bits(*messages: Message) -> int:
+    return max(bits_of(Layout.of(message), message) for message in messages)
 
 
-def words_of(message: Message, *, scale: Scale | None = None, parties: int = 3) -> np.ndarray:
-    scale = scale_of(message) if scale is None else scale
-    encoding = Encoding(Layout.of(message), message, scale=scale, parties=parties)
+def words_of(message: Message, *, weight: int | None = None, parties: int = 3) -> np.ndarray:
+    encoding = Encoding(Layout.of(message), message, bits=bits(message) if weight is None else weight, parties=parties)
     blocks = [block.copy() for block in encoding.blocks()]
     return np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.uint64)
 
@@ -33,48 +32,44 @@ def statistics(**fields) -> Statistics:
 
 
 def test_weighted_words_by_hand():
-    # 3 clients, weights of up to 2 bits: F = 50 - 2 - 2 = 46. 3 · 0.5 · 2^46 and 3 · (-1) · 2^46; 3 itself is below
-    # 2^8: F = 62 - 8 - 2 = 52.
+    # 3 clients, weights of up to 2 bits: F = 50 - 2 - 2 = 46. 3 · 0.5 · 2^46 and 3 · (-1) · 2^46; 3 itself is
+    # 3 · 2^56 = 192 · 2^50 + 0.
     found = words_of(Update(weights={"w": torch.tensor([0.5, -1.0])}, num_samples=3.0)).view(np.int64)
-    assert found.tolist() == [3 * 2**45, -3 * 2**46, 3 * 2**52]
+    assert found.tolist() == [3 * 2**45, -3 * 2**46, 0, 192]
 
 
-@pytest.mark.parametrize(
-    ("largest", "size"),
-    [(0.0, -64), (1e-30, -64), (2.0**-9, -8), (0.5, 0), (0.99, 0), (1.0, 8), (255.9, 8), (256.0, 16), (1e36, 120)],
-)
-def test_sizes_are_powers_of_two_to_the_eighth(largest, size):
-    """Of what a client has, the others learn that no entry exceeds it."""
-    message = statistics(sums=torch.tensor([largest, -largest / 2], dtype=torch.float64))
-    assert scale_of(message) == Scale(0, (size, -64))
-    # The size of all is the largest, and F = 62 - size - 2 for three clients.
-    assert scale_of(message, statistics(share=3.0)).sizes == (size, 8)
-    assert words_of(message).view(np.int64)[1] == round(largest * 2.0 ** (60 - size))
+def test_what_a_client_says_of_its_answer_depends_on_no_number():
+    """A question that makes an answer zero, tiny or huge by what one row holds asks for that row."""
+    stated = [
+        bits(statistics(sums=torch.tensor([value, 0.0], dtype=torch.float64))) for value in (0.0, 1e-30, 1.0, 1e15)
+    ]
+    assert stated == [0, 0, 0, 0]
+    assert {bits(Update(weights={"w": torch.tensor([value])}, num_samples=9.0)) for value in (0.0, 1e-9, 99.0)} == {4}
 
 
 def test_digits_by_hand():
-    # 2^-6 with F = 62 - 0 - 2 = 60; -2^-60 is -1; 2^-80 with three words is 1, -(2^-30 + 2^-80) is -(2^50 + 1).
+    # With two words 2^-6 · 2^56 is 1 · 2^50 + 0, -2^-56 is -1; with three 2^-80 is 1, -(2^-30 + 2^-80) is -(2^50 + 1).
     message = statistics(
-        sums=torch.tensor([2.0**-6, -(2.0**-60)], dtype=torch.float64),
+        sums=torch.tensor([2.0**-6, -(2.0**-56)], dtype=torch.float64),
         wide=torch.tensor([2.0**-80, -(2.0**-30) - 2.0**-80], dtype=torch.float64), hits=torch.tensor([7, -7]),
         number=-5,
     )  # fmt: skip
-    found = words_of(message, scale=Scale(0, (0, 0))).view(np.int64).tolist()
+    found = words_of(message).view(np.int64).tolist()
     assert found[:2] == [7, -7]
-    assert found[2:4] == [2**54, -1]
-    assert found[4:10] == [1, -1, 0, -1, 0, 0]
-    assert found[10] == -5
+    assert found[2:6] == [0, -1, 1, 0]
+    assert found[6:12] == [1, -1, 0, -1, 0, 0]
+    assert found[12] == -5
 
 
 def test_columns_of_very_different_size_need_three_words():
-    """Sums of squares of a column in millions and of one in millionths, over 1000 rows: one word keeps nothing of the
-    smaller, three keep all. So sums that scale features have three."""
-    squares = torch.tensor([1000 * 1e6**2, 1000 * 1e-6**2], dtype=torch.float64)
-    message = statistics(sums=squares, wide=squares)
-    scale = scale_of(message)
-    found = decode(Layout.of(message), words_of(message, scale=scale), scale=scale, parties=3)
-    assert found["sums"].tolist() == [1e15, 0.0]
-    assert found["wide"].tolist() == pytest.approx([1e15, 1e-9], rel=1e-12)
+    """Sums of squares of a column in billions and of one in billionths, over 1000 rows: two words hold neither, three
+    do. So sums that scale features have three."""
+    squares = torch.tensor([1000 * 1e9**2, 1000 * 1e-9**2], dtype=torch.float64)
+    message = statistics(wide=squares)
+    found = decode(Layout.of(message), words_of(message), bits=0, parties=3)
+    assert found["wide"].tolist() == pytest.approx([1e21, 1e-15], rel=1e-8)
+    with pytest.raises(MessageError, match="sums holds more than"):
+        words_of(statistics(sums=squares))
 
 
 @settings(deadline=None, max_examples=60)
@@ -93,16 +88,14 @@ def test_sums_are_those_of_integers(data, parties):
         )
         for _ in range(parties)
     ]  # fmt: skip
-    scale = scale_of(*messages)
     total = np.zeros(len(words_of(messages[0], parties=parties)), dtype=np.uint64)
     for message in data.draw(st.permutations(messages)):
-        total += words_of(message, scale=scale, parties=parties)
-    found = Statistics(**decode(Layout.of(messages[0]), total, scale=scale, parties=parties))
+        total += words_of(message, parties=parties)
+    found = Statistics(**decode(Layout.of(messages[0]), total, bits=0, parties=parties))
     assert found.hits.tolist() == [sum(int(one.hits[place]) for one in messages) for place in range(3)]
     assert found.number == sum(one.number for one in messages)
     assert isinstance(found.number, int)
-    sized = 62 - (parties - 1).bit_length()
-    for name, behind in (("sums", sized - scale.sizes[0]), ("wide", 80)):
+    for name, behind in (("sums", 56), ("wide", 80)):
         for place, value in enumerate(getattr(found, name).tolist()):
             exact = sum(_rounded(float(getattr(one, name)[place]), behind) for one in messages)
             assert value == pytest.approx(exact / 2.0**behind, rel=2**-51, abs=0)
@@ -123,14 +116,14 @@ def _rounded(value: float, behind: int) -> int:
 def test_means_are_those_of_plain_sums(parties):
     """Σ w x / Σ w in float32: off by at most one unit in the last place, and hardly ever by that."""
     answers = updates(parties, 4000)
-    scale = scale_of(*answers.values())
-    total = sum(words_of(answer, scale=scale, parties=parties) for answer in answers.values())
-    found = Update(**decode(Layout.of(answers[0]), total, scale=scale, parties=parties))
+    most = bits(*answers.values())
+    total = sum(words_of(answer, weight=most, parties=parties) for answer in answers.values())
+    found = Update(**decode(Layout.of(answers[0]), total, bits=most, parties=parties))
     weight = sum(answer.num_samples for answer in answers.values())
     assert found.num_samples == weight
     plain = sum(answer.weights["w"].double() * answer.num_samples for answer in answers.values())
     error = float((found.weights["w"] - plain).abs().max())
-    assert error <= parties * 2.0 ** -(51 - scale.bits - (parties - 1).bit_length()) + 1e-12 * weight
+    assert error <= parties * 2.0 ** -(51 - most - (parties - 1).bit_length()) + 1e-12 * weight
     ours, theirs = (found.weights["w"] / weight).float(), (plain / weight).float()
     apart = (ours.view(torch.int32) - theirs.view(torch.int32)).abs()
     assert int(apart.max()) <= 1
@@ -141,16 +134,16 @@ def test_blocks_are_filled_across_parts():
     many = {f"w{place}": torch.full((BLOCK // 2 + 1,), float(place)) for place in range(5)}
     message = Update(weights=many, num_samples=1.0)
     found = words_of(message)
-    assert len(found) == 5 * (BLOCK // 2 + 1) + 1 == Layout.of(message).words
-    total = Update(**decode(Layout.of(message), found, scale=scale_of(message), parties=3))
+    assert len(found) == 5 * (BLOCK // 2 + 1) + 2 == Layout.of(message).words
+    total = Update(**decode(Layout.of(message), found, bits=bits(message), parties=3))
     assert all(torch.equal(total.weights[name], tensor.double()) for name, tensor in many.items())
 
 
 def test_what_a_sum_cannot_hold_is_refused():
     for fields, text in (
-        ({"sums": torch.tensor([1e39], dtype=torch.float64)}, r"sums holds more than 1e\+36, the most that a"),
+        ({"sums": torch.tensor([1e17], dtype=torch.float64)}, r"sums holds more than 3.6e\+16, the most that a secure"),
         ({"sums": torch.tensor([math.nan])}, "sums contains NaN or infinity"),
-        ({"wide": torch.tensor([1e30], dtype=torch.float64)}, r"wide holds more than 1.21e\+24"),
+        ({"wide": torch.tensor([1e30], dtype=torch.float64)}, r"wide holds more than 2.42e\+24"),
         ({"share": math.inf}, "share contains NaN or infinity"),
         ({"hits": torch.tensor([2**61])}, "hits holds more than 1.15e"),
         ({"number": 2**70}, "number holds"),
@@ -163,69 +156,46 @@ def test_what_a_sum_cannot_hold_is_refused():
         with pytest.raises(MessageError, match="is a weight and must be at least 0"):
             words_of(Update(weights={"w": torch.zeros(1)}, num_samples=weight))
     with pytest.raises(MessageError, match="more than the 3 bits that were agreed on"):
-        words_of(Update(weights={"w": torch.zeros(1)}, num_samples=8.0), scale=Scale(3, (8,)))
-    with pytest.raises(MessageError, match=r"sums holds more than 256, the most that a secure sum of 3 clients"):
-        words_of(statistics(sums=torch.tensor([300.0])), scale=Scale(0, (8, 8)))
-    layout = Layout.of(statistics())
-    # A statistic is at most 1e36 < 2^120, a score 1e18 < 2^64.
-    for strange in (
-        Scale(-1, (0, 0)), Scale(0, (0,)), Scale(0, (0, 4)), Scale(0, (0, SIZES[-1] + 8)), Scale(0, (128, 0)),
-        Scale(0, (0, 72)),
-    ):  # fmt: skip
-        with pytest.raises(MessageError, match="what a client says of the size of its numbers cannot be"):
-            strange.check(layout)
-    Scale(0, (SIZES[0], SIZES[0])).check(layout)
-    Scale(0, (120, 64)).check(layout)
-    with pytest.raises(MessageError, match=r"share holds more than 1e\+18, the most that a secure sum takes"):
-        scale_of(statistics(share=1.1e18))
+        words_of(Update(weights={"w": torch.zeros(1)}, num_samples=8.0), weight=3)
+    for parties, text in ((3, r"1.8e\+16, the most that a secure sum of 3"), (5, r"9.01e\+15, the most that a secure")):
+        with pytest.raises(MessageError, match=f"sums holds more than {text}"):
+            words_of(statistics(sums=torch.tensor([2.0**54.5], dtype=torch.float64)), parties=parties)
 
 
 @pytest.mark.parametrize(
     ("mine", "others", "trouble"),
     [
-        ((0, 8), [(0, 8), (0, 8), (0, 16)], ""),
-        ((0, 32), [(0, 8), (0, 8), (0, 16)], ""),  # 2^24 above: 62 - 32 - 2 + 8 = 36 digits are left
-        ((0, 40), [(0, 8), (0, 8), (0, 16)], "holds numbers up to 2^40, and the middle one of the others says 2^8"),
-        ((0, 40), [(0, 8), (0, 8)], "the middle one of the others says 2^8"),
-        ((0, 40), [(0, -56), (0, 40)], ""),  # one of three lies: this one does not, and is not named for it
-        ((0, 40), [(0, -56), (0, 0), (0, -64)], "says 2^0"),
-        ((0, 40), [(0, -56), (0, -64)], ""),  # nor where the third one has only zeros
-        ((0, 40), [(0, -56), (0, -56), *[(0, 40)] * 2, *[(0, -64)] * 2], ""),  # two of seven lie
-        ((0, 40), [(0, -56), (0, -56), *[(0, -64)] * 4], ""),
-        ((27, 8), [(1, 8), (27, 8)], ""),
-        ((27, 8), [(0, 8), (0, 8), (0, 8)], ""),
-        ((0, 40), [(0, -64), (0, -64), (0, 24)], ""),  # who has only zeros loses nothing
-        ((0, 40), [(0, -64), (0, -64)], ""),
-        ((26, 8), [(10, 8), (3, 8), (30, 8)], ""),
-        ((27, 8), [(10, 8), (3, 8), (30, 8)], "the middle one of the others' is up to 2^10"),
+        (27, [1, 27], ""),  # one of three lies: this one does not, and is not named for it
+        (27, [0, 0, 0], ""),  # who has no items loses nothing
+        (26, [10, 3, 30], ""),
+        (27, [10, 3, 30], "the middle one of the others' is up to 2^10"),
+        (40, [8, 8], "the middle one of the others' is up to 2^8"),
+        (40, [1, 1, 40, 40, 0, 0], ""),  # two of seven lie
+        (40, [1, 1, 0, 0, 0, 0], ""),
     ],
 )  # fmt: skip
 def test_one_that_takes_the_digits_of_the_others(mine, others, trouble):
-    """62 - 40 - 2 + 8 = 28 digits for three clients, 18 for 4096: a float32 number has 24."""
-    layout = Layout.of(Update(weights={"w": torch.zeros(1)}, num_samples=1.0))
-    stated = [Scale(bits, (size,)) for bits, size in others]
-    found = Scale(mine[0], (mine[1],)).above(stated, layout)
+    found = outweighs(mine, others)
     assert (trouble in found) if trouble else not found
 
 
 def test_the_largest_of_everybody_is_no_overflow():
     for parties in (3, 4, 5, 100):
-        layout, scale = Layout.of(statistics()), Scale(0, (16, 0))
-        sizes = {part.field: layout.largest(part, scale, parties) for part in layout.parts}
-        assert sizes["sums"] == 2.0**16
+        layout = Layout.of(statistics())
+        sizes = {part.field: layout.largest(part, 0, parties) for part in layout.parts}
+        assert sizes["sums"] == 2.0 ** (56 - (parties - 1).bit_length())
         message = statistics(
             sums=torch.tensor([-sizes["sums"]], dtype=torch.float64),
             wide=torch.tensor([sizes["wide"]], dtype=torch.float64), hits=torch.tensor([-int(sizes["hits"])]),
         )  # fmt: skip
-        total = sum(words_of(message, scale=scale, parties=parties) for _ in range(parties))
-        found = Statistics(**decode(layout, total, scale=scale, parties=parties))
+        total = sum(words_of(message, parties=parties) for _ in range(parties))
+        found = Statistics(**decode(layout, total, bits=0, parties=parties))
         assert found.sums.tolist() == [-parties * sizes["sums"]]
         assert found.wide.tolist() == [parties * sizes["wide"]]
         assert found.hits.tolist() == [-parties * int(sizes["hits"])]
         update = Update(weights={"w": torch.tensor([4096.0])}, num_samples=1023.0)
-        scale = scale_of(update)
         whole = sum(words_of(update, parties=parties) for _ in range(parties))
-        assert decode(Layout.of(update), whole, scale=scale, parties=parties)["weights"]["w"].tolist() == [
+        assert decode(Layout.of(update), whole, bits=10, parties=parties)["weights"]["w"].tolist() == [
             parties * 1023 * 4096.0
         ]
 
@@ -251,8 +221,8 @@ def test_layouts_that_are_none():
         Layout.of(Text(name="a"))
     good = Layout.of(Update(weights={"a": torch.zeros(2), "b": torch.zeros(3, 4)}, num_samples=1.0))
     assert Layout.read(Update, good.text) == good
-    assert good.words == 2 + 12 + 1
-    assert good.fields == (("weights", "model", 112), ("num_samples", "counts", 8))
+    assert good.words == 2 + 12 + 2
+    assert good.fields == (("weights", "model", 112), ("num_samples", "counts", 16))
     for text in (
         "", "[", "[1]", '[["weights","a",[2],false]]', '[["weights","a",[-2],false],["num_samples",null,null,false]]',
         '[["weights",3,[2],false],["num_samples",null,null,false]]', '[["other",null,null,false]]',

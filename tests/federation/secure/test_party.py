@@ -16,7 +16,6 @@ from graphsilo.federation.codec import encode
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure import coordinator
 from graphsilo.federation.secure.coordinator import SecureSum
-from graphsilo.federation.secure.fixed import Scale
 from graphsilo.federation.secure.masks import KEY_BYTES
 from graphsilo.federation.secure.messages import Came, Confirmed, Post, Roster, raw, row, rows
 from graphsilo.federation.secure.opened import OpenedSums
@@ -82,10 +81,8 @@ def test_keys_that_are_not_signed():
     refused_roster(
         "the offer of client 3 is not signed", table, bits=[*table.roster.bits[:3], 40, table.roster.bits[4]]
     )
-    sizes = [*table.roster.sizes[:3], [56], table.roster.sizes[4]]
-    refused_roster("the offer of client 3 is not signed", table, sizes=sizes)
-    with pytest.raises(MessageError, match="of the size of its numbers cannot be"):
-        table.sum_of(0).share(changed(table.roster, sizes=[*table.roster.sizes[:3], [65], table.roster.sizes[4]]))
+    with pytest.raises(MessageError, match="a weight of -1 bits cannot be"):
+        table.sum_of(0).share(changed(table.roster, bits=[*table.roster.bits[:3], -1, table.roster.bits[4]]))
 
 
 def test_keys_of_an_older_sum():
@@ -109,7 +106,7 @@ def test_keys_of_an_older_sum():
 def test_a_client_that_is_left_out_or_named_twice():
     table = Table()
     four = {
-        "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:], "sizes": table.roster.sizes[1:],
+        "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:],
         "asked": table.roster.asked[1:],
         "keys": table.roster.keys[1:],
         "signatures": table.roster.signatures[1:], "identities": table.roster.identities[1:],
@@ -135,33 +132,33 @@ def test_one_silo_under_two_numbers(monkeypatch):
         parties[0].current.share(roster)
 
 
-def claiming(answers: Mapping[int, Message], scale: Scale, liar: int = 2) -> Scene:
-    """Everybody has made its offer; one says that its numbers are of this size, and signs it."""
+def claiming(answers: Mapping[int, Message], bits: int, liar: int = 2) -> Scene:
+    """Everybody has made its offer; one says that its weight is of this size, and signs it."""
     scene = Scene(answers)
     scene.begin()
     party = scene.parties[liar]
     assert party._kept is not None
-    party._kept = replace(party._kept, scale=scale)
+    party._kept = replace(party._kept, bits=bits)
     return scene
 
 
-def test_a_size_that_would_leave_nothing_of_the_others():
-    """2^56 is what a count may be at most; the others' are below 2^8: they name who says so, all of them."""
-    scene = claiming(updates(5), Scale(5, (56,)))
+def test_a_weight_that_would_leave_nothing_of_the_others():
+    """One of 2^30; the others' have a few bits: they name who says so, all of them."""
+    scene = claiming(updates(5), 30)
     offers = {client: party.again() for client, party in scene.parties.items()}
     made = SecureSum(Update, PURPOSE, offers, DIRECTORY)
-    assert "client 2 says that Update.num_samples holds numbers up to 2^56" in made.unlike[2]
+    assert "client 2 says that its weight is up to 2^30" in made.unlike[2]
     assert made.clients == [0, 1, 3, 4]
     everybody = [offers[client] for client in range(5)]  # what a coordinator may send that lets it pass
     roster = Roster(
         clients=list(range(5)), bits=[offer.bits for offer in everybody],
-        sizes=[list(offer.sizes) for offer in everybody], asked=rows([raw(offer.asked) for offer in everybody], 32),
+        asked=rows([raw(offer.asked) for offer in everybody], 32),
         keys=rows([raw(offer.keys) for offer in everybody], 96),
         signatures=rows([raw(offer.signature) for offer in everybody], 64),
         identities=[offer.identity for offer in everybody],
     )  # fmt: skip
     for client in (0, 1, 3, 4):
-        with pytest.raises(DisclosureError, match=r"client 2 says that Update.num_samples holds .* up to 2\^56"):
+        with pytest.raises(DisclosureError, match=r"client 2 says that its weight is up to 2\^30"):
             scene.parties[client].current.share(roster)
     # The others' sum has all its digits.
     assert scene.run(made=made).num_samples == 1 + 11 + 31 + 41
@@ -224,7 +221,7 @@ def test_sums_of_too_few(clients):
     table = Table(clients=3)
     few = {
         "clients": table.roster.clients[:clients], "bits": table.roster.bits[:clients],
-        "sizes": table.roster.sizes[:clients], "asked": table.roster.asked[:clients],
+        "asked": table.roster.asked[:clients],
         "keys": table.roster.keys[:clients], "signatures": table.roster.signatures[:clients],
         "identities": table.roster.identities[:clients],
     }  # fmt: skip
@@ -252,7 +249,7 @@ def test_points_of_small_order():
         from graphsilo.federation.secure.party import offered
 
         layout = cheat._kept.layout.digest
-        signed = offered(PURPOSE, layout, 4, cheat._kept.scale, cheat._kept.asked, bytes(keys))
+        signed = offered(PURPOSE, layout, 4, cheat._kept.bits, cheat._kept.asked, bytes(keys))
         signature = table.scene.parties[4].identity.key.sign(signed)
         roster = changed(
             table.roster, keys=set_row(table.roster.keys, 4, bytes(keys)),
@@ -527,14 +524,20 @@ def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
         assert '"silos"' not in lines
 
 
-def test_such_counts_are_summed_whatever_was_asked_before():
-    """That a model was taken, by one that was away when its sums were asked for."""
-    scene = Scene({client: Count(clients=1) for client in range(4)})
+def test_such_counts_are_summed_whatever_was_asked_before(tmp_path):
+    """That a model was taken, by one that was away when its sums were asked for. But that there was an answer at all
+    may say something of one that was asked otherwise: it counts as an offer that was never opened."""
+    kept = records(tmp_path, 4)
+    parties = {client: Party(client, Identity.made_up(), DIRECTORY, kept[client]) for client in range(4)}
+    scene = Scene({client: Count(clients=1) for client in range(4)}, parties=parties)
     offers = {
         client: scene.parties[client].begin(PURPOSE, answer, encode(answer).data, bytes(31) + bytes([client == 3]))
         for client, answer in scene.answers.items()
     }
     assert scene.run(made=SecureSum(Count, PURPOSE, offers, DIRECTORY)).clients == 4
+    for record in kept.values():
+        lines = record.path.read_text()
+        assert lines.count("offered") > lines.count("freed")
 
 
 def test_what_depends_on_a_question_is_no_such_count(tmp_path):

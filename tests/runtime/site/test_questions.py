@@ -462,7 +462,7 @@ def test_numbers_of_an_answer_that_cannot_be_summed_stay(asked: Questions, monke
 
 
 def test_offers_that_are_never_opened_are_few(asked: Questions) -> None:
-    """Scaled at will, they would say the numbers of one silo: each offer says between which powers of two these are."""
+    """Scaled at will, they would say whether the numbers of one silo can be summed."""
     asked.open()
     for number in range(MOST_OFFERED):
         asked.call(4, CALL + "statistics", statistics_request(asked, 2.0**number))

@@ -15,7 +15,7 @@ import numpy as np
 from graphsilo.errors import FederationError, GraphsiloError, MessageError
 from graphsilo.federation.message import Message
 from graphsilo.federation.secure import masks, shamir
-from graphsilo.federation.secure.fixed import BLOCK, Layout, Scale, Words, decode
+from graphsilo.federation.secure.fixed import BLOCK, Layout, Words, decode
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks
 from graphsilo.federation.secure.messages import (
     ASKED,
@@ -41,7 +41,7 @@ from graphsilo.federation.secure.party import (
     confirmed_list,
     offered,
     roster_of,
-    unlike_scales,
+    unlike_weights,
 )
 from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations
 from graphsilo.types import ClientId
@@ -72,7 +72,7 @@ class SecureSum(Generic[Reply]):
         self.unlike: dict[ClientId, str] = {}
         groups: dict[str, list[ClientId]] = {}
         layouts: dict[str, Layout] = {}
-        scales: dict[ClientId, Scale] = {}
+        bits: dict[ClientId, int] = {}
         public: dict[ClientId, tuple[bytes, bytes, bytes]] = {}
         # What all others would refuse the roster for is found here, where it is known whose it is.
         for client, offer in sorted(offers.items()):
@@ -80,11 +80,12 @@ class SecureSum(Generic[Reply]):
                 if offer.layout not in layouts:
                     layouts[offer.layout] = Layout.read(kind, offer.layout)
                 layout = layouts[offer.layout]
-                scale = scales[client] = Scale(offer.bits, tuple(offer.sizes))
-                scale.check(layout)
+                if offer.bits < 0:
+                    raise MessageError(f"{kind.__name__}: a weight of {offer.bits} bits cannot be.")
+                bits[client] = offer.bits
                 key = directory.key_of(client, raw(offer.identity))
                 keys = raw(offer.keys)
-                signed = offered(purpose, layout.digest, client, scale, raw(offer.asked), keys)
+                signed = offered(purpose, layout.digest, client, offer.bits, raw(offer.asked), keys)
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
                 fresh = keys[:KEY_BYTES], keys[KEY_BYTES : 2 * KEY_BYTES]
                 for point in fresh:
@@ -108,10 +109,10 @@ class SecureSum(Generic[Reply]):
                     f"client {client}: the names and shapes of its {kind.__name__} are not those of most others. All "
                     f"clients must run the same model and settings to be summed."
                 )
-        stated = {client: scales[client] for client in ([] if tie or not ranked else ranked[0])}
-        while stated and (found := unlike_scales(stated, layouts[offers[next(iter(stated))].layout])):
+        stated = {client: bits[client] for client in ([] if tie or not ranked else ranked[0])}
+        while stated and (found := unlike_weights(stated)):
             self.unlike.update(found)
-            stated = {client: scale for client, scale in stated.items() if client not in found}
+            stated = {client: each for client, each in stated.items() if client not in found}
         self.clients: list[ClientId] = list(stated)
         if not self.clients:
             return
@@ -120,14 +121,11 @@ class SecureSum(Generic[Reply]):
         self.layout = layouts[self._offers[self.clients[0]].layout]
         self.peers = Peers.of(len(self.clients))
         self._place = {client: place for place, client in enumerate(self.clients)}
-        self.scale = Scale.together(scales[client] for client in self.clients)
+        self.bits = max(stated.values())
         self._roster = roster_of(
             purpose,
             self.layout.digest,
-            (
-                (client, scales[client].signed(), raw(offer.keys), raw(offer.identity))
-                for client, offer in self._offers.items()
-            ),
+            ((client, offer.bits, raw(offer.keys), raw(offer.identity)) for client, offer in self._offers.items()),
         )
         self._letters: dict[ClientId, dict[ClientId, bytes]] = {}
         self._marks: dict[ClientId, dict[ClientId, bytes]] = {}
@@ -160,7 +158,6 @@ class SecureSum(Generic[Reply]):
         return Roster(
             clients=self.clients,
             bits=[offer.bits for offer in offers],
-            sizes=[list(offer.sizes) for offer in offers],
             asked=rows([raw(offer.asked) for offer in offers], ASKED),
             keys=rows([raw(offer.keys) for offer in offers], 3 * KEY_BYTES),
             signatures=rows([raw(offer.signature) for offer in offers], 64),
@@ -316,7 +313,7 @@ class SecureSum(Generic[Reply]):
         masking = Masks(streams)
         for start in range(0, len(self._total), BLOCK):
             masking.apply(self._total[start : start + BLOCK])
-        fields = decode(self.layout, self._total, scale=self.scale, parties=len(self.clients))
+        fields = decode(self.layout, self._total, bits=self.bits, parties=len(self.clients))
         return self.kind(**fields)
 
     @property

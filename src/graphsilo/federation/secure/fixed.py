@@ -6,12 +6,11 @@ Whole numbers stay what they are. Of a float x, weighted by w, there are two for
   largest weight of anybody and n the number of clients (10 clients with up to 1023 items each: F = 36). A sum of n is
   off by n · 2^-(F+1) at most, a mean over weights by less than n² · 2^-48, whatever the weights are; x can be as large
   as 4096.
-- without, one word: ``rint(x · 2^F)`` with F = 62 - s - log2 n, where 2^s is what no entry of the field exceeds at
-  anybody: every client says so of its own, with s a multiple of 8, and the largest counts. A sum of n is off by
-  n · 2^-(F+1) at most: n² · 2^-55 of the field's largest entry, n² · 2^-63 where that is near 2^s.
-- where entries of one field differ by more than 2^30 and all matter, as the sums of columns with units of their own do,
-  three words (``sends(words=3)``): digits to the base 2^50 of ``rint(x · 2^80)``, all with the sign of x, which hold
-  sums up to 2^82.
+- without, two words: digits to the base 2^50 of ``rint(x · 2^56)``, both with the sign of x, which hold sums up to
+  2^56. How large its numbers are no client says: a question that makes them large or small by what a row holds would
+  ask for that row.
+- where entries of one field differ by more than that, as the sums of columns with units of their own do, three words
+  (``sends(words=3)``) of ``rint(x · 2^80)``, which hold sums up to 2^82.
 
 Nothing overflows: a number that is too large is refused by the client that has it, before anything leaves.
 """
@@ -22,7 +21,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -33,7 +32,6 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError, shown
 from graphsilo.federation.accumulator import check_additive
-from graphsilo.federation.kinds import LARGEST, LARGEST_WEIGHT
 from graphsilo.federation.message import FieldSpec, Message
 
 Words: TypeAlias = "NDArray[np.uint64]"
@@ -51,14 +49,11 @@ LARGEST_WEIGHTED = 2.0**12
 _WHOLE = 62
 """Binary digits of a whole number; one more is its sign's, and one is left over."""
 _BASE = 50
-_FRACTION = {3: 80}
-"""F of a float without a weight, by its words, where there are several."""
-SIZE_STEP = 8
-"""What sizes are multiples of: a client says no more of its entries than that none exceeds 2^8, 2^16, 2^24, ..."""
-SIZES = range(-64, 129, SIZE_STEP)
-MOST_BITS, MOST_SIZE = 16, 24
-"""How many bits one client's weight, or the largest entry of a field, may be above the middle of the others': more of
-either would leave a float32 number of theirs fewer than its 24 digits, as all are scaled by the largest."""
+_FRACTION = {2: 56, 3: 80}
+"""F of a float without a weight, by its words."""
+MOST_BITS = 16
+"""How many bits one client's weight may have above the middle of the others': with more, a float32 number of theirs
+would be left with fewer than its 24 digits, as all are scaled by the largest."""
 
 
 def headroom(parties: int) -> int:
@@ -98,16 +93,6 @@ class Part:
         return 1 if self.whole or self.weighted else self.spec.words
 
     @property
-    def sized(self) -> bool:
-        """Whether clients say how large its entries are."""
-        return not self.whole and not self.weighted and self.spec.words == 1
-
-    @property
-    def most(self) -> float:
-        """Largest size of an entry that is taken from a client."""
-        return LARGEST.get(self.spec.kind, LARGEST_WEIGHT) if self.spec.largest is None else self.spec.largest
-
-    @property
     def where(self) -> str:
         return self.field if self.key is None else f"{self.field}[{self.key!r}]"
 
@@ -131,26 +116,17 @@ class Layout:
         """Of a whole answer."""
         return sum(part.words * part.entries for part in self.parts)
 
-    @property
-    def sized(self) -> tuple[str, ...]:
-        """Fields of which clients say how large they are, in order."""
-        return tuple(dict.fromkeys(part.field for part in self.parts if part.sized))
-
-    def fraction(self, part: Part, scale: Scale, parties: int) -> int:
+    def fraction(self, part: Part, bits: int, parties: int) -> int:
         """F: binary digits behind the point."""
-        if part.weighted:
-            return _ONE_WORD - scale.bits - headroom(parties)
-        if part.sized:
-            return _WHOLE - scale.sizes[self.sized.index(part.field)] - headroom(parties)
-        return _FRACTION[part.words]
+        return _ONE_WORD - bits - headroom(parties) if part.weighted else _FRACTION[part.words]
 
-    def largest(self, part: Part, scale: Scale, parties: int) -> float:
+    def largest(self, part: Part, bits: int, parties: int) -> float:
         """Largest size of an entry: of a whole number times its weight, of a float without it."""
         if part.whole:
             return 2.0 ** (_WHOLE - headroom(parties))
         if part.weighted:
             return LARGEST_WEIGHTED
-        return 2.0 ** (_BASE * (part.words - 1) + _WHOLE - headroom(parties) - self.fraction(part, scale, parties))
+        return 2.0 ** (_BASE * (part.words - 1) + _WHOLE - headroom(parties) - self.fraction(part, bits, parties))
 
     @property
     def digest(self) -> bytes:
@@ -209,97 +185,24 @@ class Layout:
         return layout
 
 
-@dataclass(frozen=True)
-class Scale:
-    """By what floats become whole numbers: what one client says of its answer, or all together.
+def outweighs(bits: int, others: Sequence[int]) -> str:
+    """By what a client's weight would take the digits from all others' numbers, in words; empty: by nothing.
 
-    Attributes:
-        bits: Bit length of the largest weight; 0 where there is none.
-        sizes: For each field of ``Layout.sized`` s, with no entry above 2^s.
+    Fewer than a third may lie, and one of three: where so few others have weights that all may be lies, nobody is
+    judged.
+
+    Args:
+        bits: Bit length of its largest weight.
+        others: Those of the others.
     """
-
-    bits: int
-    sizes: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, layout: Layout, message: Message) -> Scale:
-        """Of a client's answer.
-
-        Raises:
-            MessageError: A weight or a number cannot be one.
-        """
-        bits = weight_bits(message)
-        largest = dict.fromkeys(layout.sized, 0.0)
-        for part in layout.parts:
-            flat = _flat(getattr(message, part.field), part)
-            size = max(float(flat.max()), -float(flat.min())) if flat.size else 0.0
-            if not math.isfinite(size):
-                raise MessageError(
-                    f"{layout.kind.__name__}.{part.field} contains NaN or infinity, of which there is no sum."
-                )
-            if part.sized:
-                if size > part.most:
-                    raise MessageError(f"{layout.kind.__name__}.{part.where} {_too_large(part.most, 'a secure sum')}")
-                largest[part.field] = max(largest[part.field], size)
-        return cls(bits, tuple(map(_size, largest.values())))
-
-    @classmethod
-    def together(cls, scales: Iterable[Scale]) -> Scale:
-        """The largest of all clients'."""
-        found = list(scales)
-        sizes = zip(*(scale.sizes for scale in found), strict=True)
-        return cls(max(scale.bits for scale in found), tuple(map(max, sizes)))
-
-    def check(self, layout: Layout) -> None:
-        """Refuse what no client can say.
-
-        Raises:
-            MessageError: It is that.
-        """
-        most = {part.field: _size(part.most) for part in layout.parts if part.sized}
-        if (
-            self.bits < 0
-            or len(self.sizes) != len(most)
-            or any(size not in SIZES or size > bound for size, bound in zip(self.sizes, most.values(), strict=True))
-        ):
-            raise MessageError(f"{layout.kind.__name__}: what a client says of the size of its numbers cannot be.")
-
-    def above(self, others: Sequence[Scale], layout: Layout) -> str:
-        """By what a client would take the digits from all others' numbers, in words; empty: by nothing.
-
-        Fewer than a third may lie, and one of three: where so few others have numbers that all may be lies, nobody is
-        judged.
-
-        Args:
-            others: What they say.
-            layout: Of all answers.
-        """
-
-        def middle_of(stated: Iterable[int], least: int) -> float:
-            """The upper middle one: with all who may lie below it, it is still what somebody says who does not."""
-            some = [each for each in stated if each > least]  # who has only zeros says nothing
-            return statistics.median_high(some) if len(some) >= 2 * max(1, len(others) // 3) else math.inf
-
-        if self.bits > (middle := middle_of((one.bits for one in others), 0)) + MOST_BITS:
-            return f"says that its weight is up to 2^{self.bits}, and the middle one of the others' is up to 2^{middle}"
-        for place, name in enumerate(layout.sized):
-            if self.sizes[place] > (middle := middle_of((one.sizes[place] for one in others), SIZES[0])) + MOST_SIZE:
-                return (
-                    f"says that {layout.kind.__name__}.{name} holds numbers up to 2^{self.sizes[place]}, and the "
-                    f"middle one of the others says 2^{middle}"
-                )
+    some = [each for each in others if each > 0]  # who has no items says nothing
+    if len(some) < 2 * max(1, len(others) // 3):
         return ""
-
-    def signed(self) -> bytes:
-        """As bytes that are those of nothing else."""
-        return json.dumps([self.bits, *self.sizes], separators=(",", ":")).encode()
-
-
-def _size(largest: float) -> int:
-    """The smallest size that holds it."""
-    if largest == 0:
-        return SIZES[0]
-    return max(-(-math.frexp(largest)[1] // SIZE_STEP) * SIZE_STEP, SIZES[0])
+    # With all who may lie below it, the upper middle one is still what somebody says who does not.
+    middle = statistics.median_high(some)
+    if bits <= middle + MOST_BITS:
+        return ""
+    return f"says that its weight is up to 2^{bits}, and the middle one of the others' is up to 2^{middle}"
 
 
 def _once(name: str, parts: Sequence[Part]) -> bool:
@@ -329,16 +232,22 @@ def _is_size(value: Any) -> bool:
 # -- encoding ----------------------------------------------------------------------------------------------------------
 
 
-def weight_bits(message: Message) -> int:
-    """Bit length of the largest weight in a message; 0 where it has none.
+def bits_of(layout: Layout, message: Message) -> int:
+    """Bit length of the largest weight in a client's answer; 0 where it has none.
 
     Raises:
-        MessageError: A weight is negative, or none at all.
+        MessageError: A weight or a number cannot be one.
     """
-    bits = 0
-    for spec in message.specs():
-        if spec.weighted_by is not None:
-            bits = max(bits, math.ceil(_weight(message, spec)).bit_length())
+    weights = [_weight(message, spec) for spec in message.specs() if spec.weighted_by is not None]
+    bits = max((math.ceil(weight).bit_length() for weight in weights), default=0)
+    for part in layout.parts:
+        flat = _flat(getattr(message, part.field), part)
+        if not np.isfinite(flat).all():
+            raise MessageError(
+                f"{layout.kind.__name__}.{part.field} contains NaN or infinity, of which there is no sum."
+            )
+        if part.words > 1 and flat.size and np.abs(flat).max() > (limit := layout.largest(part, 0, 2)):
+            raise MessageError(f"{layout.kind.__name__}.{part.where} {_too_large(limit, 'a secure sum')}")
     return bits
 
 
@@ -366,17 +275,17 @@ class Encoding:
     Args:
         layout: Of the answer.
         message: The answer.
-        scale: Of all clients.
+        bits: Of the largest weight of all clients.
         parties: How many there are.
 
     Raises:
         MessageError: A number is too large, not finite, or a weight cannot be one.
     """
 
-    def __init__(self, layout: Layout, message: Message, *, scale: Scale, parties: int):
+    def __init__(self, layout: Layout, message: Message, *, bits: int, parties: int):
         if not 0 < parties <= MAX_PARTIES:
             raise MessageError(f"a secure sum has up to {MAX_PARTIES} clients; {parties} came.")
-        self.layout, self.scale, self.parties = layout, scale, parties
+        self.layout, self.bits, self.parties = layout, bits, parties
         self._parts: list[tuple[Part, NDArray[Any], float]] = []
         for part in layout.parts:
             weight = 1.0 if part.spec.weighted_by is None else _weight(message, part.spec)
@@ -389,7 +298,7 @@ class Encoding:
             return
         name = f"{self.layout.kind.__name__}.{part.where}"
         low, high = float(flat.min()), float(flat.max())
-        size, limit = max(-low, high), self.layout.largest(part, self.scale, self.parties)
+        size, limit = max(-low, high), self.layout.largest(part, self.bits, self.parties)
         if part.whole:
             if weight != int(weight):
                 raise MessageError(
@@ -400,8 +309,8 @@ class Encoding:
             raise MessageError(f"{name} contains NaN or infinity, of which there is no sum.")
         if size > limit:
             raise MessageError(f"{name} {_too_large(limit, f'a secure sum of {self.parties} clients')}")
-        if part.weighted and math.ceil(weight).bit_length() > self.scale.bits:
-            raise MessageError(f"{name}: its weight has more than the {self.scale.bits} bits that were agreed on.")
+        if part.weighted and math.ceil(weight).bit_length() > self.bits:
+            raise MessageError(f"{name}: its weight has more than the {self.bits} bits that were agreed on.")
 
     def blocks(self) -> Iterator[Words]:
         """The words in order, some at a time; each block is written over by the next."""
@@ -426,9 +335,9 @@ class Encoding:
             return (values.astype(np.int64) * int(weight)).view(np.uint64)
         wide = values.astype(np.float64)
         if part.words == 1:
-            scaled = np.rint(np.ldexp(wide * weight, self.layout.fraction(part, self.scale, self.parties)))
+            scaled = np.rint(np.ldexp(wide * weight, self.layout.fraction(part, self.bits, self.parties)))
             return scaled.astype(np.int64).view(np.uint64)
-        scaled = np.rint(np.ldexp(np.abs(wide), self.layout.fraction(part, self.scale, self.parties)))
+        scaled = np.rint(np.ldexp(np.abs(wide), self.layout.fraction(part, self.bits, self.parties)))
         for _ in range(word):
             scaled = np.floor(np.ldexp(scaled, -_BASE))
         if word < part.words - 1:  # the last digit has all that is left
@@ -453,13 +362,13 @@ def _flat(value: Any, part: Part) -> NDArray[Any]:
 # -- decoding ----------------------------------------------------------------------------------------------------------
 
 
-def decode(layout: Layout, words: Words, *, scale: Scale, parties: int) -> dict[str, Any]:
+def decode(layout: Layout, words: Words, *, bits: int, parties: int) -> dict[str, Any]:
     """The fields of the sum: floats in float64, whole numbers in int64.
 
     Args:
         layout: Of each answer.
         words: Their sum modulo 2^64, [layout.words].
-        scale, parties: As when they were encoded.
+        bits, parties: As when they were encoded.
 
     Raises:
         MessageError: Somebody has added what the fixed point of nobody holds.
@@ -474,7 +383,7 @@ def decode(layout: Layout, words: Words, *, scale: Scale, parties: int) -> dict[
         for _ in range(part.words):
             digits.append(words[start : start + part.entries].view(np.int64))
             start += part.entries
-        values = digits[0].copy() if part.whole else _floats(digits, layout.fraction(part, scale, parties))
+        values = digits[0].copy() if part.whole else _floats(digits, layout.fraction(part, bits, parties))
         if part.spec.form == "plain":
             found[part.field] = int(values[0]) if part.whole else float(values[0])
             continue

@@ -42,7 +42,6 @@ class Offer(SecureMessage):
     Attributes:
         layout: Names and shapes, as a plain message has them in its header.
         bits: Bit length of the largest weight.
-        sizes: How large entries of fields without a weight are, a power of 2^8 for each (``fixed.Scale``).
         asked: [32] hash of all that it was asked since the run was opened.
         keys: [96] public keys, fresh in each sum, and the hash of the seed of its own mask.
         identity: Who it is.
@@ -51,7 +50,6 @@ class Offer(SecureMessage):
 
     layout: str = sends("control")
     bits: int = sends("control")
-    sizes: list[int] = sends("control")
     asked: Tensor = sends("control", dtype=torch.uint8, shape=(ASKED,))
     keys: Tensor = sends("control", dtype=torch.uint8, shape=(KEYS,))
     identity: Tensor = sends("control", dtype=torch.uint8, shape=("identity",))
@@ -62,7 +60,7 @@ class Roster(SecureMessage):
     """Who takes part: the offers of all, whose layout is the same.
 
     Attributes:
-        clients, bits, sizes: Number, bits and sizes of each.
+        clients, bits: Number and bits of each.
         asked: [clients, 32] what each was asked.
         keys, signatures: Theirs.
         identities: Who they are.
@@ -70,7 +68,6 @@ class Roster(SecureMessage):
 
     clients: list[int] = sends("control")
     bits: list[int] = sends("control")
-    sizes: list[list[int]] = sends("control")
     asked: Tensor = sends("control", dtype=torch.uint8, shape=("clients", ASKED))
     keys: Tensor = sends("control", dtype=torch.uint8, shape=("clients", KEYS))
     signatures: Tensor = sends("control", dtype=torch.uint8, shape=("clients", SIGNATURE))

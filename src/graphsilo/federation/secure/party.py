@@ -26,7 +26,7 @@ from torch import Tensor
 from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.message import Message
 from graphsilo.federation.secure import masks, shamir
-from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, Scale, headroom
+from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, bits_of, headroom, outweighs
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks, label
 from graphsilo.federation.secure.messages import (
     ASKED,
@@ -107,18 +107,18 @@ class Identity:
         return cls(key, key.public_key().public_bytes_raw())
 
 
-def offered(purpose: Purpose, layout: bytes, client: ClientId, scale: Scale, asked: bytes, keys: bytes) -> bytes:
+def offered(purpose: Purpose, layout: bytes, client: ClientId, bits: int, asked: bytes, keys: bytes) -> bytes:
     """What a client signs of its offer."""
-    return label("offer", purpose.signed(), layout, client, scale.signed(), asked, keys)
+    return label("offer", purpose.signed(), layout, client, bits, asked, keys)
 
 
-def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId, bytes, bytes, bytes]]) -> bytes:
+def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId, int, bytes, bytes]]) -> bytes:
     """By what everybody knows who takes part in a sum, and with which keys.
 
     Args:
         purpose: What it is for.
         layout: Digest of the answers' layout.
-        members: Number, scale, keys and identity of each, ascending.
+        members: Number, bits of the largest weight, keys and identity of each, ascending.
     """
     return masks.digest("roster", purpose.signed(), layout, *(label("member", *member) for member in members))
 
@@ -136,20 +136,18 @@ def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, clie
         raise DisclosureError(text, peer=client) from None
 
 
-def unlike_scales(scales: Mapping[ClientId, Scale], layout: Layout) -> dict[ClientId, str]:
+def unlike_weights(bits: Mapping[ClientId, int]) -> dict[ClientId, str]:
     """Clients of whose numbers nothing would be left, or that would leave nothing of the others', and why."""
     found = {}
-    for client, scale in scales.items():
-        if scale.bits + headroom(len(scales)) > MAX_BITS:
+    for client, mine in bits.items():
+        if mine + headroom(len(bits)) > MAX_BITS:
             found[client] = (
-                f"client {client}'s weights of {scale.bits} bits are too large for a secure sum of {len(scales)} "
-                f"clients."
+                f"client {client}'s weights of {mine} bits are too large for a secure sum of {len(bits)} clients."
             )
-        elif trouble := scale.above([other for one, other in scales.items() if one != client], layout):
+        elif trouble := outweighs(mine, [other for one, other in bits.items() if one != client]):
             found[client] = (
                 f"client {client} {trouble}. Numbers of a secure sum are scaled by the largest, and too little would "
-                f"be left of the others'. Leave that client out, scale the features, or add up in plain "
-                f"(run.secure_sums=false)."
+                f"be left of the others'. Leave that client out, or add up in plain (run.secure_sums=false)."
             )
     return found
 
@@ -176,12 +174,12 @@ class Sum:
         self._shares: dict[ClientId, tuple[bytes, bytes]] = {}
         self._silos: dict[ClientId, bytes] = {}
         self._roster = b""
-        self._scale, self._count = kept.scale, 0
-        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.scale, kept.asked, self._keys)
+        self._bits, self._count = kept.bits, 0
+        self._alike = True
+        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.bits, kept.asked, self._keys)
         self._signature = party.identity.key.sign(signed)
         self.offer = Offer(
-            layout=kept.layout.text, bits=kept.scale.bits, sizes=list(kept.scale.sizes),
-            asked=row(kept.asked), keys=row(self._keys),
+            layout=kept.layout.text, bits=kept.bits, asked=row(kept.asked), keys=row(self._keys),
             identity=row(party.identity.proof), signature=row(self._signature),
         )  # fmt: skip
 
@@ -218,26 +216,28 @@ class Sum:
                 f"noise was shared between {wanted} silos that do not collude, and a sum of {count} is sure of "
                 f"{honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
             )
-        stated = roster.bits, roster.sizes, roster.asked, roster.keys, roster.identities, roster.signatures
+        stated = roster.bits, roster.asked, roster.keys, roster.identities, roster.signatures
         if {len(each) for each in stated} != {count}:
             raise MessageError("a roster must say the same of every client.")
         proofs: dict[ClientId, bytes] = {}
-        scales: dict[ClientId, Scale] = {}
-        self._public, self._keys_of = {}, {}  # nothing of a roster that was refused is left
+        bits: dict[ClientId, int] = {}
+        self._public, self._keys_of, self._alike = {}, {}, True  # nothing of a roster that was refused is left
         for place, client in enumerate(self._clients):
             keys, proof, signature = (
                 raw(roster.keys[place]),
                 raw(roster.identities[place]),
                 raw(roster.signatures[place]),
             )
-            scale = Scale(roster.bits[place], tuple(roster.sizes[place]))
-            scale.check(kept.layout)
-            if client == me and (keys, signature, scale) != (self._keys, self._signature, kept.scale):
+            stated_bits = bits[client] = roster.bits[place]
+            if stated_bits < 0:
+                raise MessageError(f"{kept.layout.kind.__name__}: a weight of {stated_bits} bits cannot be.")
+            if client == me and (keys, signature, stated_bits) != (self._keys, self._signature, kept.bits):
                 raise DisclosureError(f"the roster has other keys of client {me} than those that it made for this sum.")
             key = self.party.directory.key_of(client, proof)
             asked = raw(roster.asked[place])
-            signed = offered(kept.purpose, kept.layout.digest, client, scale, asked, keys)
+            signed = offered(kept.purpose, kept.layout.digest, client, stated_bits, asked, keys)
             check_signature(key, signature, signed, client, "the offer")
+            self._alike = self._alike and asked == kept.asked
             if asked != kept.asked and not _known(kept.answer):
                 raise DisclosureError(
                     f"client {client} was asked something else than this one in the run, or runs it with other "
@@ -245,21 +245,21 @@ class Sum:
                     peer=client,
                 )
             self._public[client], self._keys_of[client] = key, keys
-            proofs[client], scales[client] = proof, scale
+            proofs[client] = proof
         if me not in self._public:
             raise DisclosureError(f"the roster lacks client {me}, which was sent it.")
         points = [keys[start : start + KEY_BYTES] for keys in self._keys_of.values() for start in (0, KEY_BYTES)]
         signing = {client: key.public_bytes_raw() for client, key in self._public.items()}
         if len(set(points)) < len(points) or len(set(signing.values())) < count:
             raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
-        for text in unlike_scales(scales, kept.layout).values():
+        for text in unlike_weights(bits).values():
             raise DisclosureError(text)
-        self._scale, self._count = Scale.together(scales.values()), count
+        self._bits, self._count = max(bits.values()), count
         self._silos = {client: hashlib.sha256(public).digest() for client, public in signing.items()}
         self._roster = roster_of(
             kept.purpose,
             kept.layout.digest,
-            ((client, scale.signed(), self._keys_of[client], proofs[client]) for client, scale in scales.items()),
+            ((client, each, self._keys_of[client], proofs[client]) for client, each in bits.items()),
         )
         self._peers = Peers.of(count)
         place = self._clients.index(me)
@@ -310,7 +310,7 @@ class Sum:
                 raise DisclosureError(text, peer=peer)
             self._shares[peer] = half, seed
         self._check_opened(self._present, note=False)
-        encoding = Encoding(self._kept.layout, self._kept.answer, scale=self._scale, parties=self._count)
+        encoding = Encoding(self._kept.layout, self._kept.answer, bits=self._bits, parties=self._count)
         keys = [(masks.own_key(self._seed, self._roster, me), True)]
         for peer in near:
             key = masks.pair_key(self._masking, self._keys_of[peer][:KEY_BYTES], self._roster, me, peer)
@@ -381,7 +381,8 @@ class Sum:
     def _check_opened(self, clients: set[ClientId], *, note: bool) -> None:
         kept, record = self._kept, self.party.record
         if _known(kept.answer):
-            if note:
+            # Where others were asked something else, that there is an answer says something of this silo alone.
+            if note and self._alike:
                 record.free(kept.digest, kept.asked)
             return
         silos = [self._silos[client] for client in clients]
@@ -402,7 +403,7 @@ class _Kept:
 
     purpose: Purpose
     layout: Layout
-    scale: Scale
+    bits: int
     answer: Message
     digest: bytes
     asked: bytes
@@ -463,9 +464,9 @@ class Party:
         self.forget()
         layout = Layout.of(answer)
         digest = hashlib.sha256(encoded.data).digest()
-        scale = Scale.of(layout, answer)
+        bits = bits_of(layout, answer)
         self.record.offer(digest, asked)
-        self._kept = _Kept(purpose, layout, scale, answer, digest, asked)
+        self._kept = _Kept(purpose, layout, bits, answer, digest, asked)
         return self.again()
 
     def again(self) -> Offer:

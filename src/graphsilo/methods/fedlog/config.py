@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import model_validator
 
@@ -38,6 +38,8 @@ _ADAPTED = {"adaptive_factor": (True,)}
 
 class FedLoGConfig(MethodConfig):
     """Settings of FedLoG."""
+
+    leaves_out: ClassVar[tuple[str, ...]] = ("receiver",)
 
     compat: Literal["paper", "release"] = setting(
         "paper", "whose choices the other settings default to: the paper's, or those of the authors' code",
