@@ -275,7 +275,7 @@ def test_words_of_a_message_steer_no_terminal():
     assert str(caught.value).isprintable()
     sums = {"\x1b]0;owned\x07": torch.tensor([[2.0], [1.0]], dtype=torch.float64)}
     with pytest.raises(MessageError, match="are of no scores") as caught:
-        EvaluateSums(counts={}, means=sums, ranked={}, sizes={}).check()
+        EvaluateSums(counts={}, ranked=sums, sizes={}).check()
     assert str(caught.value).isprintable()
 
 

@@ -287,7 +287,10 @@ def test_whose_offer_all_others_refuse_is_left_out_by_name(monkeypatch):
 
 TOTALS: dict[str, tuple[Callable[[str, int], int], str]] = {
     "fewer-than-none": (lambda kind, behind: -(1000 << behind) if kind == "counts" else 0, "it stands for -"),
-    "too-large": (lambda kind, behind: 2**62, "larger numbers than 5 clients can add up to|it stands for|contributors is more than 5"),
+    "too-large": (
+        lambda kind, behind: 2**62,
+        "larger numbers than 5 clients can add up to|it stands for|contributors is more than 5",
+    ),
     "larger-than-a-weight": (
         lambda kind, behind: (1 << 61) if kind in ("model", "statistic", "prototype") else 0,
         "comes to .* with weights of|are sums of no rows|larger than their squares|no longer than",
@@ -310,10 +313,10 @@ def test_a_total_that_cannot_be_ends_the_run_and_names_nobody(name, lie, monkeyp
 
 
 def test_scores_of_the_federation_that_cannot_be(monkeypatch):
-    """An accuracy of -4440 %, say."""
-    lying(monkeypatch, lambda kind, behind: -(44 << behind) if kind == "counts" and behind > 20 else 0)
+    """An AUC of -4440 %, say."""
+    lying(monkeypatch, lambda kind, behind: -(444 << behind) if kind == "score" else 0)
     config = small_config(registry.load("majority"), {}, clients=5, run=SECURE)
-    evaluation = config.evaluation.model_copy(update={"report": "federation"})
+    evaluation = config.evaluation.model_copy(update={"report": "federation", "auc": True})
     with pytest.raises(FederationError, match=r"EvaluateSums of '.*' are of no scores from 0 to 1"):
         run(config.model_copy(update={"evaluation": evaluation}))
 
@@ -483,8 +486,8 @@ def test_three_clients_are_warned_of():
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_scores_of_the_federation_are_the_means_over_clients(secure):
-    """Σ n_k m_k / Σ n_k from sums is what single scores give; what needs single ones is missing."""
+def test_scores_of_the_federation_are_those_of_all_items_together(secure):
+    """With all its digits a mean over clients would have one solution in whole hits of each."""
     apart = small_config(fedavg.METHOD, {}, clients=4)
     together = small_config(fedavg.METHOD, {}, clients=4, run={"secure_sums": secure})
     evaluation = together.evaluation.model_copy(update={"report": "federation", "auc": True})
@@ -494,13 +497,12 @@ def test_scores_of_the_federation_are_the_means_over_clients(secure):
     assert after["best_round"] == before["best_round"]
     assert after["confusion"] == before["confusion"]
     for part in ("validation", "test"):
-        for name, value in before[part].items():
-            if isinstance(value, float):
-                assert after[part][name] == pytest.approx(value, abs=1e-12), name
         assert after[part]["pooled"] == before[part]["pooled"]
+        for name, value in before[part]["pooled"].items():
+            assert after[part][name] == pytest.approx(value, abs=1e-12), name
+        assert after[part]["auc"] == pytest.approx(before[part]["auc"], abs=1e-3)
         assert after[part]["worst_client"] == {"client": None, "accuracy": None}
         assert after[part]["spread"] == {"std": None, "min": None, "max": None}
-    assert after["per_class_f1"] == pytest.approx(before["per_class_f1"], abs=1e-12)
 
 
 def test_scores_of_links_from_sums():
@@ -509,7 +511,7 @@ def test_scores_of_links_from_sums():
     config = config.model_copy(update={"task": "link"})
     summed = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"report": "federation"})})
     single, whole = (run(one).tree["seeds"][0]["test"] for one in (config, summed))
-    assert whole["auc"] == pytest.approx(single["auc"], abs=1e-12)
+    assert whole["auc"] == pytest.approx(single["auc"], abs=1e-3)
 
 
 def test_a_resumed_run_has_the_same_scores_of_the_federation(tmp_path):

@@ -362,10 +362,16 @@ class GraphCollection:
         )
 
     def __post_init__(self) -> None:
-        if len(self.pointer) != len(self.labels) + 1 or self.pointer[-1] != self.union.num_nodes:
+        if (
+            len(self.pointer) != len(self.labels) + 1
+            or self.pointer[-1] != self.union.num_nodes
+            or self.pointer[0] != 0
+            or (np.diff(self.pointer) < 0).any()
+        ):
             raise DataError(
-                f"{self.name}: {len(self.labels)} graph labels need {len(self.labels) + 1} pointers ending at "
-                f"{self.union.num_nodes}; got {len(self.pointer)} ending at {int(self.pointer[-1])}."
+                f"{self.name}: {len(self.labels)} graph labels need {len(self.labels) + 1} rising pointers from 0 to "
+                f"{self.union.num_nodes}; got {len(self.pointer)}, from {int(self.pointer[0])} to "
+                f"{int(self.pointer[-1])}."
             )
 
     def __len__(self) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.evaluate.scores import Score
+from graphsilo.evaluate.sums import rounded
 
 DOUBT = 0.5
 """Standard errors by which a model of the own rows alone must be better. Of 0, ½, 1 and 1.64 the best by
@@ -28,8 +29,9 @@ def confusions(labels: NDArray[np.int64], guesses: NDArray[np.int64], classes: i
 
 
 def weighted(scores: Sequence[Score]) -> NDArray[np.float64]:
-    """[2, scores] values times the items that they rest on, and these."""
-    return np.array([[(score.value or 0.0) * score.weight for score in scores], [score.weight for score in scores]])
+    """[2, scores] values times the items that they rest on, rounded as what is summed over silos, and these."""
+    values = [rounded((score.value or 0.0) * score.weight) for score in scores]
+    return np.array([values, [score.weight for score in scores]])
 
 
 def worth(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[str, Any]) -> list[float]:

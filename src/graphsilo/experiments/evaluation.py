@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.errors import FederationError, MessageError, UnsupportedError, one_line
-from graphsilo.evaluate import metrics, sums
+from graphsilo.evaluate import metrics
 from graphsilo.evaluate.scores import Score, combine
 from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
 from graphsilo.experiments.config import EvaluationConfig, Mode, RunConfig
@@ -69,9 +69,7 @@ class SetScores:
         sizes: [clients] n_k.
         scores: ``kind/metric`` → [clients, 2] value and weight.
         clients: Who stands behind each row; a client that failed has none. ``EVERYBODY`` for all at once.
-        sums: By kind, where only sums over clients are known: what ``evaluate.sums.means`` makes metrics of. The counts
-            are one row then, that of everybody.
-        summed: How many clients are in these sums.
+        summed: How many clients are in the counts, where only their sum is known: one row then, that of everybody.
         rare: The rarer of two classes.
     """
 
@@ -80,7 +78,6 @@ class SetScores:
     sizes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     clients: tuple[ClientId, ...] = ()
-    sums: dict[str, NDArray[np.float64]] | None = None
     summed: int = 0
     rare: int | None = None
 
@@ -147,11 +144,6 @@ class SetScores:
     def _summaries(self) -> dict[str, dict[str, float | None]]:
         if self.counts is None:
             return {}
-        if self.sums is not None:
-            return {
-                kind: {name: value for name, value in self._means(kind).items() if metrics.METRICS[name].each_round}
-                for kind in self.kinds
-            }
         scenario = [kind for kind in self.kinds if kind in SCENARIO_KINDS]
         plain = [kind for kind in self.kinds if kind not in SCENARIO_KINDS]
         result = {}
@@ -164,9 +156,6 @@ class SetScores:
             result[kind] = metrics.round_summary(counts, scenario_weights(kind, counts), rare=self.rare)
         return result
 
-    def _means(self, kind: str) -> dict[str, Any]:
-        return {} if self.sums is None else sums.means(self.sums[kind], self.of(kind)[0], self.rare)
-
     def full(self, kind: str) -> Scores:
         """Everything the result says about one kind."""
         result: dict[str, Any] = {}
@@ -177,19 +166,14 @@ class SetScores:
             if EVERYBODY in self.clients:
                 result["worst_client"] = {"client": None, "accuracy": None}
                 result["spread"] = {"std": None, "min": None, "max": None}
-            result.update(self._means(kind))
         light = self.light().get(NAMES.get(kind, kind), {})
         return Scores.of({**light, **result})
 
     def state(self) -> dict[str, Any]:
         import torch
 
-        summed: dict[str, Any] = {}
-        if self.sums is not None:
-            sums_of = {kind: torch.from_numpy(each) for kind, each in self.sums.items()}
-            summed = {"sums": sums_of, "summed": self.summed}
         return {
-            **summed,
+            "summed": self.summed,
             "kinds": list(self.kinds),
             "counts": None if self.counts is None else torch.from_numpy(np.ascontiguousarray(self.counts)),
             "sizes": torch.from_numpy(np.ascontiguousarray(self.sizes)),
@@ -206,7 +190,6 @@ class SetScores:
             state["sizes"].numpy(),
             {name: pairs.numpy() for name, pairs in state["scores"].items()},
             tuple(state["clients"]),
-            {kind: each.numpy() for kind, each in state["sums"].items()} if "sums" in state else None,
             state.get("summed", 0),
             state.get("rare"),
         )
@@ -414,7 +397,6 @@ def gather_sums(total: EvaluateSums, clients: int, rare: int | None = None) -> R
         view, _, which = name.partition("/")
         kinds = [key.removeprefix(f"{name}/") for key in total.counts if key.startswith(f"{name}/")]
         found = SetScores(tuple(kinds), sizes=size.numpy(), clients=(EVERYBODY,), summed=clients, rare=rare)
-        found.sums = {kind: total.means[f"{name}/{kind}"].numpy() for kind in kinds}
         if kinds:
             found.counts = np.stack([total.counts[f"{name}/{kind}"].numpy() for kind in kinds])[None]
         for key, pair in total.ranked.items():

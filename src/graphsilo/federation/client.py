@@ -132,22 +132,19 @@ class EvaluateSums(Message):
 
     Attributes:
         counts: [4, C, C] int64 confusion counts.
-        means: [2, values] float64: n_k times each metric that counts give, and n_k where there is one; they say no more
-            than these counts.
         ranked: [2, 1] of each score that the client ranked itself, ``"view/set/kind/metric"``.
         items: [1] int64 how many items each of these rests on.
         sizes: [1] int64 n_k, named ``"view/set"``.
     """
 
     counts: Tensors = sends("counts", dtype=torch.int64, evaluated=True)
-    means: Tensors = sends("counts", dtype=torch.float64, whole=False)
     ranked: Tensors = sends("score", dtype=torch.float64, default=())
     items: Tensors = sends("counts", dtype=torch.int64, evaluated=True, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
     def check(self) -> None:
         shares = all(metric.is_share for metric in METRICS.values())
-        for name, (above, below) in {**self.means, **dict(self.ranked)}.items():
+        for name, (above, below) in dict(self.ranked).items():
             if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 
@@ -266,7 +263,7 @@ class ClientBase(ABC, Generic[ConfigT]):
     @handler
     def evaluate_sums(self, request: EvaluateRequest) -> EvaluateSums:
         """The same for a federation that is scored as a whole: what only the sum over clients is seen of."""
-        return EvaluateSums(**sums_of(**self._scores(request), rare=request.rare))
+        return EvaluateSums(**sums_of(**self._scores(request)))
 
     def _scores(self, request: EvaluateRequest, beside: NDArray[np.int64] | None = None) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``."""

@@ -245,12 +245,13 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: It is one.
         """
-        for name in config.leaves_out if secure else ():
+        for name in config.tells_apart if secure else ():
             given, usual = (getattr(one, name, None) for one in (config, type(config)()))
-            if given is not None and (usual is None or given > usual):
+            if given != usual:
                 raise DisclosureError(
-                    f"with method.{name}={given} some silos may add nothing, and a secure sum, or the difference of "
-                    f"two, be one silo's own numbers. In secure sums leave it at {'none' if usual is None else usual}."
+                    f"method.{name}={given} changes which silos add to a secure sum, or how much: with sums of other "
+                    f"runs, or by itself, it may tell one silo's own numbers. In secure sums leave it at "
+                    f"{'none' if usual is None else usual}."
                 )
         if not self.require_secure_sums:
             return

@@ -110,8 +110,6 @@ def sums_of(
     counts: Tensor,
     sizes: Tensor,
     scores: Mapping[str, Sequence[float]],
-    *,
-    rare: int | None = None,
 ) -> dict[str, dict[str, Tensor]]:
     """The fields of an ``EvaluateSums``, from those of an ``EvaluateReply``.
 
@@ -121,7 +119,7 @@ def sums_of(
     if any(part != 1 for part in parts):
         raise MessageError("silos that are pooled in one place have no sum over silos.")
     table = counts.numpy().astype(np.int64)
-    found: dict[str, dict[str, Tensor]] = {"counts": {}, "means": {}, "ranked": {}, "items": {}, "sizes": {}}
+    found: dict[str, dict[str, Tensor]] = {"counts": {}, "ranked": {}, "items": {}, "sizes": {}}
     row = 0
     for place, (name, named) in enumerate(kinds.items()):
         size = int(sizes[place])
@@ -133,8 +131,6 @@ def sums_of(
             continue
         own = table[row : row + len(named)]
         row += len(named)
-        for kind, each in sums.summands(own, named, size, rare).items():
-            found["means"][f"{name}/{kind}"] = torch.from_numpy(each)
         for place_of, kind in enumerate(named):
             found["counts"][f"{name}/{kind}"] = torch.from_numpy(own[place_of].copy())
     return found

@@ -22,9 +22,9 @@ class MethodConfig(Settings):
     reaches_all: ClassVar[bool] = False
     """Whether all clients are asked in every round, whoever adds to its sums."""
 
-    leaves_out: ClassVar[tuple[str, ...]] = ("min_count",)
-    """Settings, where a method has them, above whose defaults some silos may add nothing to a sum: no secure sum is
-    made with them."""
+    tells_apart: ClassVar[tuple[str, ...]] = ("min_count", "weight_by")
+    """Settings, where a method has them, that decide which silos add to a sum, or how much: sums with one choice and
+    with another are equations in what each silo sends, so that secure sums are made with the default alone."""
 
     rounds: int = setting(100, "communication rounds", source="OpenFGL", ge=1)
     participation: float = setting(

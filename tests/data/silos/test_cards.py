@@ -108,6 +108,15 @@ def test_a_declared_vocabulary_wins() -> None:
         ({"booleans": {"b": [["yes"], ["no"]]}}, r"'yes' is 0 at silo 'b', which reads \[yes, no\], and 1 at silo 'a'"),
         ({"booleans": {"b": [["n\u202eo"], ["yes"]]}}, r"the word .* holds the unseen character U\+202E"),
         ({"booleans": {"b": [["no"]]}}, r"the card of silo 'b' is not one"),
+        (
+            {"classes": 1001, "class_names": list(map(str, range(1001)))},
+            r"the card of silo 'b' is not one .*1001 classes are more than it can have; at most 1000",
+        ),
+        (
+            {"classes": 99, "class_names": list(map(str, range(99))), "classes_declared": False},
+            r"the card of silo 'b' is not one .*99 classes are more than it can have",
+        ),
+        ({"one_hot": {"a": list(map(str, range(10_001)))}}, r"the card of silo 'b' .*more than 10000 words"),
         ({"features": "3"}, r"the card of silo 'b' is not one of graphsilo .*\$\.features"),
         ({"features": -3}, r"the card of silo 'b' is not one"),
         ({"features": 4}, r"numbers and names of features or classes do not agree"),

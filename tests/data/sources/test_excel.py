@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphsilo.data.sources import excel
 from graphsilo.data.sources.tables import read_spec, read_tables
 from graphsilo.errors import ConfigError, DataError, installing
 from kit.columns import column
@@ -94,6 +95,14 @@ def test_files_that_are_no_sheets(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(text.replace("n.xlsx", "n.xls"))
     (tmp_path / "n.xls").write_text("id")
     with pytest.raises(DataError, match=r"must be a \.csv, \.tsv \(both also with \.gz\), \.parquet or \.xlsx file"):
+        read_tables(read_spec(tmp_path / "t.yaml"))
+
+
+def test_a_cell_far_out_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(excel, "MOST_CELLS", 11)
+    sheet(tmp_path / "n.xlsx", [["id", "y"], *([number, "a"] for number in range(5))])
+    (tmp_path / "t.yaml").write_text("nodes: {path: n.xlsx, id: id, label: y}\n")
+    with pytest.raises(DataError, match="reaches to row 6 and column B: 12 cells, where 11 are read"):
         read_tables(read_spec(tmp_path / "t.yaml"))
 
 

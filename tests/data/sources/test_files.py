@@ -218,3 +218,44 @@ def test_the_file_of_a_part_tells_no_names_of_other_nodes(tmp_path: Path) -> Non
 def test_names_that_do_not_fit(changes: dict[str, object]) -> None:
     with pytest.raises(DataError, match="node_names"):
         small_graph(**changes)
+
+
+def change(path: Path, **arrays: np.ndarray) -> Path:
+    """A file as it was, but for some of its arrays."""
+    with np.load(path) as found:
+        kept = {name: found[name] for name in found.files}
+    np.savez(path, **{**kept, **arrays})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("features_indices", [1 << 30, 1, 0]),
+        ("features_indices", [-1, 1, 0]),
+        ("features_indices", [2, 1, 0]),
+        ("features_indptr", [0, 2, 1, 3]),
+        ("features_indptr", [0, 1, 2, 9]),
+    ],
+)
+def test_places_of_sparse_features_are_looked_at(tmp_path: Path, name: str, numbers: list[int]) -> None:
+    """Compiled code reads and writes where they point, whoever made the file."""
+    graph = small_graph(features=sp.csr_matrix(np.array([[1, 0], [0, 2], [3, 0]], dtype=np.float32)))
+    path = change(save_graph(tmp_path / "g.npz", graph), **{name: np.array(numbers, dtype=np.int32)})
+    with pytest.raises(DataError, match=r"is an \.npz file but not a graph"):
+        load_graph(path)
+
+
+@pytest.mark.parametrize("pointer", [[0, 2, 1, 3], [-1, 1, 2, 3]])
+def test_graphs_of_a_collection_do_not_overlap(tmp_path: Path, pointer: list[int]) -> None:
+    collection = GraphCollection(small_graph(), np.array([0, 1, 2, 3]), np.array([0, 1, 0]), 2)
+    path = change(save_graph(tmp_path / "c.npz", collection), pointer=np.array(pointer))
+    with pytest.raises(DataError, match="rising pointers from 0"):
+        load_graph(path)
+
+
+@pytest.mark.parametrize("more", [{"name": "a\x1b[2J"}, {"class_names": ("a", "b", "c\u202e")}])
+def test_names_in_a_file_steer_no_terminal(tmp_path: Path, more: dict[str, object]) -> None:
+    with pytest.raises(DataError, match=r"is an \.npz file but not a graph") as caught:
+        load_graph(save_graph(tmp_path / "g.npz", small_graph(**more)))
+    assert str(caught.value).isprintable()

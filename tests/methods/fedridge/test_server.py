@@ -109,7 +109,7 @@ def test_summed_rankings_choose(kit):
         values.append(sum(each.value * each.weight for each in found) / sum(each.weight for each in found))
     assert len(set(values)) > 1
     assert server.log["ridge"] == penalties[int(np.argmax(values))]
-    assert server.log["validation"] == pytest.approx(max(values))
+    assert server.log["validation"] == pytest.approx(max(values), abs=1e-3)  # sums are rounded
     silos = [without_validation(silo) for silo in silos]
     server, _ = played(kit, silos, ridge=penalties, select_by="auc", **settings)
     assert server.log["ridge"] == 1.0

@@ -19,7 +19,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest, EvaluateSums
-from graphsilo.federation.codec import decode
+from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.release import Release, ReleaseRequest
 from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.secure.opened import MOST_OFFERED
@@ -406,6 +406,13 @@ def test_a_step_that_goes_wrong_is_an_offer_without_words(asked: Questions, monk
     with pytest.raises(DisclosureError, match="never opened"):
         asked.call(0, CALL + "evaluate_sums", EvaluateRequest(views=["own"], auc=True))
     assert len(ran) == MOST_OFFERED + 1
+
+
+def test_no_silo_is_asked_many_times_at_once(asked: Questions) -> None:
+    asked.open()
+    header = {"do": "call", "run": "run-1", "seed": 0, "handler": CALL + "count", "round": 0, "to": [[0, 0]] * 1000}
+    found = asked.ask(0, header, [encode(CountRequest()).data])
+    assert "the same step twice at once" in found.header["text"]
 
 
 def test_what_lies_in_the_question_alone_is_said_and_counted(asked: Questions) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+MOST_CLASSES, MOST_WORDS = 1_000, 10_000
+"""Of one silo: all silos' tables of hits are as large as the classes squared, and features as wide as all words."""
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,11 @@ def _parse(reported: Mapping[str, Any]) -> Card:
             strange = sorted(set(map(str, part)) - {item.name for item in fields(kind)})
             if strange:
                 raise msgspec.ValidationError(f"unknown entry '{strange[0]}'")
+        held = MOST_CLASSES if found.classes_declared else min(MOST_CLASSES, found.counts.nodes)
+        if found.classes > held:
+            raise msgspec.ValidationError(f"{found.classes} classes are more than it can have; at most {held}")
+        if any(len(words) > MOST_WORDS for words in found.one_hot.values()):
+            raise msgspec.ValidationError(f"a column has more than {MOST_WORDS} words")
         lengths = ((found.features, found.feature_names), (found.classes, found.class_names))
         if any(names is not None and len(names) != count for count, names in lengths):
             raise msgspec.ValidationError("numbers and names of features or classes do not agree")

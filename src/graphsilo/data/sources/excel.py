@@ -10,6 +10,9 @@ from typing import Any
 from graphsilo.data.sources.arrow import pa
 from graphsilo.errors import DataError, installing
 
+MOST_CELLS = 50_000_000
+"""Of a sheet, empty ones included: all of them are in memory at once."""
+
 
 def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]]:
     """One sheet of a file.
@@ -36,7 +39,13 @@ def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]
     try:
         book = calamine.CalamineWorkbook.from_path(path)
         names = book.sheet_names
-        rows = book.get_sheet_by_name(_chosen(path, sheet, names, part)).to_python(skip_empty_area=False)
+        found = book.get_sheet_by_name(_chosen(path, sheet, names, part))
+        if (cells := found.total_height * found.total_width) > MOST_CELLS:
+            raise DataError(
+                f"the table {path} reaches to row {found.total_height} and column {_letters(found.total_width - 1)}: "
+                f"{cells:,} cells, where {MOST_CELLS:,} are read. Remove cells far out, or save it as CSV."
+            )
+        rows = found.to_python(skip_empty_area=False)
     except calamine.PasswordError as error:
         raise DataError(f"the table {path} is protected by a password; save it without one.") from error
     except (calamine.CalamineError, OSError, ValueError) as error:

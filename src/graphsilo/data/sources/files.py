@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from graphsilo.data.arrays import read_npz
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
-from graphsilo.errors import DataError, RunError
+from graphsilo.data.sources.faults import unseen_fault
+from graphsilo.errors import DataError, RunError, shown
 
 FORMAT = 1
 _SPLIT = "split_"
@@ -101,13 +102,21 @@ def parts_of(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def graph_of(
     head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], splits: Mapping[str, NDArray[np.bool_]] | None = None
 ) -> Graph:
-    """The graph that ``parts_of`` took apart; of values that JSON held, too."""
+    """The graph that ``parts_of`` took apart; of values that JSON held, too.
+
+    Raises:
+        ValueError: Numbers of columns or rows are beyond the features' shape, or a name holds what nobody sees.
+    """
     if "features" in arrays:
         features: Features = arrays["features"]
     else:
         parts = tuple(arrays[f"features_{key}"] for key in _CSR)
         features = sp.csr_matrix(parts, shape=tuple(arrays["features_shape"].tolist()), copy=False)
+        features.check_format(full_check=True)  # compiled code writes where these numbers point
     names = {key: None if head[key] is None else tuple(head[key]) for key in ("feature_names", "class_names")}
+    for name in (head["name"], *(names["feature_names"] or ()), *(names["class_names"] or ())):
+        if wrong := unseen_fault(str(name)):
+            raise ValueError(f"the name {shown(name)} {wrong}")
     return Graph(
         features=features,
         edges=arrays["edges"],

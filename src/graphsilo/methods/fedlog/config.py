@@ -39,7 +39,7 @@ _ADAPTED = {"adaptive_factor": (True,)}
 class FedLoGConfig(MethodConfig):
     """Settings of FedLoG."""
 
-    leaves_out: ClassVar[tuple[str, ...]] = ("receiver",)
+    tells_apart: ClassVar[tuple[str, ...]] = (*MethodConfig.tells_apart, "receiver")
 
     compat: Literal["paper", "release"] = setting(
         "paper", "whose choices the other settings default to: the paper's, or those of the authors' code",

@@ -152,10 +152,7 @@ class Client(ClientBase[FedRidgeConfig]):
         Raises:
             RequestError: Some are.
         """
-        if not set(kinds) <= set(self.config.kinds(self.silo.schema.task)) or dim not in (
-            self.config.dim,
-            self.config.pilot,
-        ):
+        if not set(kinds) <= set(self.config.kinds(self.silo.schema.task)) or dim not in self.config.dims:
             raise RequestError(
                 f"features of a kind or width were asked for that no run of these settings asks for: {dim}."
             )

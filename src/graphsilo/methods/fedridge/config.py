@@ -137,12 +137,15 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
         """Whether sums of so many columns cross in float64."""
         return self.wire == "float64" or (self.wire == "auto" and max(widths) <= FEW_COLUMNS)
 
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Widths that are asked for."""
+        return (self.dim, self.pilot) if self.features == "auto" and self.epsilon is None else (self.dim,)
+
     def square_columns(self, schema: Schema) -> int:
-        return (
-            0
-            if self.epsilon is not None
-            else max(self.width(kind, self.dim, schema) for kind in self.kinds(schema.task))
-        )
+        if self.epsilon is not None:
+            return 0
+        return max(self.width(kind, dim, schema) for kind in self.kinds(schema.task) for dim in self.dims)
 
 
 def kind_of(name: str) -> Kind:

@@ -335,6 +335,9 @@ class SiteWorker:
         inboxes = [Inbox(aligned_view(payload)) for payload in packet.payloads]
         answers: list[dict[str, Any]] = []
         payloads: list[Any] = []
+        asked = [client for client, _ in packet.header["to"]]
+        if len(set(asked)) < len(asked):
+            raise FederationError("a silo was asked for the same step twice at once.")
         for client, index in packet.header["to"]:
             started = time.process_time()
             member = self._member(client)
