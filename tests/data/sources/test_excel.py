@@ -101,7 +101,9 @@ def test_files_that_are_no_sheets(tmp_path: Path) -> None:
 def test_a_cell_far_out_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(excel, "MOST_CELLS", 11)
     sheet(tmp_path / "n.xlsx", [["id", "y"], *([number, "a"] for number in range(5))])
-    (tmp_path / "t.yaml").write_text("nodes: {path: n.xlsx, id: id, label: y}\n")
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n")
+    text = "nodes: {path: n.xlsx, id: id, label: y}\nedges: {path: e.csv, source: a, target: b}\n"
+    (tmp_path / "t.yaml").write_text(text)
     with pytest.raises(DataError, match="reaches to row 6 and column B: 12 cells, where 11 are read"):
         read_tables(read_spec(tmp_path / "t.yaml"))
 
