@@ -60,7 +60,7 @@ def node_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], s
     features = data.graph.features
     narrow = data.num_features <= dim
     if narrow:
-        own = np.asarray(features.toarray() if sp.issparse(features) else features, dtype=np.float64)
+        own = _dense(features)
     else:
         thrown = projection(data.num_features, dim - principal.shape[1], seed)
         known = principal.astype(np.float64)
@@ -131,4 +131,4 @@ def _on_grid(features: Matrix) -> Iterator[Any]:
 
 
 def _dense(matrix: Any) -> NDArray[np.float64]:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64)
+    return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray(), dtype=np.float64)
