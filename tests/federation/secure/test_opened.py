@@ -53,7 +53,7 @@ def test_another_answer_from_the_same_data_with_other_silos_is_refused(path):
 
 
 def test_few_answers_are_offered_that_are_never_opened(tmp_path):
-    """Each offer says how large its numbers are; of questions scaled at will, that is what they are."""
+    """That there is an answer at all may say something of its rows, as where numbers run over."""
     path = tmp_path / "sums" / "north.sums"
     record = OpenedSums(path)
     answers = [bytes([number]) * 32 for number in range(MOST_OFFERED + 2)]

@@ -120,9 +120,9 @@ class OpenedSums:
             self._read_on()
             if len(self._offered) >= MOST_OFFERED and offer not in self._offered:
                 raise DisclosureError(
-                    f"{MOST_OFFERED} answers of this silo were offered for sums that were never opened, and as each "
-                    f"offer says how large its numbers are, no other is offered. Runs that broke off may have left "
-                    f"them: the silo's owner, who knows whether so many did, takes the lines with "
+                    f"{MOST_OFFERED} answers of this silo were offered for sums that were never opened. As that there "
+                    f"is an answer may say something of its rows, no other is offered. Runs that broke off may have "
+                    f"left them: the silo's owner, who knows whether so many did, takes the lines with "
                     f'"offered", and no others, out of sums/{self._name} beside its silo.yaml.'
                 )
 
