@@ -19,7 +19,6 @@ EVALUATE = """
     evaluate scores: score allow_nan
     evaluate_sums counts: counts int64
     evaluate_sums sizes: counts int64
-    evaluate_sums means: counts float64
     evaluate_sums ranked: score float64
     evaluate_sums items: counts int64
 """
@@ -173,6 +172,8 @@ exchange=outputs
     """,
     "fedtrees": """
         count classes: counts int64 [classes] per_class=min_count
+        moments sums: statistic int64 [features, directions] per_class=False
+        project clients: counts
         cells counts: counts int32 [columns, cells] per_class=False
         start clients: counts
         histograms gradients: statistic int32 [wanted, entries]
