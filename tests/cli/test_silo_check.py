@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphsilo.data.graph import content_hash
+from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.sources.missing import far_value
 from graphsilo.data.sources.remarks import LinkFacts
 from graphsilo.data.sources.tables import read_spec, read_tables
+from graphsilo.federation.secure.opened import OpenedSums
 
 WARDS, OUTCOMES = ("medicine", "surgery", "icu"), ("home", "rehab", "readmitted")
 PATIENTS = "patient,age,crp,ward,outcome\n" + "".join(
@@ -237,3 +240,23 @@ def test_a_policy_on_messages_keeps_no_card_in(check):
     told = "counts are refused in messages; those of the card leave before every run"
     assert told in check(("silo.yaml", SILO, f"{SILO}policy: {{kinds: [model]}}\n"))[1]
     assert told not in check()[1]
+
+
+def test_sums_of_data_that_have_changed_are_remarked(check, tmp_path: Path) -> None:
+    """The owner is to know that the next sum says what has changed, before it is opened."""
+    check()
+    described = read_silo_file(tmp_path / "silo.yaml")
+    data = content_hash([described.load(3).graph])
+    OpenedSums(described.record("opened")).note(bytes(32), data, [bytes([silo]) * 32 for silo in range(3)])
+    assert "sums were opened" not in check()[1]
+    code, text = check((P, "p04,44", "p04,45"))
+    assert code == 0
+    assert "! sums secure sums were opened of other data than there are now: where the other silos' have not" in text
+    described.record("opened").write_text("{\n")
+    assert "sums no secure sum can be made: the record of opened sums" in check()[1]
+
+
+def test_small_classes_in_secure_sums_are_remarked(check) -> None:
+    code, text = check(("silo.yaml", "split:", "policy: {min_class_count: 9}\nsplit:"))
+    assert code == 0
+    assert "classes are refused here, in secure sums those with a method.min_count as well, and so are scores" in text

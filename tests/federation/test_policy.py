@@ -280,7 +280,7 @@ def test_a_setting_that_leaves_small_classes_out():
     made = policy(min_class_count=5)
     text = refusal(made, "opfgl", [5, 4, 9], min_count=4)
     assert "Statistics.counts, which 'statistics' sends, describes classes one by one" in text
-    assert "Set method.min_count to 5 or more" in text
+    assert "Without secure sums set method.min_count to 5 or more; in secure sums, where every silo refuses" in text
     made.check_method(registry.load("opfgl"), registry.load("opfgl").config(min_count=5), [5, 4, 9])
 
 

@@ -379,7 +379,10 @@ class DisclosurePolicy(Settings):
                 "class out of training, by the split or its labels, or set a smaller minimum"
             )
         if isinstance(spec.per_class, str):
-            advice = f"Set method.{spec.per_class} to {minimum} or more; if it is, choose another method"
+            advice = (
+                f"Without secure sums set method.{spec.per_class} to {minimum} or more; in secure sums, where every "
+                f"silo refuses more than its default, or if it is as large, choose another method"
+            )
         asked = "" if spec.evaluated else ", or ask the silo's owner"
         asked += "" if told else ": with noise it may leave where policy.max_epsilon bounds that"
         error = DisclosureError(

@@ -205,7 +205,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
         yield from (Finding("note", "features", text) for text in lost_values(graph, described.scaling.scale))
     yield from _labels(described, held)
     yield from _policy(described, held)
-    yield from _sums(described)
+    yield from _sums(described, held)
 
 
 def _filled(described: SiloFile, reading: Reading | None) -> str:
@@ -290,19 +290,31 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
         names = held.schema.class_names
         words = [names[index] if names is not None else str(index) for index in small]
         text = f"fewer than {policy.min_class_count} training items of {_some(words)}: methods that describe single"
-        yield Finding("note", "policy", f"{text} classes are refused here, and so are scores (min_class_count)")
+        yield Finding(
+            "note", "policy", f"{text} classes are refused here, in secure sums those with a method.min_count as well, "
+            "and so are scores (min_class_count)",
+        )  # fmt: skip
 
 
-def _sums(described: SiloFile) -> Iterator[Finding]:
-    """Whether the policy lets out what scaling needs."""
+def _sums(described: SiloFile, held: Silo) -> Iterator[Finding]:
+    """Whether the policy lets out what scaling needs, and whether sums were opened of other data."""
+    from graphsilo.data.graph import content_hash
     from graphsilo.federation.policy import DisclosurePolicy
+    from graphsilo.federation.secure.opened import OpenedSums
 
-    if not described.scaling.is_agreed:
-        return
+    where, trouble = "sums", "no secure sum can be made"
     try:
-        DisclosurePolicy.of(described.policy).check_scaling()
+        opened = OpenedSums(described.record("opened")).data
+        if opened and content_hash([held.graph]) not in opened:
+            yield Finding(
+                "note", "sums", "secure sums were opened of other data than there are now: where the other silos' have "
+                "not changed, the difference to the next sum is what has changed here",
+            )  # fmt: skip
+        where, trouble = "scaling", "no run can begin"
+        if described.scaling.is_agreed:
+            DisclosurePolicy.of(described.policy).check_scaling()
     except DisclosureError as error:
-        yield Finding("broken", "scaling", f"no run can begin: {error}")
+        yield Finding("broken", where, f"{trouble}: {error}")
 
 
 def _value(value: Any) -> str:

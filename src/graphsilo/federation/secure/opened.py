@@ -45,6 +45,11 @@ class OpenedSums:
         self._forget()
         self._read_on()
 
+    @property
+    def data(self) -> Collection[str]:
+        """Hashes of the data that sums were opened of."""
+        return self._data.keys()
+
     def check(self, answer: bytes, data: str, silos: Collection[bytes]) -> None:
         """Refuse a sum of which another one was opened.
 
