@@ -79,7 +79,10 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 Count: TypeAlias = Annotated[int, Field(ge=0)]
-Width: TypeAlias = Annotated[int, Field(ge=1)]
+WIDEST = 2**16
+"""Columns of anything that settings say the width of, and most of what is kept side by side for each of them: no site
+takes more memory by somebody else's word."""
+Width: TypeAlias = Annotated[int, Field(ge=1, le=WIDEST)]
 Widths: TypeAlias = Annotated[tuple[Width, ...], Field(min_length=1)]
 """Types of what stands in a list or is one of several things; a plain number has its bounds in ``setting``."""
 

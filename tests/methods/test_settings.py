@@ -94,8 +94,8 @@ TABLES = {
     "moon": f"""{AVERAGING}
         mu 1.0 [0, inf)
         temperature 0.5 (0, inf)
-        previous 1 [1, inf)
-        projection 0 [0, inf)
+        previous 1 [1, 100]
+        projection 0 [0, 65536]
     """,
     "feddistill": f"""{LOCAL_TRAINING}
         strength 1.0 [0, inf)
@@ -117,7 +117,7 @@ TABLES = {
     """,
     "fednh": f"""{AVERAGING}
         smoothing 0.9 [0, 1]
-        width 64 [2, inf)
+        width 64 [2, 65536]
         scale 1.0 (0, inf)
         scale_trained True
         clip 10.0 [0, inf)
@@ -137,15 +137,15 @@ TABLES = {
         lr 0.5 (0, inf)
     """,
     "fedridge": f"""{ROUNDS}
-        pilot 128 [0, 16384]
-        hops None [0, 32]
-        dim 2048 [0, 16384]
-        random_features 0 [0, 16384]
+        pilot 128 [0, 65536]
+        hops None [0, 10]
+        dim 2048 [0, 65536]
+        random_features 0 [0, 65536]
         own True
         min_count 1 [1, inf)
         epsilon None [1e-06, 1000000]
         delta 1e-05 (0, 1)
-        private_dim 512 [1, 16384]
+        private_dim 512 [1, 65536]
     """,
     "auto": f"""{ROUNDS}
         balance 0.0 [0, 1]
@@ -156,11 +156,11 @@ TABLES = {
         lr 0.1 (0, 1]
         depth 4 [1, 10]
         bins 32 [2, 255]
-        columns 64 [1, 16384]
+        columns 64 [1, 65536]
         l2 1.0 [0, inf)
         gamma 0.0 [0, inf)
         min_child 10 [1, inf)
-        dim 128 [1, 4096]
+        dim 128 [1, 65536]
         label_features True
         balance 0.0 [0, 1]
         own True
@@ -203,24 +203,24 @@ TABLES = {
         alpha 1.0 [0, inf)
         beta 0.0 [0, inf)
         decay 1.0 (0, 1]
-        noise_dim 32 [1, inf)
-        generator_hidden 256 [1, inf)
+        noise_dim 32 [1, 65536]
+        generator_hidden 256 [1, 65536]
         generator_steps 50 [1, inf)
         generator_lr 0.0003 (0, inf)
         generator_weight_decay 0.01 [0, inf)
         generator_decay 0.98 (0, 1]
         diversity 1.0 [0, inf)
-        generated 32 [2, inf)
+        generated 32 [2, 65536]
     """,
     "fedgta": f"""{LOCAL_TRAINING}
         steps 5 [1, inf)
         alpha 0.5 (0, 1]
         heat 20.0 (0, inf)
-        order 6 [1, inf)
+        order 6 [1, 100]
         threshold 0.5 [-1, 1]
     """,
     "fedkd": f"""{AVERAGING}
-        mentee_hidden 16 [1, inf)
+        mentee_hidden 16 [1, 65536]
         kl_weight 1.0 [0, inf)
         hidden_weight 1.0 [0, inf)
         detach True
@@ -235,13 +235,13 @@ TABLES = {
         prototype_lr 0.001 (0, inf)
         weight_decay 0.0005 [0, inf)
         reset_optimizer False
-        embedding_dim 64 [1, inf)
-        prototypes 20 [1, inf)
+        embedding_dim 64 [1, 65536]
+        prototypes 20 [1, 65536]
         degree_threshold 3.0 [0, inf)
         norm_weight 0.1 [0, inf)
-        interaction_layers 2 [1, inf)
+        interaction_layers 2 [1, 100]
         layer_norm True
-        interp 8 [0, inf)
+        interp 8 [0, 1000]
         local_generalization True
         neighbour_generator True
         adaptive_factor True
@@ -266,7 +266,7 @@ TABLES = {
     "fedpg": f"""{LOCAL_TRAINING}
         mu 0.3 [0, inf)
         alpha 0.5 [0, 1]
-        hops None [0, inf)
+        hops None [0, 10]
         max_neighbours 32 [0, inf)
         confidence 0.8 [0, 1]
         centred True
@@ -297,7 +297,7 @@ TABLES = {
         helpers 3 [0, inf)
     """,
     "opfgl": f"""{ROUNDS}
-        hops 2 [0, inf)
+        hops 2 [0, 10]
         min_count 2 [2, inf)
         lp_steps 2 [0, inf)
         lp_alpha 0.9 [0, 1]
@@ -309,7 +309,7 @@ TABLES = {
         link_threshold 0.01 [0, 1]
         epsilon None [1e-06, 1000000]
         delta 1e-05 (0, 1)
-        nodes_per_class 1 [1, inf)
+        nodes_per_class 1 [1, 65536]
         nodes_percent 0.0 [0, 100]
         feature_weight 10.0 [0, inf)
         smooth_weight 0.1 [0, inf)
@@ -318,7 +318,7 @@ TABLES = {
         link_steps 10 [0, inf)
         lr_features 0.005 (0, inf)
         lr_links 0.001 (0, inf)
-        link_hidden 128 [1, inf)
+        link_hidden 128 [1, 65536]
         link_norm True
         stage1_lr 0.0001 (0, inf)
         stage1_epochs 3000 [1, inf)

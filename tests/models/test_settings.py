@@ -13,10 +13,10 @@ from graphsilo.models.registry import resolve
     ("name", "overrides", "message"),
     [
         ("gcn", {"hiden": 3}, "unknown setting 'model.hiden' for gcn; did you mean 'model.hidden'?"),
-        ("gcn", {"hidden": 0}, "model.hidden must be at least 1; got 0."),
+        ("gcn", {"hidden": 0}, "model.hidden must be at least 1 and at most 65536; got 0."),
         ("gcn", {"hidden": "64"}, "hidden must be"),
-        ("gcn", {"hidden": []}, "one or more whole numbers at least 1; got []"),
-        ("gcn", {"hidden": [64, 0]}, "model.hidden.1 must be at least 1; got 0."),
+        ("gcn", {"hidden": []}, "one or more whole numbers at least 1 and at most 65536; got []"),
+        ("gcn", {"hidden": [64, 0]}, "model.hidden.1 must be at least 1 and at most 65536; got 0."),
         ("gcn", {"hidden": True}, "hidden must be"),
         ("gcn", {"layers": 2.0}, "layers must be a whole number"),
         ("gcn", {"dropout": 1.0}, "model.dropout must be at least 0 and below 1; got 1.0."),
@@ -27,7 +27,9 @@ from graphsilo.models.registry import resolve
         ("gat", {"hidden": 64, "heads": 5}, "model.hidden must be a multiple of model.heads (5)"),
         ("appnp", {"alpha": 1.5}, "model.alpha must be at least 0 and at most 1; got 1.5."),
         ("gcnii", {"hidden": [64]}, "hidden must be"),
-        ("gamlp", {"layers": 1}, "model.layers must be at least 2; got 1."),
+        ("gcn", {"hidden": 10**9}, "model.hidden must be at least 1 and at most 65536; got 1000000000."),
+        ("sign", {"hops": 10**9}, "model.hops must be at least 0 and at most 1000; got 1000000000."),
+        ("gamlp", {"layers": 1}, "model.layers must be at least 2 and at most 1000; got 1."),
     ],
 )
 def test_refusals(name: str, overrides: dict, message: str) -> None:

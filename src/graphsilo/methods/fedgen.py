@@ -28,6 +28,7 @@ from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
 from graphsilo.models.base import Dense
 from graphsilo.models.gin import BatchNorm
+from graphsilo.settings import WIDEST
 from graphsilo.training.local import load_weights, tensors_of, weights_of
 from graphsilo.training.losses import kd
 from graphsilo.training.objective import Step
@@ -58,8 +59,10 @@ class FedGenConfig(fedavg.FedAvgConfig):
     noise: Literal["normal", "uniform"] = setting(
         "normal", "law of the generator's noise", source="paper; the authors' code uniform"
     )
-    noise_dim: int = setting(32, "width of the noise", source="the authors' code", ge=1)
-    generator_hidden: int = setting(256, "width of the generator's hidden layer", source="the authors' code", ge=1)
+    noise_dim: int = setting(32, "width of the noise", source="the authors' code", ge=1, le=WIDEST)
+    generator_hidden: int = setting(
+        256, "width of the generator's hidden layer", source="the authors' code", ge=1, le=WIDEST
+    )
     generator_steps: int = setting(50, "steps of the generator per round", source="the authors' code", ge=1)
     generator_lr: float = setting(
         3e-4, "Adam's rate for the generator", source="the authors' script on MNIST; EMNIST 1e-4", gt=0
@@ -71,7 +74,9 @@ class FedGenConfig(fedavg.FedAvgConfig):
     diversity: float = setting(
         1.0, "weight η of what keeps generated embeddings apart", source="the authors' code", ge=0
     )
-    generated: int = setting(32, "embeddings that are generated per step, of server and clients", source="paper", ge=2)
+    generated: int = setting(
+        32, "embeddings that are generated per step, of server and clients", source="paper", ge=2, le=WIDEST
+    )
 
     def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.alpha or self.beta:

@@ -39,7 +39,7 @@ class FedGTAConfig(LocalTrainingConfig):
         source="authors' code on Cora and CiteSeer; raw on PubMed",
     )  # fmt: skip
     order: int = setting(
-        6, "highest moment (M)", source="authors' code on Cora; 20 on CiteSeer, 13 on PubMed; OpenFGL 10", ge=1
+        6, "highest moment (M)", source="authors' code on Cora; 20 on CiteSeer, 13 on PubMed; OpenFGL 10", ge=1, le=100
     )
     threshold: float = setting(
         0.5, "cosine above which two clients are alike (ε)",

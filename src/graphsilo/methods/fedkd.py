@@ -29,6 +29,7 @@ from graphsilo.methods import fedavg
 from graphsilo.models.base import Model, Outputs, draw_uniform
 from graphsilo.models.registry import resolve
 from graphsilo.random import Name
+from graphsilo.settings import WIDEST
 from graphsilo.training.local import load_weights, tensors_of, weights_of
 from graphsilo.training.losses import divergence
 from graphsilo.training.low_rank import compress, expand
@@ -47,7 +48,7 @@ class FedKDConfig(fedavg.FedAvgConfig):
     )  # fmt: skip
     mentee_hidden: int | None = setting(
         16, "width of the mentee's hidden layers; none leaves it the architecture of the common model", source="ours",
-        ge=1,
+        ge=1, le=WIDEST,
     )  # fmt: skip
     kl_weight: float = setting(1.0, "weight of the distance between predictions", source="paper", ge=0)
     hidden_weight: float = setting(1.0, "weight of the distance between embeddings", source="paper", ge=0)

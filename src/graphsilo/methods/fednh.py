@@ -28,6 +28,7 @@ from graphsilo.models.base import Model
 from graphsilo.models.cosine import CosineHead, directions
 from graphsilo.models.view import View
 from graphsilo.random import Name, generator
+from graphsilo.settings import WIDEST
 from graphsilo.training.prototypes import spread_rows, unit_rows
 from graphsilo.types import ClientId
 
@@ -42,7 +43,9 @@ class FedNHConfig(fedavg.FedAvgConfig):
         source="paper",
     )  # fmt: skip
     smoothing: float = setting(0.9, "share of the old prototype in the new one (ρ)", source="paper", ge=0, le=1)
-    width: int = setting(64, "entries of embeddings and prototypes (d)", source="ours: OpenFGL's hidden width", ge=2)
+    width: int = setting(
+        64, "entries of embeddings and prototypes (d)", source="ours: OpenFGL's hidden width", ge=2, le=WIDEST
+    )
     scale: float = setting(1.0, "factor of the cosines at the start (s)", source="the authors' code", gt=0)
     scale_trained: bool = setting(True, "learn it; else it stays", source="the authors' code, or fixed at 30")
     clip: float = setting(10.0, "largest norm of a step's gradient; 0 for any", source="the authors' code", ge=0)

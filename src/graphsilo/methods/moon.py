@@ -25,6 +25,7 @@ from graphsilo.methods import fedavg
 from graphsilo.models.base import Model
 from graphsilo.models.projected import Projected
 from graphsilo.random import Name, generator
+from graphsilo.settings import WIDEST
 from graphsilo.training.local import Teacher
 from graphsilo.training.objective import ClassifyItems, Slopes, Step
 from graphsilo.training.prototypes import unit_rows
@@ -47,10 +48,14 @@ class MOONConfig(fedavg.FedAvgConfig):
         source="OpenFGL; the paper's items are all trained on", when={"mu": ABOVE_ZERO, "task": ("node",)},
     )  # fmt: skip
     previous: int = setting(
-        1, "how many of its last models a client draws away from", source="paper", ge=1, when={"mu": ABOVE_ZERO}
+        1, "how many of its last models a client draws away from", source="paper", ge=1, le=100, when={"mu": ABOVE_ZERO}
     )
     projection: int = setting(
-        0, "width of a projection between encoder and classifier; 0 for none", source="OpenFGL; paper 256", ge=0
+        0,
+        "width of a projection between encoder and classifier; 0 for none",
+        source="OpenFGL; paper 256",
+        ge=0,
+        le=WIDEST,
     )
 
 

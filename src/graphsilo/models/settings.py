@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import model_validator
 
 from graphsilo.errors import ConfigError
-from graphsilo.settings import Settings, Width, Widths, setting
+from graphsilo.settings import WIDEST, Settings, Width, Widths, setting
 from graphsilo.types import Task
 
 Hidden: TypeAlias = Width | Widths
+MOST = 1000
+"""Layers, hops and the like: more learn nothing, and each takes memory."""
 Pooling: TypeAlias = Literal["sum", "mean"]
 
 
@@ -68,14 +70,14 @@ class HiddenSettings(ModelSettings):
     """What every model with hidden layers has; here those of an MLP."""
 
     hidden: Hidden = setting(64, "width of every hidden layer, or a list with the width of each (layers follows then)")
-    layers: int = setting(2, _MLP_LAYERS, ge=1)
+    layers: int = setting(2, _MLP_LAYERS, ge=1, le=MOST)
     dropout: float = setting(0.5, "share of hidden activations set to 0 in training", ge=0, lt=1)
 
 
 class LayeredSettings(HiddenSettings):
     """What every model made of graph layers has."""
 
-    layers: int = setting(2, _LAYERS, ge=1)
+    layers: int = setting(2, _LAYERS, ge=1, le=MOST)
     pooling: Pooling = setting("sum", "how a graph's nodes become one row (graph task only)")
 
 
@@ -83,7 +85,7 @@ class MLPSettings(LayeredSettings):
     """Settings of ``mlp``."""
 
     model: ClassVar[str] = "mlp"
-    layers: int = setting(2, "linear layers; for graphs one more follows the pooling", ge=1)
+    layers: int = setting(2, "linear layers; for graphs one more follows the pooling", ge=1, le=MOST)
 
 
 class GCNSettings(LayeredSettings):
@@ -110,7 +112,7 @@ class GATSettings(LayeredSettings):
 
     model: ClassVar[str] = "gat"
     heads: int = setting(1, "attention heads of each hidden layer, side by side; they share its width", ge=1)
-    output_heads: int = setting(1, "attention heads of the output layer, averaged", ge=1)
+    output_heads: int = setting(1, "attention heads of the output layer, averaged", ge=1, le=MOST)
     attention_dropout: float = setting(0.0, "share of attention weights set to 0 in training", ge=0, lt=1)
     negative_slope: float = setting(0.2, "slope of the scores' LeakyReLU below 0", ge=0)
     activation: Literal["relu", "elu"] = setting("relu", "activation of hidden layers")
@@ -130,7 +132,7 @@ class GINSettings(LayeredSettings):
     """Settings of ``gin``."""
 
     model: ClassVar[str] = "gin"
-    mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1)
+    mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1, le=MOST)
     eps: float = setting(0.0, "weight of the node itself, minus 1")
     train_eps: bool = setting(False, "whether each layer learns its own eps")
     norm: Literal["none", "batch"] = setting("none", "normalisation inside each MLP")
@@ -142,16 +144,16 @@ class GCFLGINSettings(LayeredSettings):
 
     model: ClassVar[str] = "gin_gcfl"
     head_counts: ClassVar[bool] = False
-    hidden: int = setting(64, "width of all layers", ge=1)
-    layers: int = setting(3, "graph layers; a linear layer stands before and two behind them", ge=1)
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(3, "graph layers; a linear layer stands before and two behind them", ge=1, le=MOST)
 
 
 class FedStarGINSettings(GCFLGINSettings):
     """Settings of ``gin_fedstar``."""
 
     model: ClassVar[str] = "gin_fedstar"
-    walks: int = setting(16, "steps of the random walk whose chances to be back are a node's encoding", ge=0)
-    degrees: int = setting(16, "columns of the one-hot degree; larger ones share the last", ge=0)
+    walks: int = setting(16, "steps of the random walk whose chances to be back are a node's encoding", ge=0, le=MOST)
+    degrees: int = setting(16, "columns of the one-hot degree; larger ones share the last", ge=0, le=WIDEST)
 
     @model_validator(mode="after")
     def _encodes(self) -> Self:
@@ -166,31 +168,31 @@ class SGCSettings(HiddenSettings):
     """Settings of ``sgc``."""
 
     model: ClassVar[str] = "sgc"
-    hops: int = setting(2, "propagation steps K; 0 ignores the edges", ge=0)
-    layers: int = setting(1, _LINEAR, ge=1)
+    hops: int = setting(2, "propagation steps K; 0 ignores the edges", ge=0, le=MOST)
+    layers: int = setting(1, _LINEAR, ge=1, le=MOST)
 
 
 class SSGCSettings(HiddenSettings):
     """Settings of ``ssgc``."""
 
     model: ClassVar[str] = "ssgc"
-    hops: int = setting(16, "propagation steps K, averaged", ge=1)
+    hops: int = setting(16, "propagation steps K, averaged", ge=1, le=MOST)
     alpha: float = setting(0.05, "share of the unpropagated features", ge=0, le=1)
-    layers: int = setting(1, _LINEAR, ge=1)
+    layers: int = setting(1, _LINEAR, ge=1, le=MOST)
 
 
 class SSGCMLPSettings(HiddenSettings):
     """Settings of ``ssgc_mlp``."""
 
     model: ClassVar[str] = "ssgc_mlp"
-    hops: int = setting(3, "propagation steps L; levels 0 to L are averaged", ge=0)
+    hops: int = setting(3, "propagation steps L; levels 0 to L are averaged", ge=0, le=MOST)
 
 
 class APPNPSettings(HiddenSettings):
     """Settings of ``appnp``."""
 
     model: ClassVar[str] = "appnp"
-    hops: int = setting(10, "propagation steps K", ge=0)
+    hops: int = setting(10, "propagation steps K", ge=0, le=MOST)
     alpha: float = setting(0.1, "teleport probability; 1 is the MLP", ge=0, le=1)
 
 
@@ -198,7 +200,7 @@ class APPNPFeaturesSettings(HiddenSettings):
     """Settings of ``appnp_features``."""
 
     model: ClassVar[str] = "appnp_features"
-    hops: int = setting(2, "propagation steps K", ge=0)
+    hops: int = setting(2, "propagation steps K", ge=0, le=MOST)
     alpha: float = setting(0.1, "teleport probability; 1 is an MLP on the features", ge=0, le=1)
 
 
@@ -207,8 +209,8 @@ class GCNIISettings(LayeredSettings):
 
     model: ClassVar[str] = "gcnii"
     head_counts: ClassVar[bool] = False
-    hidden: int = setting(64, "width of all layers", ge=1)
-    layers: int = setting(64, "graph convolutions; a linear layer stands before and behind them", ge=1)
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(64, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
     dropout: float = setting(0.6, "share of hidden activations set to 0 in training", ge=0, lt=1)
     alpha: float = setting(0.1, "share of the first hidden layer in each convolution's input", ge=0, le=1)
     theta: float = setting(0.5, "identity mapping: layer l uses log(theta / l + 1) of its weight", ge=0)
@@ -219,8 +221,8 @@ class GCNIIOpenFGLSettings(LayeredSettings):
 
     model: ClassVar[str] = "gcnii_openfgl"
     head_counts: ClassVar[bool] = False
-    hidden: int = setting(64, "width of all layers", ge=1)
-    layers: int = setting(2, "graph convolutions; a linear layer stands before and behind them", ge=1)
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(2, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
     alpha: float = setting(0.1, "share of the first hidden layer in each convolution's input", ge=0, le=1)
 
     def arguments(self, task: Task) -> dict[str, Any]:
@@ -231,15 +233,15 @@ class SIGNSettings(HiddenSettings):
     """Settings of ``sign``."""
 
     model: ClassVar[str] = "sign"
-    hops: int = setting(3, "propagation steps L; levels 0 to L stand side by side", ge=0)
+    hops: int = setting(3, "propagation steps L; levels 0 to L stand side by side", ge=0, le=MOST)
 
 
 class GAMLPSettings(HiddenSettings):
     """Settings of ``gamlp``."""
 
     model: ClassVar[str] = "gamlp"
-    hops: int = setting(3, "propagation steps L; levels 0 to L are weighed by attention", ge=0)
-    layers: int = setting(3, _MLP_LAYERS, ge=2)
+    hops: int = setting(3, "propagation steps L; levels 0 to L are weighed by attention", ge=0, le=MOST)
+    layers: int = setting(3, _MLP_LAYERS, ge=2, le=MOST)
     attention: Literal["jk", "recursive"] = setting("jk", "what a hop is compared with: all hops, or those before it")
     score_activation: Literal["sigmoid", "relu", "leaky_relu"] = setting("sigmoid", "activation of the scores")
     attention_dropout: float = setting(0.0, "share of hop weights set to 0 in training", ge=0, lt=1)

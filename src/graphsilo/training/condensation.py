@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import ConfigError
-from graphsilo.settings import ABOVE_ZERO, Settings, setting
+from graphsilo.settings import ABOVE_ZERO, WIDEST, Settings, setting
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.upstream import gradients_of
 from graphsilo.training.work import Begin, Work
@@ -263,7 +263,7 @@ class CondensationConfig(Settings):
     """Settings of a condensation, for the configuration of a method that has one."""
 
     hops: int = setting(2, "h: the statistics are of X, ÂX, …, Â^h X; the published scripts use 1", source="paper: at "
-                        "most 2", ge=0)  # fmt: skip
+                        "most 2", ge=0, le=10)  # fmt: skip
     links: Literal["learned", "edgeless", "direct", "cosine"] = setting(
         "edgeless", "A': none at all, from a link predictor, learned entry by entry, or normalised dot products",
         source="ours; paper: learned",
@@ -297,7 +297,9 @@ class CondensationConfig(Settings):
         gt=0,
         when={"links": ("learned", "direct")},
     )
-    link_hidden: int = setting(128, "width of the link predictor", source="SimGC; ogbn-arxiv 256", ge=1, when=_LEARNED)
+    link_hidden: int = setting(
+        128, "width of the link predictor", source="SimGC; ogbn-arxiv 256", ge=1, le=WIDEST, when=_LEARNED
+    )
     link_norm: bool = setting(True, "BatchNorm in the link predictor", source="SimGC", when=_LEARNED)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, MessageError
 from graphsilo.methods.fedpg.client import depth_of
 from graphsilo.methods.fedpg.prototypes import centre
 from graphsilo.models import build as build_model
@@ -45,6 +45,14 @@ def same_weights(left, right) -> bool:
         for mine, other in zip(weights_in(left), weights_in(right), strict=True)
         for name, value in mine.items()
     )
+
+
+@pytest.mark.parametrize("hops", [-1, 4, 10**9])
+def test_hops_that_no_run_asks_for_take_no_memory(kit, hops):
+    server, federation = kit.build("fedpg", [silo_of(0), silo_of(1)], **SHORT)
+    server.set_up(federation)
+    with pytest.raises(MessageError, match=rf"prototypes of {hops} hops were asked for; .* ask for 0 to 3\."):
+        federation.client(0).train(replace(server._requests([0])[0], hops=hops))
 
 
 # -- equalities ----------------------------------------------------------------------------------------------------

@@ -465,6 +465,21 @@ def test_numbers_of_an_answer_that_cannot_be_summed_stay(asked: Questions, monke
         asked.call(0, CALL + "statistics", statistics_request(asked))
 
 
+@pytest.mark.parametrize("change", [{"dim": 10**9}, {"class_weights": torch.ones(1000, 2, dtype=torch.float64)}])
+def test_what_would_take_memory_is_refused_before_it_does(asked: Questions, change: dict[str, Any]) -> None:
+    asked.open()
+    wanted = r"columns, \d+ times; known are mean, separate, mean\+labels, separate\+labels of 2048 or 128, 1 times\.$"
+    with pytest.raises(DisclosureError, match=wanted):
+        asked.call(0, CALL + "statistics", replace(statistics_request(asked), **change))
+
+
+@pytest.mark.parametrize("setting", [{"dim": 10**9}, {"hops": 10**6}])
+def test_settings_that_would_take_memory_open_no_run(asked: Questions, setting: dict[str, int]) -> None:
+    (name,) = setting
+    answer = asked.open(config={**asked.config.model_dump(mode="json"), **setting})[0]
+    assert f"method.{name} must be at least 0 and at most" in answer["text"]
+
+
 # -- offers ------------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
 from graphsilo.methods.fedlog import generator as generators
 from graphsilo.methods.fedlog.layers import Distance, Interaction, Mixing
+from graphsilo.settings import WIDEST
 
 Knowledge: TypeAlias = Literal["HH", "HT", "TH", "TT"]
 """Whose knowledge synthetic nodes hold: of Head or Tail classes, from the Head- or Tail-degree branch."""
@@ -57,15 +58,15 @@ class FedLoGConfig(MethodConfig):
         "nodes", "a client's weight in the mean of the models: all its nodes, its training nodes, or 1",
         source="paper; release uniform",
     )  # fmt: skip
-    embedding_dim: int = setting(64, "width of an embedding (E)", source="paper", ge=1)
-    prototypes: int = setting(20, "learnable nodes per class and branch (s)", source="paper", ge=1)
+    embedding_dim: int = setting(64, "width of an embedding (E)", source="paper", ge=1, le=WIDEST)
+    prototypes: int = setting(20, "learnable nodes per class and branch (s)", source="paper", ge=1, le=WIDEST)
     degree_threshold: float = setting(
         3.0, "λ: a node with λ + 1 neighbours trusts both branches alike", source="paper", ge=0
     )
     norm_weight: float = setting(
         0.1, "weight of the learnable features' norm (β)", source="paper: 0.01, 0.1 or 1; release 1", ge=0
     )
-    interaction_layers: int = setting(2, "layers of each classifier", source="paper", ge=1)
+    interaction_layers: int = setting(2, "layers of each classifier", source="paper", ge=1, le=100)
     interaction: Interaction = setting(
         "full", "whether the classifiers move embeddings towards the prototypes; inert: layer norm only",
         source="paper; inert is what the release computes",
@@ -83,6 +84,7 @@ class FedLoGConfig(MethodConfig):
         "Chebyshev nodes per target in a classifier's layer; 0 evaluates every pair",
         source="ours",
         ge=0,
+        le=1000,
         when={"interaction": ("full",)},
     )
     mixing: Mixing = setting(

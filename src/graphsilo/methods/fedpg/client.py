@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, RequestError
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty
 from graphsilo.federation.training_client import TrainingClient
-from graphsilo.methods.fedpg.config import FedPGConfig
+from graphsilo.methods.fedpg.config import DEEPEST, FedPGConfig
 from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
 from graphsilo.methods.fedpg.prototypes import (
     Membership,
@@ -70,6 +70,10 @@ class Client(TrainingClient[FedPGConfig]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
         """Local epochs, then the prototypes."""
+        most = DEEPEST if self.config.hops is None else self.config.hops
+        if not 0 <= request.hops <= most:
+            text = f"prototypes of {request.hops} hops were asked for; runs of these settings ask for 0 to {most}."
+            raise RequestError(text)
         if self.config.reset_optimizer:
             self.trainer.optimizer.reset()
         if request.prototypes is None or request.present is None or self._membership is None or self.config.mu == 0.0:

@@ -39,6 +39,7 @@ class FedPGConfig(LocalTrainingConfig):
         f"largest hop L; none: the smallest depth among the clients' models, {DEEPEST} at most",
         source="paper",
         ge=0,
+        le=10,
     )
     neighbourhood: Literal["exact", "within"] = setting(
         "exact", "neighbours at hop h: nodes at distance h, or at 1 to h", when={"task": ("node",)}

@@ -76,7 +76,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def statistics(self, request: StatisticsRequest) -> Statistics:
         """The sums, for each kind of features and each balance."""
         refuse_without_noise(self.config)
-        self._refuse_others(request.kinds, request.dim)
+        self._refuse_others(request.kinds, request.dim, len(request.class_weights), len(self.config.balance))
         self._size = request.size
         classes, weights = self.silo.schema.num_classes, request.class_weights
         moments: dict[str, Tensor] = {}
@@ -124,7 +124,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def score(self, request: ScoreRequest) -> Scores:
         """Confusion counts of every candidate on the own validation items."""
         refuse_without_noise(self.config)
-        self._refuse_others(request.candidates, request.dim)
+        self._refuse_others(request.candidates, request.dim, len(request.shifts), len(self.config.prior))
         items, classes = self._validation, self.silo.schema.num_classes
         labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
         found, ranked = [], list[Score]()
@@ -146,15 +146,23 @@ class Client(ClientBase[FedRidgeConfig]):
             ranked={self.metric.name: torch.from_numpy(weighted(ranked))} if ranked else {},
         )  # fmt: skip
 
-    def _refuse_others(self, kinds: Iterable[str], dim: int) -> None:
+    def _refuse_others(self, kinds: Iterable[str], dim: int, times: int, most: int) -> None:
         """Refuse features that no run of these settings asks for: of others the silo's owner was told nothing.
+
+        Args:
+            kinds: Which.
+            dim: Most of their columns.
+            times: How often the sums, or scores, are asked for, and ``most`` how often they may be.
 
         Raises:
             RequestError: Some are.
         """
-        if not set(kinds) <= set(self.config.kinds(self.silo.schema.task)) or dim not in self.config.dims:
+        known = self.config.kinds(self.silo.schema.task)
+        if not set(kinds) <= set(known) or dim not in self.config.dims or times > most:
             raise RequestError(
-                f"features of a kind or width were asked for that no run of these settings asks for: {dim}."
+                f"features of a kind or width were asked for that no run of these settings asks for: {dim} columns, "
+                f"{times} times; known are {', '.join(known)} of {' or '.join(map(str, self.config.dims))}, {most} "
+                f"times."
             )
 
     @property

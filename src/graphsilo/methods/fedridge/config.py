@@ -14,13 +14,11 @@ from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
 from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
-from graphsilo.settings import NotNegative, Positive, Share
+from graphsilo.settings import WIDEST, NotNegative, Positive, Share
 from graphsilo.types import Task
 
 FEW_COLUMNS = 256
 """Sums of up to so many columns cross in float64, unless told otherwise."""
-MOST = 1 << 14
-"""Columns that may be asked for: their sums come to a gigabyte."""
 
 
 class FedRidgeConfig(PrivateConfig, OneRoundConfig):
@@ -41,15 +39,15 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     )  # fmt: skip
     pilot: int = setting(
         128, "auto: columns on which the features are compared before the sums of the better ones; 0: in full width",
-        source="ours", ge=0, le=MOST, when={"features": ("auto",), "epsilon": (None,)},
+        source="ours", ge=0, le=WIDEST, when={"features": ("auto",), "epsilon": (None,)},
     )  # fmt: skip
-    hops: int | None = setting(None, "h; none: 3 for mean and wl, 2 for sgc and separate", source="ours", ge=0, le=32)
+    hops: int | None = setting(None, "h; none: 3 for mean and wl, 2 for sgc and separate", source="ours", ge=0, le=10)
     dim: int = setting(
         2048, "most columns of φ: what is wider is projected at random; 0 for no bound",
-        source="ours; the projection: Kane and Nelson 2014", ge=0, le=MOST, when={"epsilon": (None,)},
+        source="ours; the projection: Kane and Nelson 2014", ge=0, le=WIDEST, when={"epsilon": (None,)},
     )  # fmt: skip
     random_features: int = setting(
-        0, "random ReLU features of φ, appended", source="ours", ge=0, le=MOST, when={"epsilon": (None,)}
+        0, "random ReLU features of φ, appended", source="ours", ge=0, le=WIDEST, when={"epsilon": (None,)}
     )
     balance: tuple[Share, ...] = setting(
         (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
@@ -80,7 +78,7 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     )  # fmt: skip
 
     private_dim: int = setting(
-        512, "most columns of φ with noise, which grows with them", source="ours", ge=1, le=MOST,
+        512, "most columns of φ with noise, which grows with them", source="ours", ge=1, le=WIDEST,
         when={"epsilon": ABOVE_ZERO},
     )  # fmt: skip
 

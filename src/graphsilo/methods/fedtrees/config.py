@@ -6,7 +6,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods.fedtrees.columns import principal_of, width_of
 from graphsilo.methods.fedtrees.forest import Rule
-from graphsilo.settings import Share
+from graphsilo.settings import WIDEST, Share
 
 
 class FedTreesConfig(MethodConfig):
@@ -20,7 +20,7 @@ class FedTreesConfig(MethodConfig):
     bins: int = setting(32, "most bins of a column", source="ours; LightGBM: 255", ge=2, le=255)
     columns: int = setting(
         64, "columns that a round draws for its trees, at most half of those that there are",
-        source="ours; the idea: Breiman 2001", ge=1, le=16384,
+        source="ours; the idea: Breiman 2001", ge=1, le=WIDEST,
     )  # fmt: skip
     l2: float = setting(1.0, "λ: added to the sum of hessians of a leaf", source="XGBoost", ge=0)
     gamma: float = setting(0.0, "γ: gain that a split must have", source="XGBoost", ge=0)
@@ -28,7 +28,7 @@ class FedTreesConfig(MethodConfig):
     dim: int = setting(
         128, "features wider than this are scaled to length 1 and projected onto so many columns: half are the first "
         "principal directions of all silos' training rows, half are random; above 16,384 features all are",
-        source="ours; Halko et al. 2011, Kane and Nelson 2014", ge=1, le=4096,
+        source="ours; Halko et al. 2011, Kane and Nelson 2014", ge=1, le=WIDEST,
     )  # fmt: skip
     label_features: bool = setting(
         True, "the columns ½ [N Y ‖ (N² − diag N²) Y] of the classes Y of the silo's own training nodes",

@@ -11,6 +11,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import OneRoundConfig, setting
 from graphsilo.methods.opfgl import private
+from graphsilo.settings import WIDEST
 from graphsilo.training.condensation import CondensationConfig
 
 _PLAIN = {"epsilon": (None,)}
@@ -57,7 +58,12 @@ class OpFGLConfig(PrivateConfig, CondensationConfig, OneRoundConfig):
         source="paper",
     )  # fmt: skip
     nodes_per_class: int = setting(
-        1, "surrogate nodes of each class", source="paper, Cora, CiteSeer, PubMed", ge=1, when={"nodes_percent": (0.0,)}
+        1,
+        "surrogate nodes of each class",
+        source="paper, Cora, CiteSeer, PubMed",
+        ge=1,
+        le=WIDEST,
+        when={"nodes_percent": (0.0,)},
     )
     nodes_percent: float = setting(
         0.0, "instead of it, percent of each class's training nodes (at least 1 node); 0 for none",
