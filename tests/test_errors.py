@@ -16,6 +16,7 @@ def test_exit_codes() -> None:
     codes = {kind.__name__: kind.exit_code for kind in _all(GraphsiloError)}
     assert codes == {
         "ConfigError": 2, "DataError": 2, "PartitionError": 2, "UnsupportedError": 2, "MessageError": 1,
+        "RequestError": 1,
         "DisclosureError": 1, "FederationError": 1, "RunError": 1,
     }  # fmt: skip
     assert issubclass(errors.PartitionError, errors.DataError)

@@ -124,6 +124,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "random_features": Trial([7]),
     },
     "fedtrees": {
+        "columns": Trial([3]),
         "dim": Trial([2]),
         "gamma": Trial([1.0]),
         "balance": Trial([1.0]),

@@ -99,7 +99,7 @@ def test_failed_job_says_why_and_the_next_one_runs(sites: Any, kit: Path, tmp_pa
     jobs.submit(config_file(sites, tmp_path))
     done = coordinator_of(sites, kit).serve(until_idle=True)
     assert [job.state for job in done] == ["failed", "done"]
-    assert "silo 'north' cannot do it" in done[0].error
+    assert "the task is graph, and silo 'north' can serve node or link alone" in done[0].error
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,11 @@ def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]
         book = calamine.CalamineWorkbook.from_path(path)
         names = book.sheet_names
         found = book.get_sheet_by_name(_chosen(path, sheet, names, part))
-        if (cells := found.total_height * found.total_width) > MOST_CELLS:
+        row, column = found.end or (0, 0)
+        if (cells := (row + 1) * (column + 1)) > MOST_CELLS:
             raise DataError(
-                f"the table {path} reaches to row {found.total_height} and column {_letters(found.total_width - 1)}: "
-                f"{cells:,} cells, where {MOST_CELLS:,} are read. Remove cells far out, or save it as CSV."
+                f"the table {path} reaches to row {row + 1} and column {_letters(column)}: {cells:,} cells, where "
+                f"{MOST_CELLS:,} are read. Remove cells far out, or save it as CSV."
             )
         rows = found.to_python(skip_empty_area=False)
     except calamine.PasswordError as error:
