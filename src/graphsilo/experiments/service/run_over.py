@@ -74,7 +74,6 @@ def remote_participants(
 
     Raises:
         DataError: They do not describe their nodes and classes alike; names silos and the first difference.
-        UnsupportedError: The silos cannot do the task.
     """
     schema = compare_cards([dict(card) for card in cards.values()], config.task)
     task: Task = config.task or schema.task
