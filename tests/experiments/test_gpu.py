@@ -5,6 +5,8 @@ In bfloat16 as well, which comes close to float32. And a run there is the same h
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -42,6 +44,7 @@ def scores(small, method, device, **more):
 
 @pytest.mark.parametrize(("method", "precision"), IN_BOTH)
 def test_computes_on_the_device(small, method, precision):
+    gc.collect()  # what an earlier run left would be freed in this one, and its room taken
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     found = scores(small, method, "cuda", run__precision=precision)
