@@ -137,6 +137,7 @@ def test_one_silo_does_not_change_the_task_of_all() -> None:
     with pytest.raises(DataError, match=r"silo 'liar' can serve link alone.* such as task=link"):
         compare_cards(cards)
     assert compare_cards(cards, "link").task == "link"
+    assert compare_cards([make_card("first", tasks=["link", "node"]), *cards[1:]]).task == "node"
 
 
 def test_a_federation_without_silos_or_classes() -> None:

@@ -191,7 +191,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
         task: What is asked for, if anything is: predicting links needs no classes.
 
     Returns:
-        The schema; its task is the first that all silos can serve.
+        The schema; its task is the one asked for, or the natural one of most silos.
 
     Raises:
         DataError: Cards are malformed, or do not agree: names two silos and the first difference.
@@ -238,7 +238,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
     compare_sides({one.name: one.outside for one in reported})
     count, names = _classes(reported, task)
     return Schema(
-        task=tasks[0],
+        task=usual,
         num_features=named.features,
         num_classes=count,
         feature_names=None if named.feature_names is None else tuple(named.feature_names),
