@@ -97,7 +97,7 @@ class AutoConfig(MethodConfig):
         return {name: PARTS[name].config.model_validate({**said, **own}) for name, own in parts.items()}
 
     def square_columns(self, schema: Schema) -> int:
-        return self.of_parts(schema.task)["ridge"].square_columns(schema)
+        return max(part.square_columns(schema) for part in self.of_parts(schema.task).values())
 
 
 class ChooseRequest(Message):
