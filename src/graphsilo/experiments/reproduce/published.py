@@ -202,9 +202,10 @@ def _views() -> Mapping[tuple[str, str, str], str]:
 @cache
 def _usual_model(method: str) -> str:
     """The backbone of a method on nodes where nobody names one; empty of a method that has none."""
-    if not next(each.backbone for each in registry.listings() if each.name == method):
+    known = registry.listing(method)
+    if known is None or not known.backbone:
         return ""
-    settings = registry.usual_model(method) or {}
+    settings = known.model or {}
     return str(settings.get("node", settings).get("name", "gcn"))
 
 
