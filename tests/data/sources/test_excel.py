@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from graphsilo.data.sources import excel
 from graphsilo.data.sources.tables import read_spec, read_tables
 from graphsilo.errors import ConfigError, DataError, installing
 from kit.columns import column
@@ -98,13 +98,23 @@ def test_files_that_are_no_sheets(tmp_path: Path) -> None:
         read_tables(read_spec(tmp_path / "t.yaml"))
 
 
-def test_a_cell_far_out_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(excel, "MOST_CELLS", 11)
-    sheet(tmp_path / "n.xlsx", [["id", "y"], *([number, "a"] for number in range(5))])
+@pytest.mark.parametrize(
+    "row",
+    [
+        '<row r="1048576"><c r="XFD1048576" t="n"><v>1</v></c></row>',
+        "<row r='1048576'>" + "<c t='n'><v>1</v></c>" * 60 + "</row>",  # cells that do not say where they are
+    ],
+)
+def test_a_cell_far_out_takes_no_memory(tmp_path: Path, row: str) -> None:
+    sheet(tmp_path / "whole.xlsx", [["id", "y"], *([number, "a"] for number in range(5))])
+    with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole, zipfile.ZipFile(tmp_path / "n.xlsx", "w") as far:
+        for name in whole.namelist():
+            text = whole.read(name)
+            far.writestr(name, text.replace(b"</sheetData>", row.encode() + b"</sheetData>"))
     (tmp_path / "e.csv").write_text("a,b\n0,1\n")
     text = "nodes: {path: n.xlsx, id: id, label: y}\nedges: {path: e.csv, source: a, target: b}\n"
     (tmp_path / "t.yaml").write_text(text)
-    with pytest.raises(DataError, match="reaches to row 6 and column B: 12 cells, where 11 are read"):
+    with pytest.raises(DataError, match=r"reaches to row 1048576 and column .* cells, where 50,000,000 are read"):
         read_tables(read_spec(tmp_path / "t.yaml"))
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
+import string
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,17 +43,12 @@ def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]
     try:
         book = calamine.CalamineWorkbook.from_path(path)
         names = book.sheet_names
-        found = book.get_sheet_by_name(_chosen(path, sheet, names, part))
-        row, column = found.end or (0, 0)
-        if (cells := (row + 1) * (column + 1)) > MOST_CELLS:
-            raise DataError(
-                f"the table {path} reaches to row {row + 1} and column {_letters(column)}: {cells:,} cells, where "
-                f"{MOST_CELLS:,} are read. Remove cells far out, or save it as CSV."
-            )
-        rows = found.to_python(skip_empty_area=False)
+        chosen = _chosen(path, sheet, names, part)
+        _check_reach(path)
+        rows = book.get_sheet_by_name(chosen).to_python(skip_empty_area=False)
     except calamine.PasswordError as error:
         raise DataError(f"the table {path} is protected by a password; save it without one.") from error
-    except (calamine.CalamineError, OSError, ValueError) as error:
+    except (calamine.CalamineError, zipfile.BadZipFile, zlib.error, OSError, ValueError) as error:
         raise DataError(
             f"the table {path} cannot be read as an Excel file ({str(error).strip().rstrip('.')})."
         ) from error
@@ -67,6 +66,43 @@ def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]
     columns = [_column([row[place] for _, row in below]) for place in used]
     named = [_text(header[place]).strip() for place in used]
     return pa.Table.from_arrays(columns, names=named), [number for number, _ in below]
+
+
+def _check_reach(path: Path) -> None:
+    """Refuses a file one of whose sheets reaches too far, before its cells are read: the reader makes room for all of
+    them up to the last row and column, and a process that has not so much memory ends there."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():  # any of them may be a sheet
+            row = column = unplaced = 0
+            with archive.open(name) as lines:
+                rest = b""
+                while block := lines.read(1 << 20):
+                    whole, sign, end = (rest + block).rpartition(b"<")  # no element is cut in two
+                    rest = sign + end
+                    places = _PLACE.findall(whole)
+                    letters = [place.rstrip(_DIGITS) for place in places]
+                    row = max([row, *map(int, {place.lstrip(_LETTERS) for place in places})])
+                    column = max([column, *map(_number, set(letters))])
+                    unplaced += len(_CELL.findall(whole)) - len(letters) + letters.count(b"")
+            column += max(unplaced, 0)  # a cell that does not say where it is comes after the one before
+            if row * column > MOST_CELLS:
+                raise DataError(
+                    f"the table {path} ({name}) reaches to row {row} and column {_letters(column - 1)}: "
+                    f"{row * column:,} cells, where {MOST_CELLS:,} are read. Remove cells far out, or save it as CSV."
+                )
+
+
+_PLACE = re.compile(rb"""r\s*=\s*["']([A-Za-z]{0,3}[0-9]{1,9})""")
+_LETTERS, _DIGITS = string.ascii_letters.encode(), string.digits.encode()
+_CELL = re.compile(rb"[<:]c[\s/>]")
+
+
+def _number(letters: bytes) -> int:
+    """Number of a column from 1, by Excel's name; 0 without one."""
+    number = 0
+    for letter in letters.upper():
+        number = number * 26 + letter - ord("A") + 1
+    return number
 
 
 def _chosen(path: Path, sheet: str | None, names: Sequence[str], part: str) -> str:
