@@ -135,24 +135,3 @@ def test_noise_on_counts_that_has_no_place_in_whole_numbers_is_refused():
     with pytest.raises(ValueError, match="needs an ε of 2e-09 or more"):
         noise.noisy_counts(torch.tensor([3]), moves=2, epsilon=1e-20)
     assert int(noise.noisy_counts(torch.full((64,), 3), moves=2, epsilon=2e-9).abs().max()) > 10**7
-
-
-def test_noise_of_a_secret_is_the_same_for_the_same_numbers_and_for_no_others():
-    values, secret = torch.linspace(0, 1, 2_000, dtype=torch.float64), b"s" * 32
-    step = noise.grid(1.0, len(values))
-
-    def drawn(numbers, **changed):
-        given = {"sensitivity": 1.0, "mu": 1.0, "secret": secret, **changed}
-        return (noise.noisy_steps(numbers, **given) * step - numbers).numpy()
-
-    first = drawn(values)
-    assert np.array_equal(first, drawn(values))
-    other = values.clone()
-    other[0] += 1e-3
-    for apart in (drawn(other), drawn(values, secret=b"t" * 32), drawn(values, mu=2.0)):
-        assert abs(np.corrcoef(first, apart)[0, 1]) < 6 / math.sqrt(len(values))
-    assert stats.kstest(first, "norm", args=(0, noise.deviation(1.0, 1.0))).pvalue > LEAST
-    counts = torch.arange(50)
-    found = [noise.noisy_counts(counts, 2, 0.5, key) for key in (secret, secret, b"t" * 32)]
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])

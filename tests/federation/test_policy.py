@@ -29,6 +29,7 @@ from graphsilo.federation.release import Release
 from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedridge.messages import Scores
+from graphsilo.methods.fedsage_plus.messages import Comparison
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
 """All but FedGCN, which tells of edges and is refused by default."""
@@ -133,11 +134,16 @@ def test_no_sum_to_which_the_others_add_nothing(method):
 def test_no_setting_tells_silos_apart():
     """Two sums over the same silos, in one of which one adds zeros: the difference is its own answer. Three sums of the
     same answers, weighed in three ways: so many equations."""
-    for method, said, usual in (("fedlog", {"receiver": 3}, "none"), ("fedavg", {"weight_by": "uniform"}, "train")):
+    for method, said, usual in (
+        ("fedlog", {"receiver": 3}, "none"), ("fedavg", {"weight_by": "uniform"}, "train"),
+        ("fedprox", {"stragglers": 0.5}, 0.0), ("feddc", {"weighted": "objectives"}, "means"),
+        ("fedlog", {"rate_noise": 1e3}, 0.0), ("opfgl", {"expand_degree": 4}, 3),
+        ("opfgl", {"expand": False}, True), ("opfgl", {"lp_alpha": 0.5}, 0.9),
+    ):  # fmt: skip
         config = registry.load(method).config
         policy().check_secure_sums(config(), True, "silos")
         policy().check_secure_sums(config(**said), False, "silos")
-        with pytest.raises(DisclosureError, match=rf"which silos add to a secure sum, .* leave it at {usual}\."):
+        with pytest.raises(DisclosureError, match=rf"what is added to a secure sum, .* leave it at {usual}\."):
             policy().check_secure_sums(config(**said), True, "silos")
 
 
@@ -307,6 +313,20 @@ def test_kinds_of_every_filled_field():
         gate.check("train", report(more=[torch.zeros(1)]))
     with pytest.raises(DisclosureError, match=r"Report.number, .*kind 'counts'"):
         Gate(policy(kinds=["model"]), [9]).check("train", report())
+
+
+def test_what_these_settings_never_send_does_not_leave():
+    """A coordinator may ask for any step of a method, also for those of other settings than a run was opened with."""
+    method = registry.load("fedsage_plus")
+    reply = Comparison(gradient={"slot.0.bias": torch.zeros(2)})
+    own, shared = (
+        Gate(policy(kinds=["gradient"]), [9], config=method.config(neighgen=each)) for each in ("own", "shared")
+    )
+    assert own.check("compare", reply)
+    with pytest.raises(
+        DisclosureError, match=r"Comparison\.gradient, which 'compare' sends, leaves in runs with method\."
+    ):
+        shared.check("compare", reply)
 
 
 def test_sizes_worked_by_hand():

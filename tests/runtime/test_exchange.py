@@ -16,7 +16,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.averaging import step_to
 from graphsilo.federation.codec import decode, encode
-from graphsilo.federation.interface import Handler, handler
+from graphsilo.federation.interface import Failure, Handler, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
 from graphsilo.runtime.dispatch import handler_of
@@ -196,6 +196,21 @@ def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any
     config = small_config(method, {"min_clients": 3})  # whoever said it here would be told that nobody lies here
     wide = run(config.model_copy(update={"run": config.run.model_copy(update={"largest_ratio": 1e9})})).tree
     assert not any("failures" in row for row in wide["seeds"][0]["rounds"])
+
+
+def test_most_silos_are_not_named_for_what_they_were_sent(monkeypatch: pytest.MonkeyPatch, apart: None) -> None:
+    """A liar within all bounds makes a mean of which others' answers are NaN: they failed by name, and it stayed."""
+    honest = offloading.call
+
+    def call(held: Any, name: str, number: int, *rest: Any) -> Any:
+        if held.client.id == 0 or name != "train" or number != 2:
+            return honest(held, name, number, *rest)
+        return Failure(held.client.id, name, "MessageError", "TrainReply.weights holds NaN.")
+
+    monkeypatch.setattr(offloading, "call", call)
+    with pytest.raises(FederationError, match=r"3 of 4 silos have no answer to 'train' .*: nobody is named") as caught:
+        run(small_config(registry.load("fedavg"), {"min_clients": 1}))
+    assert "client 1" not in str(caught.value)
 
 
 def test_who_answers_zeros_is_told_and_not_blamed(lies: Any, apart: None) -> None:

@@ -66,7 +66,6 @@ class ClientContext(Generic[ConfigT]):
         seed: Seed of the run.
         device: Where it computes.
         server_model: The backbone of the server's model; None where it is the client's own.
-        noise_secret: The silo's own, of which its noise is a function; None: noise is new whenever it is drawn.
         compression: How it compresses the models that it sends.
         select_by: Name of the metric of all choices by validation items, the run's ``evaluation.select_by``.
         beside: [test items] classes that the model answers beside which this run is a reference row; None: it is none.
@@ -79,7 +78,6 @@ class ClientContext(Generic[ConfigT]):
     seed: int
     device: str = "cpu"
     server_model: ModelSpec | None = None
-    noise_secret: bytes | None = field(default=None, repr=False)
     compression: Compression = UNCOMPRESSED
     select_by: str = "accuracy"
     beside: NDArray[np.int64] | None = field(default=None, repr=False)

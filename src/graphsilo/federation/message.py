@@ -73,6 +73,10 @@ class FieldSpec:
     known: bool
     steady: tuple[str, ...]
 
+    def is_sent(self, config: Any) -> bool:
+        """Whether it is sent at all with these settings of the method."""
+        return all(getattr(config, name, value) == value for name, value in self.only_with)
+
     @property
     def where_recoverable(self) -> str:
         """When it gives features away, to be put behind words that say so; empty where it always does."""

@@ -18,7 +18,6 @@ less than e^(-10^12).
 
 from __future__ import annotations
 
-import hmac
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -82,14 +81,12 @@ def noisy(values: Tensor, sensitivity: float, mu: float) -> Tensor:
     return noisy_steps(values, sensitivity, mu) * grid(sensitivity, values.numel())
 
 
-def noisy_steps(values: Tensor, sensitivity: float, mu: float, sharers: int = 1, secret: bytes | None = None) -> Tensor:
+def noisy_steps(values: Tensor, sensitivity: float, mu: float, sharers: int = 1) -> Tensor:
     """The same in steps of the grid: whole numbers, in float64.
 
     Args:
         values, sensitivity, mu: As of :func:`noisy`.
         sharers: h, how many add such noise to one sum: each a share, and all together what one release needs.
-        secret: Of whoever releases. Noise is then a function of it and of what is released: the same numbers get the
-            same noise, whenever they are released, and other numbers other noise. None: new noise each time.
 
     Raises:
         ValueError: Values are not finite, or larger than they may be: no noise would hide them.
@@ -101,7 +98,7 @@ def noisy_steps(values: Tensor, sensitivity: float, mu: float, sharers: int = 1,
     step = grid(sensitivity, values.numel())
     steps = np.rint(values.double().numpy() / step)
     sigma = deviation(sensitivity, mu) / math.sqrt(sharers)
-    drawn = _normal(values.numel(), *_bits_of(secret, steps, sigma)).reshape(values.shape) * (sigma / step)
+    drawn = _normal(values.numel()).reshape(values.shape) * (sigma / step)
     return torch.from_numpy(steps + np.rint(drawn))
 
 
@@ -111,7 +108,7 @@ def grid(sensitivity: float, count: int) -> float:
     return 2.0 ** math.floor(math.log2(sensitivity * ROUNDING / math.sqrt(max(count, 1))))
 
 
-def noisy_counts(counts: Tensor, moves: int, epsilon: float, secret: bytes | None = None) -> Tensor:
+def noisy_counts(counts: Tensor, moves: int, epsilon: float) -> Tensor:
     """Counts plus whole numbers k with probabilities that fall as e^(-|k| ε / moves), from the operating system.
 
     What is released is (ε, 0)-private. (Ghosh, Roughgarden, Sundararajan, "Universally Utility-Maximizing Privacy
@@ -121,7 +118,6 @@ def noisy_counts(counts: Tensor, moves: int, epsilon: float, secret: bytes | Non
         counts: Whole numbers of any shape.
         moves: By how much one unit can change all of them together, in sizes of the changes added up.
         epsilon: ε, at least ``LEAST_EPSILON`` per move.
-        secret: As of :func:`noisy_steps`.
 
     Returns:
         int64; some may be below 0.
@@ -133,39 +129,21 @@ def noisy_counts(counts: Tensor, moves: int, epsilon: float, secret: bytes | Non
 
     if epsilon < LEAST_EPSILON * moves:
         raise ValueError(f"noise on counts needs an ε of {LEAST_EPSILON * moves:g} or more.")
-
-    bits = _bits_of(secret, counts.double().numpy(), epsilon)
-    drawn = np.floor(np.log(_uniform(2 * counts.numel(), *bits)) / (-epsilon / moves)).astype(np.int64)
+    drawn = np.floor(np.log(_uniform(2 * counts.numel())) / (-epsilon / moves)).astype(np.int64)
     first, second = drawn.reshape(2, -1)
     return counts.long() + torch.from_numpy(first - second).view(counts.shape)
 
 
-def _bits_of(secret: bytes | None, numbers: NDArray[np.float64], scale: float) -> tuple[()] | tuple[bytes]:
-    """Random bytes for numbers of a secret's owner: AES-256 in counter mode, whose key is a hash of both."""
-    if secret is None:
-        return ()
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    said = np.float64(scale).tobytes() + np.ascontiguousarray(numbers).tobytes()
-    key = hmac.digest(secret, b"graphsilo noise" + said, "sha256")
-    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-    return (stream.update(bytes(16 * numbers.size + 16)),)
-
-
-def _uniform(count: int, given: bytes | None = None) -> NDArray[np.float64]:
-    """Independent numbers between 0 and 1, neither of them included, of 53 random bits each.
-
-    ``given``: random bytes, eight for each number at least; none: the operating system's.
-    """
-    data = os.urandom(8 * count) if given is None else given[: 8 * count]
-    bits = np.frombuffer(data, dtype=np.uint64) >> np.uint64(11)
+def _uniform(count: int) -> NDArray[np.float64]:
+    """Independent numbers between 0 and 1, neither of them included, of 53 bits each of the operating system's."""
+    bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
     return (bits.astype(np.float64) + 0.5) * 2.0**-53
 
 
-def _normal(count: int, given: bytes | None = None) -> NDArray[np.float64]:
+def _normal(count: int) -> NDArray[np.float64]:
     """Independent standard normal numbers, by Box and Muller from 53 random bits each."""
     pairs = (count + 1) // 2
-    radius, angle = _uniform(2 * pairs, given).reshape(2, pairs)
+    radius, angle = _uniform(2 * pairs).reshape(2, pairs)
     radius = np.sqrt(-2.0 * np.log(radius))
     return np.concatenate([radius * np.cos(2 * math.pi * angle), radius * np.sin(2 * math.pi * angle)])[:count]
 

@@ -225,9 +225,7 @@ class DisclosurePolicy(Settings):
             if epsilon is None and issubclass(reply, Release):
                 continue  # noise that these settings have not
             for spec in reply.specs():
-                if not _always_sent(spec) or any(
-                    getattr(config, name, value) != value for name, value in spec.only_with
-                ):
+                if not _always_sent(spec) or not spec.is_sent(config):
                     continue
                 self.check_field(step, reply, spec)
                 if small:
@@ -249,7 +247,7 @@ class DisclosurePolicy(Settings):
             given, usual = (getattr(one, name, None) for one in (config, type(config)()))
             if given != usual:
                 raise DisclosureError(
-                    f"method.{name}={given} changes which silos add to a secure sum, or how much: with sums of other "
+                    f"method.{name}={given} changes what is added to a secure sum, or how much: with sums of other "
                     f"runs, or by itself, it may tell one silo's own numbers. In secure sums leave it at "
                     f"{'none' if usual is None else usual}."
                 )
@@ -403,9 +401,9 @@ def small_classes(class_counts: Sequence[int], minimum: int) -> list[int]:
     return [number for number, count in enumerate(class_counts) if 0 < count < minimum]
 
 
-def _named(settings: Iterable[tuple[str, Any]]) -> str:
+def _named(settings: Iterable[tuple[str, Any]], before: str = " than ") -> str:
     text = ", ".join(f"method.{name}={value}" for name, value in settings)
-    return f" than {text}" if text else ""
+    return f"{before}{text}" if text else ""
 
 
 def _rounds_are_set(method: Method) -> bool:
@@ -445,6 +443,7 @@ class Gate:
         spent: What has left in all runs already.
         singles: Where the run was opened with secure sums: the steps whose single answers may be seen all the same;
             None where it was not.
+        config: Settings of the run's method; with others some fields are sent that never leave with these.
 
     Attributes:
         sent_bytes: What has left in this run: bytes of tensors and text, as ``payload_bytes`` counts them.
@@ -454,9 +453,9 @@ class Gate:
 
     def __init__(
         self, policy: DisclosurePolicy, class_counts: Sequence[int], *, sent_bytes: int = 0,
-        spent: Spent | None = None, singles: Collection[str] | None = None,
+        spent: Spent | None = None, singles: Collection[str] | None = None, config: MethodConfig | None = None,
     ):  # fmt: skip
-        self.policy, self.singles = policy, singles
+        self.policy, self.singles, self.config = policy, singles, config
         self.classes = len(class_counts)
         self.small = small_classes(class_counts, policy.min_class_count)
         self.sent_bytes, self.spent = sent_bytes, spent or Spent()
@@ -507,6 +506,11 @@ class Gate:
             value = getattr(reply, spec.name)
             if not is_filled(value):
                 continue
+            if not spec.is_sent(self.config):
+                raise DisclosureError(
+                    f"{kind.__name__}.{spec.name}, which '{handler}' sends, leaves in runs with "
+                    f"{_named(spec.only_with, '')} only, and this run was opened with other settings."
+                )
             policy.check_field(handler, kind, spec)
             self._check_classes(handler, kind, spec, value)
             if spec.evaluated:

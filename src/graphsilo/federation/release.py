@@ -242,12 +242,10 @@ class Released:
     Args:
         config: Settings of the run.
         sensitivity: Δ, how far one unit moves the numbers.
-        secret: As of ``noise.noisy_steps``: what is computed again after a restart is then released as it was, unless
-            the noise is shared.
     """
 
-    def __init__(self, config: PrivateConfig, sensitivity: float, secret: bytes | None = None):
-        self.config, self.sensitivity, self.secret = config, sensitivity, secret
+    def __init__(self, config: PrivateConfig, sensitivity: float):
+        self.config, self.sensitivity = config, sensitivity
         self._last: dict[str, Any] = {}
         self._made = 0
 
@@ -282,9 +280,8 @@ class Released:
                     f"asked for."
                 )
             every = numbers().flatten()
-            # A share that is the same in two sums would cancel in their difference, and the others' with it.
-            secret = self.secret if honest_silos == 1 else None
-            steps = gaussian.noisy_steps(every, self.sensitivity, config.mu, honest_silos, secret)
+            # Always new: equal releases would say for sure that no data changed in between, and equal shares cancel.
+            steps = gaussian.noisy_steps(every, self.sensitivity, config.mu, honest_silos)
             self._last = {"number": number, "steps": steps.long(), "honest": honest_silos}
             self._made += 1
         last = self._last

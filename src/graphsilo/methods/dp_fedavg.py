@@ -41,6 +41,8 @@ class DPFedAvgConfig(PrivateConfig, fedavg.FedAvgConfig):
     """Settings of DP-FedAvg."""
 
     protects: ClassVar[Literal["nodes", "silos"]] = "silos"
+    # What is cut to a length depends on all that makes it longer.
+    acts_alike: ClassVar[tuple[str, ...]] = ("rounds", "participation", "min_clients")
 
     weight_by: Literal["uniform"] = setting(
         "uniform", "a client's weight in the mean: 1", source="ours: a weight tells"
@@ -80,7 +82,7 @@ class Client(fedavg.Client[DPFedAvgConfig]):
 
     def __init__(self, context: ClientContext[DPFedAvgConfig]):
         super().__init__(context)
-        self.released = Released(self.config, self.config.clip, context.noise_secret)
+        self.released = Released(self.config, self.config.clip)
 
     @handler
     def train(self, request: TrainRequest) -> TrainReply:

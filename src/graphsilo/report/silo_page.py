@@ -450,7 +450,7 @@ def _discloses(step: Handler[Any, Any], settings: MethodConfig, run: RunSection)
     request, reply = step.types()
     fewer = () if run.compression == "none" else compressible(request, reply)
     for spec in reply.specs():
-        if spec.kind != "control" and all(getattr(settings, name, value) == value for name, value in spec.only_with):
+        if spec.kind != "control" and spec.is_sent(settings):
             how = f", {compressed(run.compression, run.top_share)}" if spec in fewer else ""
             found.setdefault(_words(spec, how), []).append(spec.name)
     return tuple((words, ", ".join(names)) for words, names in found.items())

@@ -169,6 +169,14 @@ class Exchange(Federation):
             yield from taken
             return
         each = list(taken)
+        failed = [answer for _, answer, _ in each if isinstance(answer, Failure)]
+        wrong = [failure.reason for failure in failed if failure.kind == MessageError.__name__]
+        if 2 * len(wrong) > len(each) > 1:
+            raise FederationError(
+                f"{len(wrong)} of {len(each)} silos have no answer to '{handler.name}' that can be used ({wrong[0]}). "
+                f"What they were sent may be at fault, and with it any silo that had a share in it: nobody is named. A "
+                f"lower learning rate or scaled features help where numbers have grown too large."
+            )
         answers = {client: answer for client, answer, _ in each if not isinstance(answer, Failure)}
         strange = outliers(answers, self.limits, self.largest_ratio)
         asked = dict.fromkeys(answers, request) if isinstance(request, Message) else request

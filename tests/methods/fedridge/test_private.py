@@ -337,14 +337,3 @@ def test_no_row_is_longer_than_the_bound_however_wide():
 
     found = private.weighted_sums(Rows(), np.array([0]), np.array([0]), 1)
     assert found.norm() <= private.SENSITIVITY * (1 + 1e-12)
-
-
-def test_with_a_secret_what_is_computed_again_is_released_as_it_was(kit):
-    """A coordinator that puts a silo back before its release gets the same noise again, not new noise to average."""
-    _, federation = played(kit, [kit.tiny_silo(0)], rounds=False, **PRIVATE)
-    context = replace(federation.client(0).context, config=METHOD.config(**PRIVATE), noise_secret=b"n" * 32)
-    first, again = (METHOD.client(context).noisy_statistics(REQUEST).numbers for _ in range(2))
-    assert torch.equal(first, again)
-    anew = [METHOD.client(replace(context, noise_secret=None)).noisy_statistics(REQUEST).numbers for _ in range(2)]
-    assert not torch.equal(*anew)
-    assert "n" * 32 not in repr(context)

@@ -64,7 +64,7 @@ def test_sums_over_sites_are_those_of_one_process(sites: Any, measured: Callable
                  if not entry.reason.startswith("masked")}  # fmt: skip
         assert plain == {"control"}  # nothing but keys, shares, signatures, names and shapes
         key = read_silo_file(sites.files[site]).record("key")  # of the data, in whatever federation they are summed
-        assert {path.suffix for path in key.parent.iterdir()} == {".key", ".noise", ".opened", ".lock"}
+        assert {path.suffix for path in key.parent.iterdir()} == {".key", ".secret", ".opened", ".lock"}
         assert [path.name for path in (supervisor.folder / "sums").iterdir()] == [f"{site}.known"]
         assert key.stat().st_mode & 0o777 == 0o600
         assert holding(key.read_bytes(), supervisor.folder, tmp_path / "out") == [key.name]
@@ -87,7 +87,7 @@ def test_no_file_holds_a_silos_keys(make_sites: Callable[..., Any], tmp_path: Pa
     private = {"method__name": "fedridge", "method__epsilon": 5.0, "method__own": False, "data__scale": "none"}
     carry_out(sites, tmp_path / "out", **SECURE, **private)
     for site in sites.supervisors:
-        for kind in ("key", "noise"):
+        for kind in ("key", "secret"):
             secret = read_silo_file(sites.files[site]).record(kind)
             assert holding(secret.read_bytes(), sites.folder, tmp_path / "out") == [secret.name]
 

@@ -52,21 +52,21 @@ def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Pa
             Pinned(tmp_path / "known")
 
 
-def test_a_silos_secret_of_noise_is_made_once_and_is_its_owners_alone(tmp_path):
-    file = tmp_path / "sums" / "north.noise"
+def test_a_silos_secret_is_made_once_and_is_its_owners_alone(tmp_path):
+    file = tmp_path / "sums" / "north.secret"
     first = kept_secret(file)
     assert len(first) == 32
     assert kept_secret(file) == first
     assert file.stat().st_mode & 0o777 == 0o600
-    assert kept_secret(tmp_path / "sums" / "south.noise") != first
+    assert kept_secret(tmp_path / "sums" / "south.secret") != first
     file.write_bytes(b"short")
-    with pytest.raises(DisclosureError, match="secret of which this silo's noise is made"):
+    with pytest.raises(DisclosureError, match="secret by which this silo knows its checkpoints"):
         kept_secret(file)
 
 
 def test_of_two_that_begin_at_once_both_have_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second comes while the first makes it."""
-    file = tmp_path / "sums" / "north.noise"
+    file = tmp_path / "sums" / "north.secret"
     found: list[bytes] = []
     second = threading.Thread(target=lambda: found.append(kept_secret(file)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateReque
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.release import Release, ReleaseRequest
 from graphsilo.federation.secure.messages import CALL
-from graphsilo.federation.secure.opened import MOST_OFFERED
+from graphsilo.federation.secure.opened import MOST_OFFERED, OpenedSums
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge import private
@@ -201,10 +202,10 @@ def test_a_damaged_record_opens_nothing(asked: Questions) -> None:
     asked.sum("statistics", statistics_request(asked), Statistics, range(5))
     record = read_silo_file(asked.files[2]).record("opened")
     record.write_bytes(record.read_bytes()[1:])
+    with pytest.raises(DisclosureError, match="cannot be read"):
+        OpenedSums(record)
     asked.join()
-    asked.open()
-    with pytest.raises(DisclosureError, match=rf"the record of opened sums {record.name} cannot be read"):
-        asked.sum("statistics", statistics_request(asked), Statistics, range(5))
+    assert f"the record of opened sums {record.name} cannot be read" in asked.open()[2]["refused"][0][1]
 
 
 def test_other_data_are_summed_with_others_once_answers_are_others(asked: Questions, tmp_path: Path) -> None:
@@ -343,8 +344,8 @@ def test_scores_that_are_seen_anyway_may_be_asked_of_some(asked: Questions) -> N
 
 
 @pytest.mark.parametrize(("noise", "honest"), [("silo", 1), ("sum", 3)])
-def test_noise_is_of_one_run(tmp_path: Path, noise: str, honest: int) -> None:
-    """Equal releases of two runs said for sure that no node had come, and equal shares cancelled between two sums."""
+def test_noise_is_new_at_each_opening(tmp_path: Path, noise: str, honest: int) -> None:
+    """Equal releases said for sure that no node had come in between, and equal shares cancelled between two sums."""
     asked = Questions(tmp_path, policy={"max_epsilon": 50, "shared_noise": True})
     asked.config = asked.config.model_copy(update={"epsilon": 1.0, "noise": noise})
     found = []
@@ -359,9 +360,42 @@ def test_noise_is_of_one_run(tmp_path: Path, noise: str, honest: int) -> None:
             found.append(asked.sum("noisy_statistics", request, Release, range(5), run).numbers)
         else:
             found.append(decode(asked.call(0, "noisy_statistics", request, run), Release).numbers)
-    first, again, other = found
-    assert torch.equal(first, again) == (noise == "silo")
-    assert not torch.equal(first, other)
+    for one, other in itertools.combinations(found, 2):
+        assert not torch.equal(one, other)
+
+
+def test_a_method_has_one_choice_of_settings_over_the_same_data(asked: Questions) -> None:
+    """Batches of 12, where only one silo has more items: the difference to whole ones is that silo's alone."""
+    asked.open()
+    asked.config = asked.config.model_copy(update={"ridge": (1.0,)})
+    asked.open("run-2")  # nothing was opened yet
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-2")
+    asked.config = asked.config.model_copy(update={"min_clients": 5})
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-2")
+    asked.join()
+    asked.config = asked.config.model_copy(update={"ridge": (1.0, 10.0)})
+    assert all(not answer["clients"] for answer in asked.open("run-3"))
+    (refused,) = asked.open("run-3")[0]["refused"]
+    assert "opened before by fedridge with other settings" in refused[1]
+    assert "rounds, participation, min_clients may be others" in refused[1]
+    asked.method, asked.config = "fedavg", registry.load("fedavg").config()
+    assert all(answer["clients"] for answer in asked.open("run-4"))
+
+
+def test_sums_are_kept_under_the_data_that_they_are_of(asked: Questions) -> None:
+    """Tables that are written anew while a site runs: sums over them were kept under what they had held before."""
+    asked.open()
+    table = next((asked.folder / "data0").glob("*nodes*"))
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines, f"one-more,{lines[-1].partition(',')[2]}"]) + "\n")
+    said = asked.open("run-2", sparse=True)
+    assert "the data of silo 'silo0' changed since this site read them" in said[0]["text"]
+    assert all(answer["ok"] for answer in asked.open("run-3", sparse=True))
+    asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-3")
+    asked.join()
+    asked.open("run-4")
+    with pytest.raises(MORE[0], match=MORE[1]):
+        asked.sum("statistics", statistics_request(asked, 1.000001), Statistics, range(4), "run-4")
 
 
 def test_each_answer_of_which_there_is_no_sum_is_an_offer(asked: Questions) -> None:

@@ -46,7 +46,7 @@ from graphsilo.federation.secure.messages import (
     row,
     rows,
 )
-from graphsilo.federation.secure.opened import OpenedSums
+from graphsilo.federation.secure.opened import NONE, MethodSettings, OpenedSums
 from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations, honest
 from graphsilo.types import ClientId
 
@@ -387,9 +387,9 @@ class Sum:
             return
         silos = [self._silos[client] for client in clients]
         if note:
-            record.note(kept.digest, self.party.data, silos, kept.asked)
+            record.note(kept.digest, self.party.data, silos, kept.asked, self.party.settings)
         else:
-            record.check(kept.digest, self.party.data, silos)
+            record.check(kept.digest, self.party.data, silos, self.party.settings)
 
 
 def confirmed_list(roster: bytes, present: set[ClientId], came: set[ClientId]) -> bytes:
@@ -425,6 +425,7 @@ class Party:
         least: Fewest silos that its owner lets into a sum.
         data: Hash of its data, over which it opens sums with one set of silos only; empty: with any, but for the same
             answer.
+        settings: By which method they are, and with which settings.
 
     Attributes:
         counted: Whether the answer that it keeps was counted as one that leaves; masked anew, it says no more.
@@ -439,9 +440,10 @@ class Party:
         *,
         least: int = MIN_PARTIES,
         data: str = "",
+        settings: MethodSettings = NONE,
     ):
         self.client, self.identity, self.directory, self.record, self.least = client, identity, directory, record, least
-        self.data = data
+        self.data, self.settings = data, settings
         self.counted = False
         self._kept: _Kept | None = None
         self._sum: Sum | None = None

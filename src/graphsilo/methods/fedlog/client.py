@@ -312,9 +312,7 @@ class Client(ClientBase[FedLoGConfig]):
         if self.counts is None:
             self.counts = torch.bincount(self.train_labels.cpu(), minlength=self.silo.schema.num_classes)
             if config.rate_epsilon is not None:
-                self.counts = noise.noisy_counts(
-                    self.counts, moves=2, epsilon=config.rate_epsilon, secret=self.context.noise_secret
-                )
+                self.counts = noise.noisy_counts(self.counts, moves=2, epsilon=config.rate_epsilon)
         draw = generator(self.context.seed, "client", self.id, "rates")
         error = 0.0 if config.rate_epsilon is not None else config.rate_noise
         return mixing.class_rates(

@@ -40,7 +40,9 @@ _ADAPTED = {"adaptive_factor": (True,)}
 class FedLoGConfig(MethodConfig):
     """Settings of FedLoG."""
 
-    tells_apart: ClassVar[tuple[str, ...]] = (*MethodConfig.tells_apart, "receiver")
+    tells_apart: ClassVar[tuple[str, ...]] = (
+        *MethodConfig.tells_apart, "receiver", "rate_noise", "rate_epsilon", "rate_permutation",
+    )  # fmt: skip
 
     compat: Literal["paper", "release"] = setting(
         "paper", "whose choices the other settings default to: the paper's, or those of the authors' code",

@@ -52,7 +52,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self.config = context.config.in_effect()
         self.metric = METRICS[context.select_by]
         self._size = 1.0
-        self.released = Released(self.config, SENSITIVITY, context.noise_secret)
+        self.released = Released(self.config, SENSITIVITY)
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}

@@ -64,7 +64,7 @@ class Client(ClientBase[OpFGLConfig]):
         super().__init__(context)
         self.model = self._build(self.silo.schema.task)
         self.weights = tensors_of(self.model)
-        self.released = Released(self.config, private.SENSITIVITY, context.noise_secret)
+        self.released = Released(self.config, private.SENSITIVITY)
         self._facts: dict[str, Any] = {}
         self._held: list[object] = []
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
 from graphsilo.federation.release import PrivateConfig
-from graphsilo.federation.settings import OneRoundConfig, setting
+from graphsilo.federation.settings import MethodConfig, OneRoundConfig, setting
 from graphsilo.methods.opfgl import private
 from graphsilo.settings import WIDEST
 from graphsilo.training.condensation import CondensationConfig
@@ -23,6 +23,12 @@ _OF_LINKS = {"task": ("link",)}
 
 class OpFGLConfig(PrivateConfig, CondensationConfig, OneRoundConfig):
     """Settings of O-pFGL."""
+
+    # Which nodes are in the sums: one more or less is the difference of two runs.
+    tells_apart: ClassVar[tuple[str, ...]] = (
+        *MethodConfig.tells_apart, "lp_steps", "lp_alpha", "lp_self_loops", "expand", "expand_classes",
+        "expand_confidence", "expand_degree",
+    )  # fmt: skip
 
     min_count: int = setting(
         2, "classes with fewer nodes at a client are left out there", source="paper", ge=2, when=_PLAIN

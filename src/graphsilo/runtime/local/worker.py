@@ -102,9 +102,7 @@ def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
         silo = prepared(_silo(store, client), scaling, scale)
         seed, device, select_by = header["seed"], header["device"], header["select_by"]
         beside = read_answers(None if header["beside"] is None else Path(header["beside"]), seed, client)
-        return kind(
-            ClientContext(client, silo, config, model, seed, device, common, None, compression, select_by, beside)
-        )
+        return kind(ClientContext(client, silo, config, model, seed, device, common, compression, select_by, beside))
 
     def folder() -> Path:
         place = Path(header["offloaded"])

@@ -50,8 +50,7 @@ def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) ->
 
 
 def kept_secret(path: Path) -> bytes:
-    """Of which the silo's noise is a function, and what checkpoints are known by, from its file; made where there is
-    none.
+    """What checkpoints are known by, from its file; made where there is none.
 
     Raises:
         DisclosureError: The file cannot be read or written.
@@ -60,9 +59,8 @@ def kept_secret(path: Path) -> bytes:
         return _kept(path, lambda: os.urandom(_KEY_BYTES))
     except (OSError, ValueError) as error:
         raise DisclosureError(
-            f"the secret of which this silo's noise is made, and by which it knows its checkpoints, cannot be kept "
-            f"({type(error).__name__}). Its owner must mend the file, or remove it: what is released again then has "
-            f"other noise, and is a release more."
+            f"the secret by which this silo knows its checkpoints cannot be kept ({type(error).__name__}). Its owner "
+            f"must mend the file, or remove it: runs then go on from none of the checkpoints that there are."
         ) from None
 
 

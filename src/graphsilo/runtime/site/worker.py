@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
 import json
 import re
 import signal
@@ -73,7 +72,7 @@ from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
 from graphsilo.federation.secure.messages import STEPS
-from graphsilo.federation.secure.opened import OpenedSums
+from graphsilo.federation.secure.opened import MethodSettings, OpenedSums
 from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_view
@@ -248,7 +247,8 @@ class SiteWorker:
         gates: dict[ClientId, Gate] = {}
         words: dict[ClientId, bytes] = {}
         refused: dict[ClientId, str] = {}
-        parties = Parties(self._party, run)
+        settings = MethodSettings.of(method.name, config)
+        parties = Parties(partial(self._party, settings), run)
         specs = {client: _spec(*wire) for client, wire in header["models"]}
         common = _spec(*header["common"])
         for client, spec in specs.items():
@@ -265,6 +265,8 @@ class SiteWorker:
             try:
                 member.policy.check_method(method, config, counts)
                 member.policy.check_secure_sums(config, secure, report)
+                if secure:
+                    OpenedSums(member.file.record("opened")).check_settings(self._read(member)[1], settings)
                 if agreeing:
                     member.policy.check_scaling()
             except DisclosureError as error:
@@ -292,6 +294,7 @@ class SiteWorker:
                 sent_bytes=0 if policy.max_run_bytes is None else journal.sent_bytes(run),
                 spent=spent,
                 singles=singles,
+                config=config,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(no_dense_products(spec))
@@ -305,12 +308,8 @@ class SiteWorker:
                 )
             own = silo if agreeing else prepared(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
-            # Only where there is noise: who adds none needs no secret. Equal releases of two runs would say for sure
-            # that nothing changed in between.
-            kept = kept_secret(member.file.record("noise")) if config.promises(1) else None
-            noise = kept and hmac.digest(kept, f"{run} {seed}".encode(), "sha256")
             context = ClientContext(
-                client, own, config, spec, seed, device, common, noise, compression, select_by,
+                client, own, config, spec, seed, device, common, compression, select_by,
                 read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
             words[client] = _settled(header, packet.payloads, spec)
@@ -330,7 +329,7 @@ class SiteWorker:
     def do_call(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
         """Ask clients of this site for one step."""
         session = self._open(packet)
-        handler, number = str(packet.header["handler"]), int(packet.header["round"])
+        handler, number = str(packet.header["handler"])[:200], int(packet.header["round"])
         # In memory that is aligned as torch's: kernels give the same bits as in one process.
         inboxes = [Inbox(aligned_view(payload)) for payload in packet.payloads]
         answers: list[dict[str, Any]] = []
@@ -466,7 +465,7 @@ class SiteWorker:
             raise FederationError(f"this site holds no client {client}.")
         return self.members[client]
 
-    def _party(self, client: ClientId) -> Party:
+    def _party(self, settings: MethodSettings, client: ClientId) -> Party:
         """A silo in secure sums: its key, the others' keys, and what it has opened, in this run and before.
 
         Whose keys it has seen is of this federation; all else is the data's, whatever federation they are summed in.
@@ -475,11 +474,11 @@ class SiteWorker:
         identity = kept_identity(member.file.record("key"), client, self._kits)
         known = Pinned(self.folder / "sums" / f"{member.file.name}.known", self._kits)
         record, data = OpenedSums(member.file.record("opened")), self._read(member)[1]
-        return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
+        return Party(client, identity, known, record, least=member.policy.min_silos, data=data, settings=settings)
 
     def _secret(self, clients: Iterable[ClientId]) -> bytes:
         """That of these silos of the site, for their checkpoints."""
-        each = (kept_secret(self._member(client).file.record("noise")) for client in sorted(clients))
+        each = (kept_secret(self._member(client).file.record("secret")) for client in sorted(clients))
         return hashlib.sha256(b"checkpoints" + b"".join(each)).digest()
 
     def _read(self, member: Member) -> tuple[dict[str, Any], str]:
@@ -494,7 +493,16 @@ class SiteWorker:
         if key not in self._silos:
             # One federation, one schema: what was loaded for another is not needed any more.
             self._silos = {other: silo for other, silo in self._silos.items() if other[1:] == key[1:]}
+            known = self._read(member)[1]
             self._silos[key] = member.file.load(member.client, task=task, schema=schema, sparse=sparse)
+            # What was opened of these data is kept under what they hold, which their files may not hold any more.
+            del self._alone[member.client]
+            if self._read(member)[1] != known:
+                self._silos = {}
+                raise RunError(
+                    f"the data of silo '{member.file.name}' changed since this site read them. It has read them again: "
+                    f"begin the run again."
+                )
         return self._silos[key]
 
     def _restore(self, session: Session, mark: str) -> None:
