@@ -231,16 +231,10 @@ class Rule:
         below = hessian + self.l2
         return np.divide(-self.lr * gradient, below, out=np.zeros_like(gradient), where=below > 0)
 
-    def _score(self, gradient: Floats, hessian: Floats) -> Floats:
-        below = hessian + self.l2
-        return np.divide(gradient**2, below, out=np.zeros_like(gradient), where=below > 0)
-
-    def gain(self, left: Floats, total: Floats) -> Floats:
-        """What a split takes off the loss. ``left``, ``total``: [..., 3] gradient, hessian and rows."""
-        right = total - left
-        found = self._score(left[..., 0], left[..., 1]) + self._score(right[..., 0], right[..., 1])
-        found = (found - self._score(total[..., 0], total[..., 1])) / 2 - self.gamma
-        return np.where(np.minimum(left[..., 2], right[..., 2]) >= self.min_child, found, -np.inf)
+    def score(self, sums: Floats) -> Floats:
+        """[L, n] twice what a leaf takes off the loss, of sums [L, 3, n]: gradient, hessian and rows."""
+        gradient, below = sums[:, 0], sums[:, 1] + self.l2
+        return np.divide(gradient * gradient, below, out=np.zeros_like(gradient), where=below > 0)
 
 
 LEAST_GAIN = 1e-9
@@ -264,11 +258,9 @@ class Growing:
         self.wanted = np.stack([np.arange(outputs), np.zeros(outputs, dtype=np.int64)], axis=1)
         self._level = 0
         self._parents: Whole | None = None  # histograms of the nodes whose smaller child is wanted
-        bins = layout.edges.shape[1] + 1
-        sizes = layout.ends - layout.starts
-        inside = np.arange(bins) < sizes[:, None]
-        self._entries = np.where(inside, layout.starts[:, None] + np.arange(bins), layout.size)  # the last: zeros
-        self._between = np.arange(bins - 1) < sizes[:, None] - 1
+        # Entries after which a column may be split, and its number among the columns.
+        self._cuts = np.delete(np.arange(1, layout.size), layout.ends - 2)
+        self._column = np.searchsorted(layout.ends, self._cuts, side="right")
 
     def grow(self, sums: Whole) -> None:
         """One level, from the histograms [W, 3, B] of ``wanted``."""
@@ -276,19 +268,24 @@ class Growing:
         if self._parents is not None:  # the other child has what is left
             sums = np.concatenate([sums, self._parents - sums])
             nodes = np.concatenate([nodes, nodes ^ [0, 1]])
-        padded = np.concatenate([sums, np.zeros_like(sums[..., :1])], axis=2)
-        lefts = np.moveaxis(padded[:, :, self._entries].cumsum(axis=3), 1, 3)  # [L, q, bins, 3]
-        units = np.array([self.scale, self.scale, 1.0])
-        left, total = lefts[:, :, :-1] / units, lefts[:, :, -1:] / units
-        gains = np.where(self._between, self.rule.gain(left, total), -np.inf).reshape(len(nodes), -1)
-        best = gains.argmax(axis=1)  # the first of equals
-        split = gains[np.arange(len(nodes)), best] > LEAST_GAIN
-        self._end(nodes[~split], sums[~split, :, 0] / units)
+        units, layout = np.array([self.scale, self.scale, 1.0])[:, None], self.layout
+        upto = sums.cumsum(axis=2)
+        before = upto[:, :, layout.starts - 1]
+        left = (upto[:, :, self._cuts] - before[:, :, self._column]) / units  # [L, 3, cuts]
+        columns = (upto[:, :, layout.ends - 1] - before) / units
+        total = columns[:, :, self._column]
+        right = total - left
+        gains = (self.rule.score(left) + self.rule.score(right) - self.rule.score(columns)[:, self._column]) / 2
+        few = np.minimum(left[:, 2], right[:, 2]) < self.rule.min_child
+        gains = np.where(few, -np.inf, gains - self.rule.gamma)
+        best = gains.argmax(axis=1) if len(self._cuts) else np.zeros(len(nodes), dtype=np.int64)  # the first of equals
+        split = gains.max(axis=1, initial=-np.inf) > LEAST_GAIN
+        self._end(nodes[~split], sums[~split, :, 0] / units[:, 0])
         self._split(nodes[split], best[split])
-        place, edge = np.divmod(best[split], self._between.shape[1])
-        lower, whole = left[split][np.arange(len(place)), place, edge], total[split][np.arange(len(place)), place, 0]
+        chosen = np.flatnonzero(split), slice(None), best[split]
+        lower, whole = left[chosen], total[chosen]
         self._level += 1
-        if self._level == self.rule.depth or not len(place):
+        if self._level == self.rule.depth or not split.any():
             children = nodes[split] * [1, 2]
             self._end(children, lower)
             self._end(children + np.array([0, 1]), whole - lower)
@@ -302,7 +299,8 @@ class Growing:
     def _split(self, nodes: Whole, best: Whole) -> None:
         columns = np.zeros((len(self.columns), 2**self._level), dtype=np.float32)
         thresholds = np.full_like(columns, LARGEST)
-        place, edge = np.divmod(best, self._between.shape[1])
+        place = self._column[best]
+        edge = self._cuts[best] - self.layout.starts[place]
         columns[nodes[:, 0], nodes[:, 1]] = self.layout.columns[place]
         thresholds[nodes[:, 0], nodes[:, 1]] = self.layout.edges[place, edge]
         self.columns = np.concatenate([self.columns, columns], axis=1)
