@@ -62,7 +62,8 @@ class Client(ClientBase[FedRidgeConfig]):
     @cached_property
     def _train(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Training items that count: labelled, of a class with enough of them."""
-        return self.silo.train_of_classes(self.config.min_count)
+        # With noise, a class that one more node makes large enough would come with all its rows.
+        return self.silo.train_of_classes(self.config.min_count if self.config.epsilon is None else 1)
 
     @handler
     def count(self, request: CountRequest) -> Counts:
@@ -108,9 +109,8 @@ class Client(ClientBase[FedRidgeConfig]):
         """The sums with noise, over rows in which no node is but their own."""
 
         def numbers() -> Tensor:
-            # A class that one more node makes large enough would come with all its rows.
-            train = self.silo.train_of_classes(1)
-            found = weighted_sums(self._own_rows(), train, self.silo.labels, self.silo.schema.num_classes)
+            rows = self._own_rows()
+            found = weighted_sums(rows, self._train, self.silo.labels, self.silo.schema.num_classes)
             Features.forget_others(self.data, ())
             return found
 

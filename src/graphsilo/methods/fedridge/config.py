@@ -45,9 +45,7 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
         2048, "most columns of φ: what is wider is projected at random; 0 for no bound",
         source="ours; the projection: Kane and Nelson 2014", ge=0, le=WIDEST,
     )  # fmt: skip
-    random_features: int = setting(
-        0, "random ReLU features of φ, appended", source="ours", ge=0, le=WIDEST, when={"epsilon": (None,)}
-    )
+    random_features: int = setting(0, "random ReLU features of φ, appended", source="ours", ge=0, le=WIDEST)
     balance: tuple[Share, ...] = setting(
         (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
         min_length=1, when={"epsilon": (None,)},
