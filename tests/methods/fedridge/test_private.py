@@ -362,6 +362,9 @@ def test_what_stays_at_the_silo_uses_all_features_there_are(kit, quiet):
     own = client._models["own"]
     said = torch.log_softmax(client._sharpness["own"][next(iter(own))] * scores(client, own, client.data), dim=1)
     assert torch.allclose(client.predict(client.data), said, atol=1e-6)
+    saved, before = client.final_models(), client.predict(client.data)
+    client.load_final(saved)
+    assert torch.equal(client.predict(client.data), before)
 
 
 def test_elsewhere_the_own_model_has_no_label_features(kit):
