@@ -145,7 +145,7 @@ TABLES = {
         min_count 1 [1, inf)
         epsilon None [1e-06, 1000000]
         delta 1e-05 (0, 1)
-        private_dim 512 [1, 65536]
+        private_dim 1024 [1, 65536]
     """,
     "auto": f"""{ROUNDS}
         balance 0.0 [0, 1]

@@ -23,8 +23,9 @@ from graphsilo.attacks.views import Update, View, dense, numbers_of
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.release import Release
 from graphsilo.methods.fedridge import private
-from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
+from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.features import Features
+from graphsilo.methods.fedridge.labels import LABELLED
 from graphsilo.methods.fedridge.messages import Statistics
 from graphsilo.methods.fedridge.solve import unpack
 from graphsilo.models.view import tensors_of
@@ -136,12 +137,12 @@ def ridge_sums(view: View) -> Iterator[RidgeSums]:
     config = view.public.config
     if view.attacker != "coordinator" or not isinstance(config, FedRidgeConfig):
         return
-    config, schema = config.in_effect(), view.public.schema
+    schema = view.public.schema
     for call in view.calls:
         moments: Mapping[str, Tensor]
         products: Mapping[str, Tensor]
         if isinstance(call.answer, Release):
-            (kind,) = config.kinds(schema.task)
+            kind = config.released
             width = config.width(kind, config.dim, schema)
             square, cross = private.parts(numbers_of(call.answer, private.SENSITIVITY), schema.num_classes, width)
             moments, products, dim = {kind: square}, {kind: cross}, config.dim
@@ -150,7 +151,7 @@ def ridge_sums(view: View) -> Iterator[RidgeSums]:
         else:
             continue
         for name, packed in moments.items():
-            kind = kind_of(name.split("/")[0])
+            kind = name.split("/")[0].removesuffix(LABELLED)
             width = config.width(kind, dim, schema)
             square = unpack(packed, products[name].shape[1]).triu()
             square = (square + square.t() - square.diag().diag())[:width, :width]
@@ -179,7 +180,7 @@ def phi(view: View, silo: Silo, nodes: NDArray[np.int64], space: tuple[str, int]
     """FedRidge's rows of some nodes, [n, p]; with noise they are of the nodes' own features alone."""
     config = view.public.config
     assert isinstance(config, FedRidgeConfig)
-    recipe = config.in_effect().recipe(kind_of(space[0]), view.public.seed, space[1])
+    recipe = config.recipe(space[0], view.public.seed, space[1])
     recipe = replace(recipe, hops=0) if config.epsilon is not None else recipe
     return torch.cat([part for _, part in Features(tensors_of(silo.graph), recipe).blocks(nodes)])
 

@@ -170,3 +170,17 @@ def test_a_column_a_thousandth_of_the_others_still_tells_classes_apart():
     )  # fmt: skip
     result = graphsilo.run(data=graph, partition="random", clients=3, method={"name": "fedridge"})
     assert result.accuracy() == 1.0
+
+
+@pytest.mark.parametrize("dim", [3, 0])
+def test_rows_that_lose_most_of_the_mean_of_their_entries(dim):
+    """x − 0.9 x̄, projected or not, to length 1; sparse or not."""
+    raw = np.random.default_rng(0).random((6, 9)).astype(np.float32)
+    rows = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    rows = rows - 0.9 * rows.mean(axis=1, keepdims=True)
+    rows = rows @ projection(9, 3, 0).toarray() if dim else rows
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for features in (raw, sp.csr_matrix(raw)):
+        made = Features(GraphTensors(graph_of(features, [(0, 1), (1, 2)])), Recipe("mean", 0, dim, 0, 0, centred=True))
+        found = torch.cat([part for _, part in made.blocks(np.arange(6))]).numpy()
+        assert np.abs(found[:, :-1] - rows).max() < 1e-6

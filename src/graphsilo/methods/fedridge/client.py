@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -20,7 +20,7 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
-from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
+from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED, Labelled
 from graphsilo.methods.fedridge.messages import (
@@ -34,7 +34,7 @@ from graphsilo.methods.fedridge.messages import (
     StatisticsRequest,
     halves,
 )
-from graphsilo.methods.fedridge.private import SENSITIVITY, weighted_sums
+from graphsilo.methods.fedridge.private import NOISY, SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.columns import BLOCK, label_columns
 from graphsilo.models.view import GraphTensors
@@ -49,7 +49,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
-        self.config = context.config.in_effect()
+        self.config = context.config
         self.metric = METRICS[context.select_by]
         self._size = 1.0
         self.released = Released(self.config, SENSITIVITY)
@@ -62,7 +62,8 @@ class Client(ClientBase[FedRidgeConfig]):
     @cached_property
     def _train(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Training items that count: labelled, of a class with enough of them."""
-        return self.silo.train_of_classes(self.config.min_count)
+        # With noise, a class that one more node makes large enough would come with all its rows.
+        return self.silo.train_of_classes(self.config.min_count if self.config.epsilon is None else 1)
 
     @handler
     def count(self, request: CountRequest) -> Counts:
@@ -116,9 +117,8 @@ class Client(ClientBase[FedRidgeConfig]):
         return self.released.answer(Release, request.honest, numbers)
 
     def _own_rows(self) -> Features:
-        """Of the kind of features there is, without neighbours."""
-        (kind,) = self.config.kinds(self.silo.schema.task)
-        return Features(self.data, replace(self._recipe(kind), hops=0))
+        """The features that leave with noise, without neighbours."""
+        return Features(self.data, replace(self._recipe(self.config.released), hops=0))
 
     @handler
     def score(self, request: ScoreRequest) -> Scores:
@@ -180,9 +180,13 @@ class Client(ClientBase[FedRidgeConfig]):
         """Keep the common model; correct it towards the own rows, or take these alone, where own validation says so."""
         self._models, self._sharpness = {"own": {}, "common": {}}, {"own": {}, "common": {}}
         for at, (name, common) in enumerate(request.weights.items()):
+            if name.endswith(NOISY):
+                self._adopt_noisy(name, common)
+                continue
             features = self._features(self.data, name)
-            corrected, alone = self._own(features, common.double(), request.class_weights[at])
-            known = [common, *corrected, *alone]
+            scores = partial(torch.matmul, other=common.double())
+            changes, alone = self._own(features, request.class_weights[at], scores)
+            known = [common, *((common.double() + change).float() for change in changes), *alone]
             place = self._recipe(name).constant(self.data.num_features, graphs=self.silo.schema.task == "graph")
             # Shifted last: a correction of the shifted model would undo the shift.
             known = [shifted(weights, request.shifts[at], place) for weights in known]
@@ -193,13 +197,39 @@ class Client(ClientBase[FedRidgeConfig]):
                 self._models[view] = {**self._models[view], name: known[chosen]}
                 self._sharpness[view][name] = self._sharpest(outputs[chosen])
         for data in (self.data, self._seen):
-            self._forget_others(data, request.weights)
+            self._forget_others(data, self._models["own"].keys() | request.weights.keys())
         return Done(clients=1)
 
+    def _adopt_noisy(self, name: str, common: Tensor) -> None:
+        """What stays here has no noise and any features: ridges of what the common model lacks, or of own rows alone.
+
+        The own model adds up what it has for a graph (``_fitting``).
+        """
+        seen, items = self._features(self._seen, name), self._validation
+        start, known = seen.times(common, items), self._features(self.data, name).times(common, self._train).double()
+        ones = torch.ones(self.silo.schema.num_classes, dtype=torch.float64)
+        joined, apart = [({name: common}, start)], list[tuple[Tensors, Tensor]]()
+        for kind in self.config.kinds(self.silo.schema.task):
+            changes, alone = self._own(self._features(self.data, kind), ones, lambda _: known)
+            seen = self._features(self._seen, kind)
+            joined += [({kind: each.float(), name: common}, start + seen.times(each, items)) for each in changes]
+            apart += [({kind: each}, seen.times(each, items)) for each in alone]
+        chosen = self._best([*joined, *apart], len(apart))
+        own, output = [*joined, *apart][chosen]
+        if any(kind.endswith(LABELLED) for kind in own):  # for graphs on which it has no labels
+            alike = joined[1:] if chosen < len(joined) else apart
+            plain = [each for each in alike if not any(kind.endswith(LABELLED) for kind in each[0])]
+            own = {**own, **plain[self._best(plain, 0)][0]}
+        self._models = {"own": own, "common": {name: common}}
+        self._sharpness = {"own": dict.fromkeys(own, self._sharpest(output)), "common": {name: self._sharpest(start)}}
+
+    def _best(self, models: Sequence[tuple[Tensors, Tensor]], apart: int) -> int:
+        return self._judge.best([self._scored(output) for _, output in models], apart)
+
     def _own(
-        self, features: Features | Labelled, common: Tensor, class_weights: Tensor
+        self, features: Features | Labelled, class_weights: Tensor, scores: Callable[[Tensor], Tensor]
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Corrections of the common model, and ridges of the own rows alone."""
+        """Corrections of a model by what it says of weighted rows, float64, and ridges of the own rows alone."""
         if not self.config.own or not len(self._train) or not len(self._validation):
             return [], []
         parts = list(features.blocks(self._train))
@@ -210,9 +240,9 @@ class Client(ClientBase[FedRidgeConfig]):
         # From the strongest penalty on: of equals the one nearest to the common model is kept.
         penalties = sorted(self.config.own_ridge, reverse=True)
         rows, fit = root * rows, partial(corrections, root * rows)
-        changes = fit(root * target - rows @ common, penalties)
+        changes = fit(root * target - scores(rows), penalties)
         alone = fit(root * target, sorted(self.config.ridge, reverse=True))
-        return [(common + change).float() for change in changes], [weights.float() for weights in alone]
+        return changes, [weights.float() for weights in alone]
 
     @property
     def _judge(self) -> Judge:
@@ -244,7 +274,7 @@ class Client(ClientBase[FedRidgeConfig]):
         Features.forget_others(data, [self._recipe(name, dim) for name in names], self._size)
 
     def _recipe(self, name: str, dim: int | None = None) -> Recipe:
-        return self.config.recipe(kind_of(name), self.context.seed, self.config.dim if dim is None else dim)
+        return self.config.recipe(name, self.context.seed, self.config.dim if dim is None else dim)
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
@@ -253,18 +283,21 @@ class Client(ClientBase[FedRidgeConfig]):
         if models is None:  # before round 1
             classes = self.silo.schema.num_classes
             return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
-        name = self._fitting(models, data)
-        sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(name, USUAL_SHARPNESS)
-        output = self._features(data, name).times(models[name])
+        names = self._fitting(models, data)
+        sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(names[0], USUAL_SHARPNESS)
+        output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
 
-    def _fitting(self, models: Tensors, data: GraphTensors) -> str:
-        """The features of the model for a graph: with label features where validation could judge them, on its own.
+    def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
+        """The features whose scores are added up for a graph: with label features where validation could judge them, on
+        its own, and those of a model with noise.
 
         Elsewhere nodes may be of classes that the silo has no label of, and label features would speak against them.
         """
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
-        return next((name for name in models if name.endswith(LABELLED) == own), next(iter(models)))
+        noisy = [name for name in models if name.endswith(NOISY)]
+        exact = [name for name in models if name not in noisy]
+        return [next((name for name in exact if name.endswith(LABELLED) == own), exact[0]), *noisy] if exact else noisy
 
     def install_aggregate(self, weights: Tensors) -> None:
         for name, tensor in weights.items():
@@ -301,9 +334,12 @@ class Client(ClientBase[FedRidgeConfig]):
         """How far the own model is from the common one, relative to it, and what their scores are multiplied by."""
         if not self._models:
             return {}
-        name = self._fitting(self._models["own"], self.data)
-        own, common = self._models["own"][name], self._models["common"][name]
-        found = {view: each[name] for view, each in self._sharpness.items()}
+        models, data = self._models, self.data
+        found = {view: each[self._fitting(models[view], data)[0]] for view, each in self._sharpness.items()}
+        name = self._fitting(models["own"], data)[0]
+        if name not in models["common"] or name.endswith(NOISY):
+            return found
+        own, common = models["own"][name], models["common"][name]
         return {"correction": float((own - common).norm() / common.norm().clamp_min(1e-12)), **found}
 
 

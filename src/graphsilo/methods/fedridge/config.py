@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self
-
-from pydantic import model_validator
+from typing import ClassVar, Literal
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import ConfigError, MessageError, UnsupportedError
+from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
 from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
+from graphsilo.methods.fedridge.private import NOISY
 from graphsilo.settings import WIDEST, NotNegative, Positive, Share
 from graphsilo.types import Task
 
@@ -44,19 +43,16 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     hops: int | None = setting(None, "h; none: 3 for mean and wl, 2 for sgc and separate", source="ours", ge=0, le=10)
     dim: int = setting(
         2048, "most columns of φ: what is wider is projected at random; 0 for no bound",
-        source="ours; the projection: Kane and Nelson 2014", ge=0, le=WIDEST, when={"epsilon": (None,)},
+        source="ours; the projection: Kane and Nelson 2014", ge=0, le=WIDEST,
     )  # fmt: skip
-    random_features: int = setting(
-        0, "random ReLU features of φ, appended", source="ours", ge=0, le=WIDEST, when={"epsilon": (None,)}
-    )
+    random_features: int = setting(0, "random ReLU features of φ, appended", source="ours", ge=0, le=WIDEST)
     balance: tuple[Share, ...] = setting(
         (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
         min_length=1, when={"epsilon": (None,)},
     )  # fmt: skip
     ridge: tuple[Positive, ...] = setting(
-        (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1,
-        when={"epsilon": (None,)},
-    )  # fmt: skip
+        (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1
+    )
     prior: tuple[NotNegative, ...] = setting(
         (0.0, 0.02, 0.05, 0.1, 0.2), "strengths t that are tried of adding −t log(n_c / n) to the score of class c",
         source="ours; logit adjustment, Menon et al. 2021", min_length=1, when={"epsilon": (None,)},
@@ -78,30 +74,14 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     )  # fmt: skip
 
     private_dim: int = setting(
-        512, "most columns of φ with noise, which grows with them", source="ours", ge=1, le=WIDEST,
+        1024, "most columns of φ in sums with noise, which grows with them", source="ours", ge=1, le=WIDEST,
         when={"epsilon": ABOVE_ZERO},
     )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _rows_of_one_node(self) -> Self:
-        if self.epsilon is not None and self.features == "separate":
-            raise ConfigError(
-                "method.features=separate puts neighbours' features beside a node's own, and with method.epsilon the "
-                "rows behind the sums are of the node alone; take mean or sgc."
-            )
-        return self
-
-    def in_effect(self) -> Self:
-        """The settings that hold with noise: nothing is chosen by anybody's validation nodes but own corrections."""
-        if self.epsilon is None:
-            return self
-        fixed: dict[str, Any] = {
-            "features": "sgc" if self.features == "sgc" else "mean",
-            "label_features": "never",
-            "balance": (0.0,),
-        }
-        fixed |= {"ridge": (1.0,), "prior": (0.0,), "random_features": 0, "min_count": 1, "dim": self.private_dim}
-        return self.model_copy(update=fixed)
+    @property
+    def released(self) -> str:
+        """The name of the features whose sums leave with noise."""
+        return ("sgc" if self.features == "sgc" else "mean") + NOISY
 
     @property
     def chooses_by_validation(self) -> bool:
@@ -118,18 +98,21 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
             return plain
         return plain + tuple(name + LABELLED for name in plain)
 
-    def recipe(self, kind: Kind, seed: int, dim: int) -> Recipe:
-        """How these features are made, of so many columns."""
-        return Recipe(kind, HOPS[kind] if self.hops is None else self.hops, dim, self.random_features, seed)
+    def recipe(self, name: str, seed: int, dim: int) -> Recipe:
+        """How the features of this name are made, of so many columns; those with noise have theirs."""
+        kind = kind_of(name)
+        hops = HOPS[kind] if self.hops is None else self.hops
+        if name.endswith(NOISY):
+            return Recipe(kind, hops, self.private_dim, 0, seed, centred=True)
+        return Recipe(kind, hops, dim, self.random_features, seed)
 
-    def width(self, kind: str, dim: int, schema: Schema) -> int:
+    def width(self, name: str, dim: int, schema: Schema) -> int:
         """p, the columns of these features."""
-        plain = self.recipe(kind_of(kind), 0, dim).width(schema.num_features, graphs=schema.task == "graph")
-        return plain + 2 * schema.num_classes * kind.endswith(LABELLED)
+        plain = self.recipe(name, 0, dim).width(schema.num_features, graphs=schema.task == "graph")
+        return plain + 2 * schema.num_classes * name.endswith(LABELLED)
 
     def numbers(self, schema: Schema) -> int:
-        config = self.in_effect()
-        return private.size(config.width(config.kinds(schema.task)[0], config.dim, schema), schema.num_classes)
+        return private.size(self.width(self.released, self.dim, schema), schema.num_classes)
 
     def precise(self, widths: Iterable[int]) -> bool:
         """Whether sums of so many columns cross in float64."""
@@ -138,7 +121,7 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     @property
     def dims(self) -> tuple[int, ...]:
         """Widths that are asked for."""
-        return (self.dim, self.pilot) if self.features == "auto" and self.epsilon is None else (self.dim,)
+        return (self.dim, self.pilot) if self.features == "auto" else (self.dim,)
 
     def square_columns(self, schema: Schema) -> int:
         if self.epsilon is not None:
@@ -147,12 +130,12 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
 
 
 def kind_of(name: str) -> Kind:
-    """The features of this name without label features.
+    """The kind of the features of this name.
 
     Raises:
         MessageError: There are none.
     """
-    plain = name.removesuffix(LABELLED)
+    plain = name.removesuffix(LABELLED).removesuffix(NOISY)
     if plain not in KINDS:
         raise MessageError(f"'{name[:40]}' is no kind of features; known are {', '.join(KINDS)}.")
     return plain

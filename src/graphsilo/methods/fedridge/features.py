@@ -57,6 +57,8 @@ class Recipe:
         dim: Most columns before the constant and the random ones; 0 for no bound.
         random: Random ReLU features of these, appended.
         seed: Of the projection and the random features.
+        centred: ``mean``, ``sgc``, of nodes: whether a row loses most of the mean of its own entries, before its length
+            is 1: what rows of many positive entries have in common.
     """
 
     kind: Kind
@@ -64,6 +66,7 @@ class Recipe:
     dim: int
     random: int
     seed: int
+    centred: bool = False
 
     def _whole(self, num_features: int) -> int:
         """Columns of a node's row that nothing bounds."""
@@ -175,7 +178,7 @@ def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple[Any, ...]:
     graphs = data.collection is not None
     # What is not projected is the same for every bound and every seed.
     narrow = (recipe.dim, recipe.seed) if recipe.projects(data.num_features, graphs=graphs) else None
-    return (_KEY, recipe.kind, recipe.hops, narrow, size if graphs else None)
+    return (_KEY, recipe.kind, recipe.hops, narrow, size if graphs else None, recipe.centred)
 
 
 def _projected(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:
@@ -209,7 +212,12 @@ def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
         own = np.asarray(own.toarray()) if fills else _small_or_filled(own)
     if recipe.kind == "separate":
         return _apart(data, own, recipe, width) if narrow else _beside(data, own, recipe.hops)
-    own = _projected(own, width, recipe.seed) if narrow else own
+    raw, own = own, _projected(own, width, recipe.seed) if narrow else own
+    if recipe.centred:
+        # Projecting is linear: what a row loses is projected, too, and nothing sparse becomes dense before.
+        even = projection(data.num_features, width, recipe.seed).sum(axis=0) if narrow else np.ones((1, width))
+        lost = np.asarray(raw.sum(axis=1)).reshape(-1, 1) * ((1 - CONSTANT) / data.num_features)
+        own = unit_rows(np.asarray(_dense(own) - lost * np.asarray(even), dtype=np.float32), in_place=True)
     return unit_rows(_propagated(data, own, "gcn", recipe.hops, again=recipe.kind == "mean"), in_place=True)
 
 

@@ -59,14 +59,15 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
-        self.config = context.config.in_effect()
+        self.config = context.config
         if self.config.epsilon is not None and self.schema.task != "node":
             raise UnsupportedError(
                 "method.epsilon promises privacy of nodes, and this task is about graphs, whose sums of nodes have no "
                 "bound; leave it out, or choose a node task."
             )
         self.sigma = 0.0
-        self.kinds = self.config.kinds(self.schema.task)
+        private_run = self.config.epsilon is not None
+        self.kinds = (self.config.released,) if private_run else self.config.kinds(self.schema.task)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
         self.products: dict[str, Tensor] = {}
@@ -94,7 +95,7 @@ class Server(ServerBase[FedRidgeConfig]):
         return self.config.width(kind, dim, self.schema)
 
     def _recipe(self, kind: str, dim: int) -> Recipe:
-        return self.config.recipe(kind_of(kind), 0, dim)
+        return self.config.recipe(kind, 0, dim)
 
     def set_up(self, federation: Federation) -> None:
         """Counts, then the sums; of several features those that a narrow version of each says are best."""
@@ -162,7 +163,13 @@ class Server(ServerBase[FedRidgeConfig]):
     def round(self, federation: Federation, number: int) -> None:
         """All candidates from the sums, one exchange to choose, one to hand out."""
         config, asked = self.config, self.select(federation, number)
-        chosen = self._choose(federation, asked, config.dim)
+        if config.epsilon is None:
+            chosen = self._choose(federation, asked, config.dim)
+        else:
+            (kind,) = self.kinds
+            sums = self.moments[f"{kind}/0"], self.products[f"{kind}/0"]
+            weights, self.log["penalty"] = private.solution(*sums, self.sigma)
+            chosen = [Chosen(kind, 0, weights.float(), torch.zeros(self.schema.num_classes, dtype=torch.float64))]
         message = AdoptRequest(
             weights={each.kind: each.weights for each in chosen},
             shifts=torch.stack([each.shift for each in chosen]),
@@ -216,11 +223,6 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def solutions(self) -> dict[str, dict[int, list[Tensor]]]:
         """The ridge of every penalty, [p, C] float64, by features and place of the balance."""
-        if self.config.epsilon is not None:
-            (kind,) = self.kinds
-            sums = self.moments[f"{kind}/0"], self.products[f"{kind}/0"]
-            weights, self.log["penalty"] = private.solution(*sums, self.sigma)
-            return {kind: {0: [weights]}}
         # What float32 leaves in directions that no row has must not be taken for rows.
         precise = self.config.precise(len(self.products[f"{kind}/0"][0]) for kind in _widest(self.kinds))
         noise = 10 * torch.finfo(torch.float64 if precise else torch.float32).eps
