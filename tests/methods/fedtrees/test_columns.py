@@ -21,7 +21,7 @@ def test_by_hand_on_a_path():
     """0 - 1 - 2 with the features 1, 3, 5: N X is 3, 3, 3; N² X the same; only node 1's neighbours differ, by 2."""
     ends = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
     graph = Graph(np.array([[1], [3], [5]], np.float32), ends, np.zeros(3, np.int64), 2)
-    found = node_columns(GraphTensors(graph), 64, NONE, 0)
+    found = node_columns([GraphTensors(graph)], 64, NONE, 0)
     two, three = np.log(2), np.log(3)
     assert found == pytest.approx(
         np.array([[1, 3, 3, 0, two, three], [3, 3, 3, 2, three, two], [5, 3, 3, 0, two, three]]), abs=1e-6
@@ -32,14 +32,14 @@ def test_by_hand_on_a_path():
 def test_equal_neighbours_deviate_by_exactly_nothing():
     ends = np.array([[0, 1, 0, 2, 0, 3], [1, 0, 2, 0, 3, 0]])
     graph = Graph(np.full((4, 1), 0.1, np.float32), ends, np.zeros(4, np.int64), 2)
-    assert node_columns(GraphTensors(graph), 64, NONE, 0)[:, 3].tolist() == [0, 0, 0, 0]
+    assert node_columns([GraphTensors(graph)], 64, NONE, 0)[:, 3].tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(("dim", "principal"), [(64, 0), (3, 0), (3, 1), (4, 2)])
 def test_a_row_does_not_depend_on_who_else_is_there(dim, principal):
     known = columns.first_basis(5, 5, 0)[:, :principal]
-    together = node_columns(GraphTensors(silo_of(0, [0, 1, 2]).graph), dim, known, 7)
-    apart = [node_columns(GraphTensors(silo_of(0, [number]).graph), dim, known, 7) for number in range(3)]
+    together = node_columns([GraphTensors(silo_of(0, [0, 1, 2]).graph)], dim, known, 7)
+    apart = [node_columns([GraphTensors(silo_of(0, [number]).graph)], dim, known, 7) for number in range(3)]
     assert np.array_equal(together, np.concatenate(apart))
     assert together.shape[1] == width_of(5, dim, 0)
 

@@ -32,6 +32,7 @@ class Schema:
         num_features, num_classes: How many there are.
         feature_names, class_names: What they are called, where that is known.
         booleans: Words of 0 and words of 1, at any of the clients, of each feature that is a truth value.
+        directed, weighted: Whether links have directions, and weights.
     """
 
     task: Task
@@ -40,6 +41,8 @@ class Schema:
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
     booleans: Mapping[str, Words] = field(default_factory=dict, hash=False)
+    directed: bool = False
+    weighted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
