@@ -34,7 +34,6 @@ from graphsilo.data.silos.parts import (
     with_added_links,
 )
 from graphsilo.data.silos.silo import EvaluationSet, Items, Schema, Silo
-from graphsilo.data.sources.transforms import has_directions
 from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
 from graphsilo.random import numpy_generator
 from graphsilo.settings import Settings, setting
@@ -372,13 +371,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         partition=partition,
         scenario=scenario,
         options=options,
-        schema=replace(
-            Schema(
-                "node", graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans
-            ),
-            directed=has_directions(graph),
-            weighted=graph.edge_weights is not None,
-        ),
+        schema=Schema.of(graph, "node"),
         inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
         table=base.number_table(),
         shared=tuple(shared),

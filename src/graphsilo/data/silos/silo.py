@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.sources.transforms import has_directions
 from graphsilo.data.truth import Words
 from graphsilo.types import ClientId, Task
 
@@ -43,6 +44,14 @@ class Schema:
     booleans: Mapping[str, Words] = field(default_factory=dict, hash=False)
     directed: bool = False
     weighted: bool = False
+
+    @classmethod
+    def of(cls, graph: Graph, task: Task) -> Schema:
+        """What a graph says, for a task of nodes or links."""
+        return cls(
+            task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
+            has_directions(graph), graph.edge_weights is not None,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
