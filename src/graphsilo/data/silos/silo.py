@@ -47,7 +47,7 @@ class Schema:
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
-        """What a graph says, for a task of nodes or links."""
+        """What a graph says of itself, for a task of nodes or links."""
         return cls(
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             has_directions(graph), graph.edge_weights is not None,

@@ -245,7 +245,7 @@ class Client(ClientBase[FedTreesConfig]):
                 columns = sp.csr_matrix((data.num_nodes, 2 * classes))
                 if own:
                     columns = label_columns(view, self._train, self._labels, classes, of=self.data)
-                found.append(columns.toarray())
+                found.append(columns.toarray().astype(np.float32))
             return np.hstack(found, dtype=np.float32)
 
         mine = (self._train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
