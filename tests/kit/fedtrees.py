@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,3 +35,14 @@ def silo_of(client: int, numbers: Sequence[int], classes: int = 3, **more: int) 
              (("train", (0, 1)), ("val", (2,)), ("test", (3,)))}  # fmt: skip
     schema = Schema("node", features.shape[1], classes)
     return Silo(client, graph, items["train"], (EvaluationSet("seen", graph, items),), schema)
+
+
+def with_directions(silo: Silo) -> Silo:
+    """Half of its links, in one direction and with weights that the features of their ends say."""
+    graph = silo.graph
+    sources, targets = graph.features[graph.edges]
+    kept = sources[:, 1] < targets[:, 1]
+    weights = np.exp(sources[kept, 2] + targets[kept, 3])
+    graph = replace(graph, edges=graph.edges[:, kept], edge_weights=weights.astype(np.float32))
+    schema = replace(silo.schema, directed=True, weighted=True)
+    return replace(silo, graph=graph, schema=schema, evaluations=(replace(silo.seen, graph=graph),))

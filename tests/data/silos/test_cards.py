@@ -52,6 +52,8 @@ def test_cards_that_agree() -> None:
         "node", 3, 2, ("a", "b", "c"), ("no", "yes")
     )
     assert compare_cards([make_card("a", tasks=["link"]), make_card("b")]).task == "link"
+    one_way = compare_cards([make_card("a", directed=True, weighted=True)])
+    assert (one_way.directed, one_way.weighted) == (True, True)
     # One silo knows numbers of columns only: the names come from the other.
     assert compare_cards([make_card("a", feature_names=None), make_card("b")]).feature_names == ("a", "b", "c")
 

@@ -59,6 +59,11 @@ def test_undirected_weights_are_lent_to_the_other_direction_and_parallel_ones_ad
     assert triples(transforms.undirected(graph)) == [(0, 1, 2.5), (1, 0, 2.5), (1, 2, 4.0), (2, 1, 4.0)]
 
 
+def test_directions_show_where_more_leads_in_than_out() -> None:
+    assert transforms.has_directions(graph_of([(0, 1), (1, 0), (1, 2)], 3))
+    assert not transforms.has_directions(graph_of([(0, 1), (1, 0)], 3))
+
+
 def test_undirected_keeps_what_is_undirected() -> None:
     graph = weighted([(2, 0, 3.0), (0, 2, 3.0), (1, 0, 0.5), (0, 1, 0.5)], 3)
     assert transforms.undirected(graph) is graph

@@ -9,10 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import Schema
 from graphsilo.methods.fedtrees import columns
-from graphsilo.methods.fedtrees.columns import node_columns, width_of
+from graphsilo.methods.fedtrees.columns import node_columns, views_of, width_of
 from graphsilo.models.view import GraphTensors
-from kit.fedtrees import QUICK, silo_of
+from kit.fedtrees import QUICK, silo_of, with_directions
 
 NONE = np.zeros((1, 0), np.float32)
 
@@ -21,7 +22,7 @@ def test_by_hand_on_a_path():
     """0 - 1 - 2 with the features 1, 3, 5: N X is 3, 3, 3; N² X the same; only node 1's neighbours differ, by 2."""
     ends = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
     graph = Graph(np.array([[1], [3], [5]], np.float32), ends, np.zeros(3, np.int64), 2)
-    found = node_columns(GraphTensors(graph), 64, NONE, 0)
+    found = node_columns([GraphTensors(graph)], 64, NONE, 0)
     two, three = np.log(2), np.log(3)
     assert found == pytest.approx(
         np.array([[1, 3, 3, 0, two, three], [3, 3, 3, 2, three, two], [5, 3, 3, 0, two, three]]), abs=1e-6
@@ -29,19 +30,54 @@ def test_by_hand_on_a_path():
     assert found.shape[1] == width_of(1, 64, 0)
 
 
+def test_links_with_directions_and_weights_by_hand():
+    """0 -> 1 weighs 2 and 2 -> 1 weighs 6, with the same features: both ways it is the path above. In alone, N X of
+    node 1 is (2 + 6 · 5) / 8 = 4 with the deviation √((2 + 6 · 25) / 8 - 16) = √3; out alone, 0 and 2 have node 1."""
+    graph = Graph(
+        np.array([[1], [3], [5]], np.float32), np.array([[0, 2], [1, 1]]), np.zeros(3, np.int64), 2,
+        edge_weights=np.array([2, 6], np.float32),
+    )  # fmt: skip
+    data, log = GraphTensors(graph), np.log
+    both = np.array([[1, 3, 3, 0, log(2), log(3)], [3, 3, 3, 2, log(3), log(2)], [5, 3, 3, 0, log(2), log(3)]])
+    into = np.array([[0, 0, 0, 0, 0], [4, 0, np.sqrt(3), log(9), 0], [0, 0, 0, 0, 0]])
+    out = np.array([[3, 0, 0, log(3), 0], [0, 0, 0, 0, 0], [3, 0, 0, log(7), 0]])
+    found = node_columns(views_of(data, Schema("node", 1, 2, directed=True, weighted=True)), 64, NONE, 0)
+    assert found == pytest.approx(np.hstack([both, into, out]), abs=1e-6)
+    assert found.shape[1] == width_of(1, 64, 0, views=3)
+    assert views_of(data, Schema("node", 1, 2)) == [data]
+
+
+def test_weights_alone_by_hand():
+    """0 - 1 weighs 2 and 1 - 2 weighs 6, both ways: sums are 2, 8 and 6, and the mean of node 1's neighbours is 4."""
+    graph = Graph(
+        np.array([[1], [3], [5]], np.float32), np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), np.zeros(3, np.int64), 2,
+        edge_weights=np.array([2, 2, 6, 6], np.float32),
+    )  # fmt: skip
+    found = node_columns(views_of(GraphTensors(graph), Schema("node", 1, 2, weighted=True)), 64, NONE, 0)
+    assert found.shape[1] == width_of(1, 64, 0, views=2) == 11
+    assert found[:, 1].tolist() == [3, 3, 3]
+    assert found[:, 6] == pytest.approx([3, 4, 3])
+    assert found[:, 9] == pytest.approx(np.log([3, 9, 7]))
+
+
 def test_equal_neighbours_deviate_by_exactly_nothing():
     ends = np.array([[0, 1, 0, 2, 0, 3], [1, 0, 2, 0, 3, 0]])
     graph = Graph(np.full((4, 1), 0.1, np.float32), ends, np.zeros(4, np.int64), 2)
-    assert node_columns(GraphTensors(graph), 64, NONE, 0)[:, 3].tolist() == [0, 0, 0, 0]
+    assert node_columns([GraphTensors(graph)], 64, NONE, 0)[:, 3].tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("changed", [lambda silo: silo, with_directions])
 @pytest.mark.parametrize(("dim", "principal"), [(64, 0), (3, 0), (3, 1), (4, 2)])
-def test_a_row_does_not_depend_on_who_else_is_there(dim, principal):
+def test_a_row_does_not_depend_on_who_else_is_there(dim, principal, changed):
     known = columns.first_basis(5, 5, 0)[:, :principal]
-    together = node_columns(GraphTensors(silo_of(0, [0, 1, 2]).graph), dim, known, 7)
-    apart = [node_columns(GraphTensors(silo_of(0, [number]).graph), dim, known, 7) for number in range(3)]
-    assert np.array_equal(together, np.concatenate(apart))
-    assert together.shape[1] == width_of(5, dim, 0)
+
+    def rows(numbers):
+        silo = changed(silo_of(0, numbers))
+        return node_columns(views_of(GraphTensors(silo.graph), silo.schema), dim, known, 7)
+
+    together = rows([0, 1, 2])
+    assert np.array_equal(together, np.concatenate([rows([number]) for number in range(3)]))
+    assert together.shape[1] == width_of(5, dim, 0, views=1 if changed is not with_directions else 3)
 
 
 def test_moments_by_hand():
@@ -87,11 +123,12 @@ def test_many_columns_are_projected_at_random_alone():
     assert columns.principal_of(columns.WIDEST + 1, 128) == 0
 
 
-def test_nobodys_own_label_is_in_a_row_of_its(kit):
-    silo = silo_of(0, [0])
+@pytest.mark.parametrize(("changed", "views"), [(lambda silo: silo, 1), (with_directions, 3)])
+def test_nobodys_own_label_is_in_a_row_of_its(kit, changed, views):
+    silo = changed(silo_of(0, [0]))
     _, federation = kit.build("fedtrees", [silo], **QUICK)
     before = federation.client(0)._rows(federation.client(0).data)
-    assert before.shape[1] == width_of(5, 64, 3)
+    assert before.shape[1] == width_of(5, 64, 3, views)
     for node in silo.train[:10]:
         labels = silo.graph.labels.copy()
         labels[node] = (labels[node] + 1) % 3
@@ -99,7 +136,7 @@ def test_nobodys_own_label_is_in_a_row_of_its(kit):
         other = replace(silo, graph=graph, evaluations=(replace(silo.seen, graph=graph),))
         client = kit.build("fedtrees", [other], **QUICK)[1].client(0)
         assert client._rows(client.data)[node] == pytest.approx(before[node], abs=1e-7)
-        assert not np.array_equal(client._rows(client.data), before)
+        assert views == 3 or not np.array_equal(client._rows(client.data), before)
 
 
 def test_elsewhere_nothing_is_known_of_labels(kit):

@@ -30,7 +30,7 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.testing import conformance
-from kit.fedtrees import QUICK, silo_of
+from kit.fedtrees import QUICK, silo_of, with_directions
 
 
 def played(kit, silos, rounds=4, **settings):
@@ -46,12 +46,13 @@ WIDE = {"dim": 4}
 """Two of the five columns are principal directions, two are random."""
 
 
+@pytest.mark.parametrize("changed", [lambda silo: silo, with_directions])
 @pytest.mark.parametrize(("classes", "more"), [(2, {}), (3, {"balance": 0.5}), (3, WIDE)])
-def test_the_forest_is_that_of_one_place_bit_for_bit(kit, classes, more):
+def test_the_forest_is_that_of_one_place_bit_for_bit(kit, classes, more, changed):
     cuts = [[[0, 1, 2, 3, 4]], [[3], [0, 1, 2, 4]], [[4], [2], [0], [1], [3]]]
     forests = []
     for cut in cuts:
-        silos = [silo_of(client, numbers, classes) for client, numbers in enumerate(cut)]
+        silos = [changed(silo_of(client, numbers, classes)) for client, numbers in enumerate(cut)]
         forests.append(played(kit, silos, own=False, **more)[0].forest)
     assert len(forests[0]["columns"]) == 4
     assert forests[0]["values"].any()

@@ -8,7 +8,9 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.runtime.site.schema import schema_of, schema_tree
 
-SCHEMA = Schema("node", 2, 2, ("age", "crp:missing"), ("-1", "+"), {"smoker": (("nein", "-"), ("ja", "+ve"))})
+SCHEMA = Schema(
+    "node", 2, 2, ("age", "crp:missing"), ("-1", "+"), {"smoker": (("nein", "-"), ("ja", "+ve"))}, True, True
+)
 
 
 def test_there_and_back() -> None:

@@ -244,6 +244,8 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
         feature_names=None if named.feature_names is None else tuple(named.feature_names),
         class_names=names,
         booleans=join_truth(_truth(reported)),
+        directed=first.directed,
+        weighted=first.weighted,
     )
 
 

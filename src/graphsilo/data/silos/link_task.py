@@ -57,9 +57,7 @@ def build_link_silos(
     partition.check(graph)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
     base = with_added_links(graph, partition)
-    schema = Schema(
-        "link", graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans
-    )
+    schema = Schema.of(graph, "link")
     inside = positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes)
     silos = []
     for part in partition.present:

@@ -371,9 +371,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         partition=partition,
         scenario=scenario,
         options=options,
-        schema=Schema(
-            "node", graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans
-        ),
+        schema=Schema.of(graph, "node"),
         inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
         table=base.number_table(),
         shared=tuple(shared),

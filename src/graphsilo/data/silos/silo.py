@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.sources.transforms import has_directions
 from graphsilo.data.truth import Words
 from graphsilo.types import ClientId, Task
 
@@ -32,6 +33,7 @@ class Schema:
         num_features, num_classes: How many there are.
         feature_names, class_names: What they are called, where that is known.
         booleans: Words of 0 and words of 1, at any of the clients, of each feature that is a truth value.
+        directed, weighted: Whether links have directions, and weights.
     """
 
     task: Task
@@ -40,6 +42,16 @@ class Schema:
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
     booleans: Mapping[str, Words] = field(default_factory=dict, hash=False)
+    directed: bool = False
+    weighted: bool = False
+
+    @classmethod
+    def of(cls, graph: Graph, task: Task) -> Schema:
+        """What a graph says of itself, for a task of nodes or links."""
+        return cls(
+            task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
+            has_directions(graph), graph.edge_weights is not None,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,12 @@ def is_symmetric(graph: Graph) -> bool:
     return bool(differences.nnz == 0)
 
 
+def has_directions(graph: Graph) -> bool:
+    """Whether some node has more edges in than out: for sure not where :func:`is_symmetric`, and without sorting."""
+    sources, targets = (np.bincount(ends, minlength=graph.num_nodes) for ends in graph.edges)
+    return not np.array_equal(sources, targets)
+
+
 def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
     """Both directions of every link once: symmetrised, without self-loops and without duplicates.
 

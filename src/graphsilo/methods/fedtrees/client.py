@@ -20,7 +20,7 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments
+from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments, views_of
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.messages import (
@@ -239,13 +239,14 @@ class Client(ClientBase[FedTreesConfig]):
         key = ("trees columns", config.dim, self.context.seed, config.label_features, self._which)
 
         def make() -> NDArray[np.float32]:
-            found = node_columns(data, config.dim, self._directions.numpy(), self.context.seed)
-            if not config.label_features:
-                return found
-            columns = sp.csr_matrix((data.num_nodes, 2 * classes))
-            if own:
-                columns = label_columns(data, self._train, self._labels, classes, of=self.data)
-            return np.hstack([found, columns.toarray()], dtype=np.float32)
+            views = views_of(data, self.silo.schema)
+            found = [node_columns(views, config.dim, self._directions.numpy(), self.context.seed)]
+            for view in views if config.label_features else ():
+                columns = sp.csr_matrix((data.num_nodes, 2 * classes))
+                if own:
+                    columns = label_columns(view, self._train, self._labels, classes, of=self.data)
+                found.append(columns.toarray().astype(np.float32))
+            return np.hstack(found, dtype=np.float32)
 
         mine = (self._train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
         return data.cached((*key, *mine), make)

@@ -1,22 +1,25 @@
 """FedTrees' columns: a node's features, those of its neighbourhood, its degree, and how its neighbours are labelled.
 
 With N = D^-1 A: X, N X, N² X; the standard deviation of X over the neighbours, where X is narrow; log(1 + degree) and
-its mean over the neighbours; FedRidge's label features. A wide X has rows of length 1 and is projected onto its first
-principal directions, found by subspace iteration over sums of all silos (Halko, Martinsson and Tropp, "Finding
-Structure with Randomness", SIAM Review 2011), and onto random ones. All sums run over the links of one node in their
-order, in float64; what is added over features or nodes lies on a grid that makes it exact: a node's row does not depend
-on who else is in its silo, to the last bit.
+its mean over the neighbours; FedRidge's label features. Links count both ways and alike in them; where they have
+directions or weights, all but X comes again for these (``views_of``). A wide X has rows of length 1 and is projected
+onto its first principal directions, found by subspace iteration over sums of all silos (Halko, Martinsson and Tropp,
+"Finding Structure with Randomness", SIAM Review 2011), and onto random ones. All sums run over the links of one node
+in their order, in float64; what is added over features or nodes lies on a grid that makes it exact: a node's row does
+not depend on who else is in its silo, to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.silos.silo import Schema
+from graphsilo.data.sources.transforms import to_undirected
 from graphsilo.models.columns import BLOCK, projection, unit_rows
 from graphsilo.models.view import GraphTensors, Matrix
 
@@ -32,15 +35,42 @@ LARGEST_MOMENT = int(1.01 * _ROW * _PRODUCT)
 """What one row adds to a sum of ``second_moments`` at most: its length may be rounded up."""
 
 
-def width_of(num_features: int, dim: int, labelled: int) -> int:
+def num_views(schema: Schema) -> int:
+    """How many times the links of a graph are looked at: see ``views_of``."""
+    return 3 if schema.directed else 2 if schema.weighted else 1
+
+
+def views_of(data: GraphTensors, schema: Schema) -> list[GraphTensors]:
+    """The graph with its links both ways, all alike; then as it is, where they have weights or directions; and with
+    directions also turned round.
+
+    Of links that come in alone, half of a node's neighbours would be unseen; and of amounts, a few large ones would be
+    all that a mean shows.
+
+    Args:
+        data: The graph.
+        schema: Says whether links have directions and weights, for all silos alike.
+    """
+    if num_views(schema) == 1:
+        return [data]
+    graph = data.graph
+    views = [graph.with_edges(to_undirected(graph.edges, graph.num_nodes)), graph]
+    if schema.directed:
+        views.append(graph.with_edges(graph.edges[::-1], graph.edge_weights))
+    return [data if each is graph else GraphTensors(each) for each in views]
+
+
+def width_of(num_features: int, dim: int, labelled: int, views: int = 1) -> int:
     """p, the columns of a node.
 
     Args:
         num_features: Of X.
         dim: Most columns of X that are taken as they are.
         labelled: Classes of the label features; 0 without.
+        views: How many times links are looked at.
     """
-    return (4 * num_features if num_features <= dim else 3 * dim) + 2 + 2 * labelled
+    own, each = (num_features, 3 * num_features) if num_features <= dim else (dim, 2 * dim)
+    return own + views * (each + 2 + 2 * labelled)
 
 
 def principal_of(num_features: int, dim: int) -> int:
@@ -48,32 +78,37 @@ def principal_of(num_features: int, dim: int) -> int:
     return dim // 2 if dim < num_features <= WIDEST else 0
 
 
-def node_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+def node_columns(
+    views: Sequence[GraphTensors], dim: int, principal: NDArray[np.float32], seed: int
+) -> NDArray[np.float32]:
     """[n, p] the columns of all nodes, without label features.
 
     Args:
-        data: The graph.
+        views: The graph, as ``views_of`` gives it.
         dim: Most columns of X that are taken as they are.
         principal: [d, k] principal directions; k = 0: all are random.
         seed: Of the random ones.
     """
-    features = data.graph.features
-    narrow = data.num_features <= dim
+    features, width = views[0].graph.features, views[0].num_features
+    narrow = width <= dim
     if narrow:
         own = _dense(features)
     else:
-        thrown = projection(data.num_features, dim - principal.shape[1], seed)
+        thrown = projection(width, dim - principal.shape[1], seed)
         known = principal.astype(np.float64)
         own = np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _on_grid(features)])
-    step = data.matrix("mean").astype(np.float64)
-    one = step @ own
-    parts = [own, one, step @ one]
-    if narrow:
-        squares = step @ (own * own)
-        variance = squares - one * one
-        parts.append(np.sqrt(np.where(variance > _ROUNDING * squares, variance, 0.0)))
-    degree = np.log1p(np.asarray(data.matrix("sum").sum(axis=1), dtype=np.float64))
-    return np.hstack([*parts, degree, step @ degree]).astype(np.float32)
+    parts = [own]
+    for data in views:
+        step = data.matrix("mean").astype(np.float64)
+        one = step @ own
+        parts += [one, step @ one]
+        if narrow:
+            squares = step @ (own * own)
+            variance = squares - one * one
+            parts.append(np.sqrt(np.where(variance > _ROUNDING * squares, variance, 0.0)))
+        degree = np.log1p(np.asarray(data.matrix("sum").sum(axis=1), dtype=np.float64))
+        parts += [degree, step @ degree]
+    return np.hstack(parts).astype(np.float32)
 
 
 def second_moments(features: Matrix, nodes: NDArray[np.int64], basis: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.settings import MethodConfig, setting
-from graphsilo.methods.fedtrees.columns import principal_of, width_of
+from graphsilo.methods.fedtrees.columns import num_views, principal_of, width_of
 from graphsilo.methods.fedtrees.forest import Rule
 from graphsilo.settings import WIDEST, Share
 
@@ -57,7 +57,8 @@ class FedTreesConfig(MethodConfig):
 
     def width(self, schema: Schema) -> int:
         """p, the columns of a node."""
-        return width_of(schema.num_features, self.dim, schema.num_classes if self.label_features else 0)
+        labelled = schema.num_classes if self.label_features else 0
+        return width_of(schema.num_features, self.dim, labelled, num_views(schema))
 
     def drawn(self, columns: int) -> int:
         """How many of p columns a round draws."""

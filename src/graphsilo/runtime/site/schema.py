@@ -35,4 +35,7 @@ def schema_of(tree: Mapping[str, Any]) -> Schema:
         wrong = fault(name) if isinstance(name, str) else "is no text"
         if wrong is not None:
             raise MessageError(f"the schema of the federation has the name {shown(name)}, which {wrong}.")
-    return Schema(tree["task"], int(tree["num_features"]), int(tree["num_classes"]), **names, booleans=booleans)
+    return Schema(
+        tree["task"], int(tree["num_features"]), int(tree["num_classes"]), **names, booleans=booleans,
+        directed=bool(tree["directed"]), weighted=bool(tree["weighted"]),
+    )  # fmt: skip
