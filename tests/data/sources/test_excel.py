@@ -103,6 +103,7 @@ def test_files_that_are_no_sheets(tmp_path: Path) -> None:
     [
         '<row r="1048576"><c r="XFD1048576" t="n"><v>1</v></c></row>',
         "<row r='1048576'>" + "<c t='n'><v>1</v></c>" * 60 + "</row>",  # cells that do not say where they are
+        "<row>" + "<c/>" * 6_000 + "</row>" + "<row><c/></row>" * 10_000,  # nor rows
     ],
 )
 def test_a_cell_far_out_takes_no_memory(tmp_path: Path, row: str) -> None:
@@ -114,7 +115,7 @@ def test_a_cell_far_out_takes_no_memory(tmp_path: Path, row: str) -> None:
     (tmp_path / "e.csv").write_text("a,b\n0,1\n")
     text = "nodes: {path: n.xlsx, id: id, label: y}\nedges: {path: e.csv, source: a, target: b}\n"
     (tmp_path / "t.yaml").write_text(text)
-    with pytest.raises(DataError, match=r"reaches to row 1048576 and column .* cells, where 50,000,000 are read"):
+    with pytest.raises(DataError, match=r"reaches to row [0-9]+ and column .* cells, where 50,000,000 are read"):
         read_tables(read_spec(tmp_path / "t.yaml"))
 
 

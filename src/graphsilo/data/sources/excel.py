@@ -73,7 +73,7 @@ def _check_reach(path: Path) -> None:
     them up to the last row and column, and a process that has not so much memory ends there."""
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():  # any of them may be a sheet
-            row = column = unplaced = 0
+            row = column = unplaced = rows = 0
             with archive.open(name) as lines:
                 rest = b""
                 while block := lines.read(1 << 20):
@@ -83,8 +83,10 @@ def _check_reach(path: Path) -> None:
                     letters = [place.rstrip(_DIGITS) for place in places]
                     row = max([row, *map(int, {place.lstrip(_LETTERS) for place in places})])
                     column = max([column, *map(_number, set(letters))])
+                    rows += len(_ROW.findall(whole))
                     unplaced += len(_CELL.findall(whole)) - len(letters) + letters.count(b"")
-            column += max(unplaced, 0)  # a cell that does not say where it is comes after the one before
+            # A row or cell that does not say where it is comes after the one before.
+            row, column = row + rows, column + max(unplaced, 0)
             if row * column > MOST_CELLS:
                 raise DataError(
                     f"the table {path} ({name}) reaches to row {row} and column {_letters(column - 1)}: "
@@ -95,6 +97,7 @@ def _check_reach(path: Path) -> None:
 _PLACE = re.compile(rb"""r\s*=\s*["']([A-Za-z]{0,3}[0-9]{1,9})""")
 _LETTERS, _DIGITS = string.ascii_letters.encode(), string.digits.encode()
 _CELL = re.compile(rb"[<:]c[\s/>]")
+_ROW = re.compile(rb"[<:]row(?![^>]*\br\s*=)[\s/>]")
 
 
 def _number(letters: bytes) -> int:

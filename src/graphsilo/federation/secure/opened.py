@@ -249,7 +249,7 @@ class OpenedSums:
         self._answers[str(line["answer"])] = silos
         if data := line.get("data"):
             self._data[str(data)] = silos
-            self._settings[str(data), str(line["method"])] = str(line["settings"])
+            self._settings[str(data), str(line.get("method", ""))] = str(line.get("settings", ""))
 
 
 def _offer_of(answer: bytes, question: bytes) -> str:
