@@ -220,4 +220,4 @@ def test_every_step_of_both_is_there_under_a_name_of_its_own():
         part, _, step = name.partition("_")
         assert getattr(Client, name).types() == getattr(auto.PARTS[part].client, step).types()
         assert getattr(Client, name).__doc__ == getattr(auto.PARTS[part].client, step).__doc__
-    assert registry.load("auto").config().of_parts("node")["trees"].rounds == 99
+    assert registry.load("auto").config().of_parts()["trees"].rounds == 99
