@@ -58,7 +58,8 @@ def graph_columns(data: GraphTensors, dim: int, seed: int) -> NDArray[np.float32
 def _mean(pointer: NDArray[np.int64]) -> sp.csr_matrix:
     """[graphs, nodes] what takes the mean over the nodes of each graph; of none it is 0."""
     sizes = np.diff(pointer)
-    return sp.csr_matrix((np.repeat(1.0 / np.maximum(sizes, 1), sizes), np.arange(pointer[-1]), pointer))
+    parts = np.repeat(1.0 / np.maximum(sizes, 1), sizes), np.arange(pointer[-1]), pointer
+    return sp.csr_matrix(parts, shape=(len(sizes), int(pointer[-1])))
 
 
 def _structure(links: sp.csr_matrix, pointer: NDArray[np.int64]) -> NDArray[np.float64]:
