@@ -42,8 +42,8 @@ def drawn(number, nodes=9):
 
 
 def test_by_hand():
-    """Degrees 2, 2, 4, 2, 2 of 4 that there may be. Nodes 0 and 1 are one class, 3 and 4 another, 2 a third; the first two
-    have no neighbour with fewer links, so they are groups, of four of the five nodes, with 3 nodes each."""
+    """Degrees 2, 2, 4, 2, 2 of 4 that there may be. Nodes 0 and 1 are one class, 3 and 4 another, 2 a third; the
+    first two have no neighbour with fewer links, so they are groups, of four of the five nodes, with 3 nodes each."""
     [row] = columns((5, TRIANGLES), features=np.array([[0], [0], [5], [0], [0]], np.float32))
     log, mean = np.log1p, (4 * np.log(3) + np.log(5)) / 5
     assert row[:3] == pytest.approx([1, 2.0, 1.5])  # N X is 2.5, 2.5, 0, 2.5, 2.5; N² X 1.25, 1.25, 2.5, 1.25, 1.25

@@ -231,8 +231,8 @@ class Client(ClientBase[FedTreesConfig]):
     # -- the columns ---------------------------------------------------------------------------------------------
 
     def _rows(self, data: GraphTensors) -> NDArray[np.float32]:
-        """[n, p] the columns of all nodes, or graphs. Nothing is known of labels around the nodes of graphs that are not
-        the silo's own."""
+        """[n, p] the columns of all nodes, or graphs. Nothing is known of labels around the nodes of graphs that are
+        not the silo's own."""
         if data.collection is not None:
             dim, seed = self.config.dim, self.context.seed
             return data.cached(("trees columns", dim, seed), lambda: graph_columns(data, dim, seed))

@@ -28,7 +28,8 @@ class FedTreesConfig(MethodConfig):
     min_child: int = setting(10, "fewest training nodes of all silos in a leaf", source="ours; LightGBM: 20", ge=1)
     dim: int = setting(
         128, "features wider than this are scaled to length 1 and projected onto so many columns: half are the first "
-        "principal directions of all silos' training rows, half are random; above 16,384 features, and of graphs, all are",
+        "principal directions of all silos' training rows, half are random; of graphs, and above 16,384 features, "
+        "all are random",
         source="ours; Halko et al. 2011, Kane and Nelson 2014", ge=1, le=WIDEST,
     )  # fmt: skip
     label_features: bool = setting(

@@ -106,9 +106,7 @@ def _least(links: sp.csr_matrix, degree: NDArray[np.integer]) -> NDArray[np.inte
     return found
 
 
-def _spread(
-    values: NDArray[np.float64], which: NDArray[np.int64], pointer: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _spread(values: NDArray[np.float64], which: NDArray[np.int64], pointer: NDArray[np.int64]) -> NDArray[np.float64]:
     """[graphs, 2 + quantiles] mean, deviation and quantiles (the value below, where it lies between two)."""
     mean, sizes = _mean(pointer), np.diff(pointer)
     middle = mean @ values
