@@ -143,15 +143,15 @@ def test_with_one_round_it_is_fedridge():
         assert ours.tree["seeds"][0].get(name) == theirs.tree["seeds"][0].get(name)
 
 
-def test_graphs_are_classified_by_fedridge_alone(tmp_path):
+def test_graphs_are_classified_by_both(tmp_path):
+    data = {"name": str(molecules(tmp_path / "rings.npz"))}
     found = []
-    for name in ("auto", "fedridge"):
-        data = {"name": str(molecules(tmp_path / "rings.npz"))}
-        config = {"task": "graph", "data": data, "partition": {"clients": 3}, "model": {}, "method": {"name": name}}
+    for method in ({"name": "fedridge"}, {"name": "auto", "rounds": 1}, {"name": "auto", "rounds": 4}):
+        config = {"task": "graph", "data": data, "partition": {"clients": 3}, "model": {}, "method": method}
         [seed] = graphsilo.run(config, report=False).tree["seeds"]
-        assert len(seed["rounds"]) == 1
-        found.append((seed["test"], seed["validation"]))
-    assert found[0] == found[1]
+        found.append((len(seed["rounds"]), seed["rounds"][0]["validation"]))
+    assert [rounds for rounds, _ in found] == [1, 1, 4]
+    assert found[0][1] == found[1][1] == found[2][1]
 
 
 def test_without_validation_nodes_nobody_can_tell(kit, silos):
@@ -220,4 +220,4 @@ def test_every_step_of_both_is_there_under_a_name_of_its_own():
         part, _, step = name.partition("_")
         assert getattr(Client, name).types() == getattr(auto.PARTS[part].client, step).types()
         assert getattr(Client, name).__doc__ == getattr(auto.PARTS[part].client, step).__doc__
-    assert registry.load("auto").config().of_parts("node")["trees"].rounds == 99
+    assert registry.load("auto").config().of_parts()["trees"].rounds == 99

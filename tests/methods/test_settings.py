@@ -425,7 +425,7 @@ ENTRIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str], Any]] = {
     "fedprox": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),
     "fedridge": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "auto": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
-    "fedtrees": (("node",), BOTH_MODELS, {"edge_weights"}, None),
+    "fedtrees": (("node", "graph"), BOTH_MODELS, {"edge_weights"}, None),
     "fedsage": (("node",), BOTH_MODELS, {"edge_weights"}, SAGE),
     "fedsage_plus": (("node",), BOTH_MODELS, set(), SAGE),
     "dp_fedavg": (EVERY_TASK, BOTH_MODELS, {"edge_weights"}, None),

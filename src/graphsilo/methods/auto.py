@@ -43,7 +43,7 @@ from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
 from graphsilo.models.view import GraphTensors
-from graphsilo.types import ClientId, Task
+from graphsilo.types import ClientId
 
 PARTS = {"ridge": fedridge.METHOD, "trees": fedtrees.METHOD}
 """In the order of rounds."""
@@ -88,16 +88,16 @@ class AutoConfig(MethodConfig):
         """All silos together choose the model by it, and each its own."""
         return True
 
-    def of_parts(self, task: Task) -> dict[str, MethodConfig]:
+    def of_parts(self) -> dict[str, MethodConfig]:
         """The settings of each method that is tried."""
         said = self.model_dump(exclude={"rounds", "balance"})
         parts: dict[str, dict[str, Any]] = {"ridge": {"balance": (self.balance,)}}
-        if task == "node" and self.rounds > 1:
+        if self.rounds > 1:
             parts["trees"] = {"balance": self.balance, "rounds": self.rounds - 1}
         return {name: PARTS[name].config.model_validate({**said, **own}) for name, own in parts.items()}
 
     def square_columns(self, schema: Schema) -> int:
-        return max(part.square_columns(schema) for part in self.of_parts(schema.task).values())
+        return max(part.square_columns(schema) for part in self.of_parts().values())
 
 
 class ChooseRequest(Message):
@@ -145,7 +145,7 @@ class Client(ClientBase[AutoConfig]):
 
     def __init__(self, context: ClientContext[AutoConfig]):
         super().__init__(context)
-        configs: dict[str, Any] = context.config.of_parts(context.silo.schema.task)
+        configs: dict[str, Any] = context.config.of_parts()
         self._parts = {name: PARTS[name].client(replace(context, config=config)) for name, config in configs.items()}
         self._chosen = self._aggregate = 0
 
@@ -311,7 +311,7 @@ class Server(ServerBase[AutoConfig]):
 
     def __init__(self, context: ServerContext[AutoConfig]):
         super().__init__(context)
-        configs: dict[str, Any] = self.config.of_parts(self.schema.task)
+        configs: dict[str, Any] = self.config.of_parts()
         self.parts = {name: PARTS[name].server(replace(context, config=config)) for name, config in configs.items()}
         self.preferred, self.curve, self.ridge = [0, 0], list[float](), -math.inf
 

@@ -1,15 +1,15 @@
 """FedTrees — boosted trees on propagated columns, from sums alone.
 
-Every silo makes the same fixed columns of its nodes (``columns``). A round is one step of boosting: level by level,
-silos send how many of their training nodes fall into each bin of each column, with the sums of their gradients and
-hessians, as whole numbers; the server adds them up and takes the best splits. The trees are the ones that all silos'
-rows in one place would have given, bit for bit, whatever the number of silos or their order. Validation says after how
-many rounds a model is best, as in any method. Each silo also corrects the leaves towards its own rows and grows trees
-of its own rows alone, and takes what its own validation nodes prefer.
+Every silo makes the same fixed columns of its nodes (``columns``), or graphs (``graphs``). A round is one step of
+boosting: level by level, silos send how many of their training nodes fall into each bin of each column, with the sums
+of their gradients and hessians, as whole numbers; the server adds them up and takes the best splits. The trees are the
+ones that all silos' rows in one place would have given, bit for bit, whatever the number of silos or their order.
+Validation says after how many rounds a model is best, as in any method. Each silo also corrects the leaves towards its
+own rows and grows trees of its own rows alone, and takes what its own validation nodes prefer.
 
 Ours; the parts are known: Friedman, "Greedy Function Approximation", 2001; Chen and Guestrin, "XGBoost", KDD 2016
 (gain, histograms); Shi et al., "Quantized Training of Gradient Boosting Decision Trees", NeurIPS 2022 (whole numbers);
-horizontal sums of histograms as in FederBoost and FedTree; columns see ``columns``.
+horizontal sums of histograms as in FederBoost and FedTree; columns see there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METHOD = Method(
     config=FedTreesConfig,
     client=Client,
     server=Server,
-    tasks=("node",),
+    tasks=("node", "graph"),
     backbone=False,
     edge_weights=True,
     choices={"chosen": ("the common forest", "its leaves corrected", "trees of the silo's own")},

@@ -23,6 +23,7 @@ from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments, views_of
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
+from graphsilo.methods.fedtrees.graphs import graph_columns
 from graphsilo.methods.fedtrees.messages import (
     AdoptRequest,
     Cells,
@@ -230,8 +231,11 @@ class Client(ClientBase[FedTreesConfig]):
     # -- the columns ---------------------------------------------------------------------------------------------
 
     def _rows(self, data: GraphTensors) -> NDArray[np.float32]:
-        """[n, p] the columns of all nodes. Nothing is known of labels around the nodes of graphs that are not the
-        silo's own."""
+        """[n, p] the columns of all nodes, or graphs. Nothing is known of labels around the nodes of graphs that are
+        not the silo's own."""
+        if data.collection is not None:
+            dim, seed = self.config.dim, self.context.seed
+            return data.cached(("trees columns", dim, seed), lambda: graph_columns(data, dim, seed))
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
         if self._directions.shape[1] != config.principal(self.silo.schema):
@@ -311,11 +315,11 @@ class Client(ClientBase[FedTreesConfig]):
         return Scores(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
 
     def _says(self, track: str, data: GraphTensors) -> Floats:
-        """[n, C'] what a forest says of all nodes, kept from step to step."""
+        """[n, C'] what a forest says of all items, kept from step to step."""
         known, key = self._forests[track], (track, id(data))
         steps, held = len(known["columns"]), self._margins.get(key)
         if held is None or held[0] is not data or held[1] > steps:
-            held = (data, 0, np.tile(known["base"].double().numpy(), (data.num_nodes, 1)))
+            held = (data, 0, np.tile(known["base"].double().numpy(), (data.full.num_items, 1)))
         if held[1] < steps:
             forest.add_trees(held[2], self._rows(data), known, range(held[1], steps))
         self._margins[key] = (data, steps, held[2])
@@ -326,13 +330,13 @@ class Client(ClientBase[FedTreesConfig]):
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         classes = self.silo.schema.num_classes
         if not (self._aggregate if view == "aggregate" else self._forests):  # before round 1
-            return torch.full((data.num_nodes, classes), -float(np.log(classes)), device=data.device)
+            return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
         if view == "aggregate" and self._aggregate is not None:
             common = self._forests.get(COMMON)
             if common is not None and _same(common, self._aggregate):
                 margins = self._says(COMMON, data)
             else:
-                margins = np.tile(self._aggregate["base"].double().numpy(), (data.num_nodes, 1))
+                margins = np.tile(self._aggregate["base"].double().numpy(), (data.full.num_items, 1))
                 forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
         else:
             margins = self._says(COMMON if view == "common" else self._chosen, data)

@@ -6,6 +6,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods.fedtrees.columns import num_views, principal_of, width_of
 from graphsilo.methods.fedtrees.forest import Rule
+from graphsilo.methods.fedtrees.graphs import width_of_graphs
 from graphsilo.settings import WIDEST, Share
 
 
@@ -27,12 +28,13 @@ class FedTreesConfig(MethodConfig):
     min_child: int = setting(10, "fewest training nodes of all silos in a leaf", source="ours; LightGBM: 20", ge=1)
     dim: int = setting(
         128, "features wider than this are scaled to length 1 and projected onto so many columns: half are the first "
-        "principal directions of all silos' training rows, half are random; above 16,384 features all are",
+        "principal directions of all silos' training rows, half are random; of graphs, and above 16,384 features, "
+        "all are random",
         source="ours; Halko et al. 2011, Kane and Nelson 2014", ge=1, le=WIDEST,
     )  # fmt: skip
     label_features: bool = setting(
         True, "the columns ½ [N Y ‖ (N² − diag N²) Y] of the classes Y of the silo's own training nodes",
-        source="ours; labels as features: UniMP, Shi et al. 2021",
+        source="ours; labels as features: UniMP, Shi et al. 2021", when={"task": ("node",)},
     )  # fmt: skip
     balance: Share = setting(
         0.0, "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes", source="ours"
@@ -56,7 +58,9 @@ class FedTreesConfig(MethodConfig):
         return self.own
 
     def width(self, schema: Schema) -> int:
-        """p, the columns of a node."""
+        """p, the columns of a node, or of a graph."""
+        if schema.task == "graph":
+            return width_of_graphs(schema.num_features, self.dim)
         labelled = schema.num_classes if self.label_features else 0
         return width_of(schema.num_features, self.dim, labelled, num_views(schema))
 
@@ -66,7 +70,7 @@ class FedTreesConfig(MethodConfig):
 
     def principal(self, schema: Schema) -> int:
         """k, the principal directions that wide features are projected onto."""
-        return principal_of(schema.num_features, self.dim)
+        return 0 if schema.task == "graph" else principal_of(schema.num_features, self.dim)
 
     def square_columns(self, schema: Schema) -> int:
         """Rows of wide features are added up in products with each other."""
