@@ -42,6 +42,8 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("opfgl", "min_count 5", {"method.min_count": 5}),
     ("opfgl", "epsilon 8, secure sums", {"method.epsilon": 8.0, **SECURE}),
     ("fedridge", "min_count 5", {"method.min_count": 5}),
+    ("fedtrees", "secure sums", SECURE),
+    ("fedtrees", "min_count 5", {"method.min_count": 5}),
     # Forced, as ten silos drown in it.
     ("dp_fedavg", "epsilon 8, secure sums", {"method.epsilon": 8.0, "method.max_noise": 1e6, **SECURE}),
 )

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from graphsilo.attacks import record as records
 from graphsilo.attacks.attribute import attribute
 from graphsilo.attacks.classes import classes
+from graphsilo.attacks.labels import labels
 from graphsilo.attacks.links import links
 from graphsilo.attacks.membership import membership, shadow_runs, span
 from graphsilo.attacks.record import AttackRecord, Outcome
@@ -27,7 +28,9 @@ from graphsilo.types import ClientId
 
 Attack: TypeAlias = "Callable[[Sequence[tuple[View, Silo]], Sequence[Silo]], list[Outcome]]"
 
-ATTACKS: Mapping[str, Attack] = {"rows": rows, "classes": classes, "attribute": attribute, "links": links}
+ATTACKS: Mapping[str, Attack] = {
+    "rows": rows, "classes": classes, "labels": labels, "attribute": attribute, "links": links,
+}  # fmt: skip
 """Attacks on what one attacker sees of some silos, by name."""
 NAMES = (*ATTACKS, "membership", "replay")
 SHADOWS = 16

@@ -264,13 +264,18 @@ def _changes(view: View) -> list[Update]:
             found.append(Update(before["weights"], weights, call.client is not None, call.round, asked))
         for spec, after in weights_in(call.answer):
             start = before.get(spec.name)
-            if start is None or start.keys() != after.keys():
+            if start is None or not _alike(start, after):
                 continue
             if call.client is None:
                 weight = float(getattr(call.answer, spec.weighted_by)) if spec.weighted_by else call.clients
                 after = {name: (tensor.double() / weight).to(start[name].dtype) for name, tensor in after.items()}
             found.append(Update(start, after, call.client is not None, call.round, (call.step, call.request)))
     return found
+
+
+def _alike(one: Tensors, other: Tensors) -> bool:
+    """Whether two models are of one form: forests grow."""
+    return one.keys() == other.keys() and all(one[name].shape == other[name].shape for name in one)
 
 
 def _moved(weights: Tensors, change: Tensor) -> Tensors:
@@ -289,7 +294,7 @@ def _steps(view: View) -> list[Update]:
     for call in view.calls:
         for _, weights in weights_in(call.request):
             if call.phase == "round":
-                if before is not None and before[0].round == call.round - 1 and before[1].keys() == weights.keys():
+                if before is not None and before[0].round == call.round - 1 and _alike(before[1], weights):
                     last = before[0]
                     found.append(Update(before[1], weights, False, last.round, (last.step, last.request)))
                 before = call, weights

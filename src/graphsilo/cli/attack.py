@@ -51,7 +51,7 @@ def attack(
 ) -> None:
     """Attack a finished run: it is run again, its messages are noted, and what they give away is measured.
 
-    Attacks: rows, classes, attribute, links, membership, replay. Writes RUN/attack.json and RUN/attack.html.
+    Attacks: rows, classes, labels, attribute, links, membership, replay. Writes RUN/attack.json and RUN/attack.html.
     """
     allow_own(own)
     load("graphsilo.attacks.study")

@@ -327,7 +327,7 @@ def test_no_made_up_question_tells_whether_a_row_is_there(kit, change):
     )  # fmt: skip
     client.histograms(usual)
     field, changed = UNUSUAL[change]
-    for rows in (len(client._train), 0):  # as many answers as rows would differ
+    for rows in (len(client.train), 0):  # as many answers as rows would differ
         client.__dict__["_trained"] = client._trained[:rows]
         with pytest.raises(MessageError, match="of a kind was asked of this silo that no run of these settings asks"):
             client.histograms(replace(usual, **{field: changed(getattr(usual, field))}))

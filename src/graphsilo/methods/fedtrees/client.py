@@ -68,13 +68,13 @@ class Client(ClientBase[FedTreesConfig]):
     # -- the sums ------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _train(self) -> NDArray[np.int64]:
+    def train(self) -> NDArray[np.int64]:
         """Training nodes that count: labelled, of a class with enough of them."""
         return self.silo.train_of_classes(self.config.min_count)
 
     @cached_property
     def _labels(self) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self.silo.labels[self._train]
+        found: NDArray[np.int64] = self.silo.labels[self.train]
         return found
 
     @handler
@@ -87,7 +87,7 @@ class Client(ClientBase[FedTreesConfig]):
     def moments(self, request: MomentsRequest) -> Moments:
         """How wide features lie along some directions."""
         _refuse_unless(self._are_directions(request.basis), "directions")
-        found = second_moments(self.data.graph.features, self._train, request.basis.numpy())
+        found = second_moments(self.data.graph.features, self.train, request.basis.numpy())
         return Moments(sums=torch.from_numpy(found))
 
     @handler
@@ -145,7 +145,7 @@ class Client(ClientBase[FedTreesConfig]):
             and steps >= 1 and steps & (steps - 1) == 0,
             "a beginning",
         )  # fmt: skip
-        if steps > forest.scale_of(len(self._train), float(weights.max(initial=0.0))) or not forest.fits(
+        if steps > forest.scale_of(len(self.train), float(weights.max(initial=0.0))) or not forest.fits(
             steps, 1, float(weights[self._labels].sum())
         ):
             raise MessageError(f"{steps} steps of a gradient are too many for sums over this silo's training nodes.")
@@ -163,7 +163,7 @@ class Client(ClientBase[FedTreesConfig]):
     def histograms(self, request: HistogramRequest) -> Histograms:
         """Sums of the next level of a tree."""
         self._need(request.step)
-        layout, wanted = self._layout(request.step)[0], request.wanted.numpy()
+        layout, wanted = self.layout(request.step)[0], request.wanted.numpy()
         outputs, upper = request.columns.shape
         _refuse_unless(
             upper < 2**self.config.depth - 1 and upper & (upper + 1) == 0
@@ -191,7 +191,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Whole:
         """[W, 3, B] histograms of the own rows for the tree of a step, beside what a forest says so far."""
-        layout, places = self._layout(step)
+        layout, places = self.layout(step)
         first, second = self._once((track, step), lambda: self._whole_gradients(track))
         return forest.histograms(places, layout.size, nodes, wanted, first, second)
 
@@ -200,10 +200,10 @@ class Client(ClientBase[FedTreesConfig]):
         return (self._scale * first).round().astype(np.int64), (self._scale * second).round().astype(np.int64)
 
     def _gradients(self, track: str) -> tuple[Floats, Floats]:
-        margins = self._says(track, self.data)[self._train]
+        margins = self._says(track, self.data)[self.train]
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
 
-    def _layout(self, step: int) -> tuple[Layout, Whole]:
+    def layout(self, step: int) -> tuple[Layout, Whole]:
         """What stands where in the histograms of a step, and the entries that each own row counts in."""
 
         def make() -> tuple[Layout, Whole]:
@@ -226,7 +226,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     @cached_property
     def _trained(self) -> NDArray[np.float32]:
-        return self._rows(self.data)[self._train]
+        return self._rows(self.data)[self.train]
 
     # -- the columns ---------------------------------------------------------------------------------------------
 
@@ -248,11 +248,11 @@ class Client(ClientBase[FedTreesConfig]):
             for view in views if config.label_features else ():
                 columns = sp.csr_matrix((data.num_nodes, 2 * classes))
                 if own:
-                    columns = label_columns(view, self._train, self._labels, classes, of=self.data)
+                    columns = label_columns(view, self.train, self._labels, classes, of=self.data)
                 found.append(columns.toarray().astype(np.float32))
             return np.hstack(found, dtype=np.float32)
 
-        mine = (self._train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
+        mine = (self.train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
         return data.cached((*key, *mine), make)
 
     # -- the forests ---------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     def _grow_alone(self, step: int) -> None:
         mine = self._forests[ALONE]
-        growing = forest.Growing(self.config.rule, self._layout(step)[0], len(mine["base"]), self._scale)
+        growing = forest.Growing(self.config.rule, self.layout(step)[0], len(mine["base"]), self._scale)
         while len(growing.wanted):
             upper = torch.from_numpy(growing.columns), torch.from_numpy(growing.thresholds)
             growing.grow(self._sums(ALONE, step, forest.leaves_of(self._trained, *upper), growing.wanted))
