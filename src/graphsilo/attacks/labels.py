@@ -36,8 +36,8 @@ def labels(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[O
     hits = np.concatenate(told)
     counts = np.sum([silo.class_counts() for silo in others], axis=0)
     uses = "bins of one node" + ("" if cases[0][0].is_single else ", summed over silos")
-    found, prior = wilson(int(hits.sum()), len(hits)), float(counts.max() / counts.sum())
-    return [Outcome.of(ATTACK, attacker, FIGURE, uses, found, prior=prior, targets=len(hits))]
+    share, prior = wilson(int(hits.sum()), len(hits)), float(counts.max() / counts.sum())
+    return [Outcome.of(ATTACK, attacker, FIGURE, uses, share, prior=prior, targets=len(hits))]
 
 
 def _told(view: View, silo: Silo) -> NDArray[np.bool_] | None:
