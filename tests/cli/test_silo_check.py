@@ -242,12 +242,6 @@ def test_a_policy_on_messages_keeps_no_card_in(check):
     assert told not in check()[1]
 
 
-def test_several_methods_in_secure_sums_are_remarked(check) -> None:
-    told, sums = "sums by several methods over the same data", "policy: {require_secure_sums: true"
-    assert told in check(("silo.yaml", SILO, f"{SILO}{sums}}}\n"))[1]
-    assert told not in check(("silo.yaml", SILO, f"{SILO}{sums}, methods: [fedavg]}}\n"))[1]
-
-
 def test_sums_of_data_that_have_changed_are_remarked(check, tmp_path: Path) -> None:
     """The owner is to know that the next sum says what has changed, before it is opened."""
     check()

@@ -96,6 +96,23 @@ def test_nobody_drops_out():
 
 
 @pytest.mark.parametrize("step", [TRAIN, SHARE, MASK])
+def test_a_sum_that_the_run_does_not_go_on_with_is_not_opened(step):
+    """Silos would keep to those who were left, and the next run of all be refused."""
+
+    class Demanding(Losing):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.secure = SecureSums(0, minimum=None)
+
+    total, federation = total_of({step: {2}}, kind=Demanding)
+    assert total.message is None
+    assert len(total.failures) == 7
+    assert "6 silos are left for the sum of 'train', which is opened with 7" in total.failures[0].reason
+    assert {CONFIRM, OPEN}.isdisjoint(name for name, _ in federation.steps)
+    assert total_of({}, kind=Demanding)[0].clients == tuple(range(7))
+
+
+@pytest.mark.parametrize("step", [TRAIN, SHARE, MASK])
 def test_who_drops_out_before_its_answer_has_come_has_failed(step):
     total, federation = total_of({step: {2, 5}})
     assert total.clients == (0, 1, 3, 4, 6)

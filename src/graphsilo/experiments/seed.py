@@ -427,7 +427,7 @@ def secure_sums(config: RunConfig, method: Method, federation: Exchange, seed: i
     if not config.run.secure_sums or method.pooled:
         return None
     singles = ("evaluate",) if config.evaluation.report == "silos" else ()
-    return SecureSums(seed, federation.run, singles=singles)
+    return SecureSums(seed, federation.run, singles=singles, minimum=config.method_config().min_clients)
 
 
 _WAYS = ("upload_bytes", "download_bytes")

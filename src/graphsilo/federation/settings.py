@@ -26,13 +26,6 @@ class MethodConfig(Settings):
     """Settings, where a method has them, that decide which silos add to a sum, or how much: sums with one choice and
     with another are equations in what each silo sends, so that secure sums are made with the default alone."""
 
-    acts_alike: ClassVar[tuple[str, ...]] = (
-        "rounds", "participation", "min_clients", "lr", "momentum", "weight_decay", "optimizer", "reset_optimizer",
-        "local_epochs", "server_lr",
-    )  # fmt: skip
-    """Settings, where a method has them, that act on all silos' answers alike. Of all others a difference of two sums
-    over the same silos may be one silo's, so that secure sums over the same data are made with one choice of them."""
-
     rounds: int = setting(100, "communication rounds", source="OpenFGL", ge=1)
     participation: float = setting(
         1.0, "share of clients per round: int(clients * share), at least one, drawn uniformly", source="OpenFGL",

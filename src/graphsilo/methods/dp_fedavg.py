@@ -41,8 +41,6 @@ class DPFedAvgConfig(PrivateConfig, fedavg.FedAvgConfig):
     """Settings of DP-FedAvg."""
 
     protects: ClassVar[Literal["nodes", "silos"]] = "silos"
-    # What is cut to a length depends on all that makes it longer.
-    acts_alike: ClassVar[tuple[str, ...]] = ("rounds", "participation", "min_clients")
 
     weight_by: Literal["uniform"] = setting(
         "uniform", "a client's weight in the mean: 1", source="ours: a weight tells"

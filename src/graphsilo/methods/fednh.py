@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -37,9 +37,6 @@ _ROUNDING = 1e-3
 
 class FedNHConfig(fedavg.FedAvgConfig):
     """Settings of FedNH."""
-
-    # What is cut to a length depends on all that makes it longer.
-    acts_alike: ClassVar[tuple[str, ...]] = ("rounds", "participation", "min_clients")
 
     weight_by: Literal["train", "nodes", "uniform"] = setting(
         "uniform", "a client's weight in the mean of encoders: its training items, all its nodes (graphs), or 1",

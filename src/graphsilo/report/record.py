@@ -294,7 +294,7 @@ def _read_kernel(path: Path, problems: list[str]) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append(f"gntk.json cannot be read ({type(error).__name__}).")
         return None
     return found if isinstance(found, dict) else None

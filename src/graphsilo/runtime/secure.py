@@ -49,12 +49,15 @@ class SecureSums:
         seed, run: Of the calls.
         directory: Who is who.
         singles: Steps whose single answers may be asked for all the same.
+        minimum: With how many answers the run goes on; None: with all. A sum of fewer is not opened, as silos keep to
+            those with whom they opened one.
     """
 
     def __init__(
-        self, seed: int, run: str = "", directory: Directory | None = None, singles: Collection[str] = ("evaluate",)
-    ):
-        self.singles = frozenset(singles)
+        self, seed: int, run: str = "", directory: Directory | None = None, singles: Collection[str] = ("evaluate",),
+        minimum: int | None = 1,
+    ):  # fmt: skip
+        self.singles, self.minimum = frozenset(singles), minimum
         self.seed, self.run = seed, run
         self.directory = directory or Unproved()
 
@@ -86,10 +89,11 @@ class SecureSums:
         if 2 * len(wrong) > len(outgoing):  # an honest client would be named for what it was sent
             text = f"{len(wrong)} of {len(outgoing)} silos have no answer ({wrong[0]})"
             raise impossible_total(handler, len(outgoing), MessageError(text))
+        wanted = max(MIN_PARTIES, len(outgoing) if self.minimum is None else self.minimum)
         total: Reply | None = None
         counted: tuple[ClientId, ...] = ()
         while True:  # each time with fewer
-            one = Attempt(self, exchange, handler, offers, failures)
+            one = Attempt(self, exchange, handler, offers, failures, wanted)
             try:
                 total = one.open(kind, purpose)
                 counted = one.counted
@@ -98,7 +102,7 @@ class SecureSums:
                 raise impossible_total(handler, len(offers), error) from None
             except SecureSumFailed as error:
                 left = {client: offer for client, offer in offers.items() if client not in failures}
-                if one.opening or len(left) == len(offers) or len(left) < MIN_PARTIES:
+                if one.opening or len(left) == len(offers) or len(left) < wanted:
                     first = next((str(failure) for failure in failures.values()), "")
                     text = f"{error} First failure: {first}." if first else str(error)
                     for client in left:
@@ -152,7 +156,9 @@ class Attempt:
         handler: Handler[Any, Any],
         offers: Mapping[ClientId, Offer],
         failures: dict[ClientId, Failure],
+        wanted: int = MIN_PARTIES,
     ):
+        self.wanted = wanted
         self.sums, self.exchange, self.handler, self.offers, self.failures = sums, exchange, handler, offers, failures
         self.opening = False
         self.counted: tuple[ClientId, ...] = ()
@@ -167,11 +173,13 @@ class Attempt:
         for client, text in made.unlike.items():
             self.failures[client] = _failed(client, self.handler, MessageError(text))
         made.require()
+        self._require(made.clients)
         self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.letters)
         self._settle(made.clients)
         self._step(MASK, made.posts(), Masked, made.add)
         self._settle(made.clients)
         came = made.came()
+        self._require(came.clients)
         self._step(CONFIRM, dict.fromkeys(came.clients, came), Confirmation, made.confirm)
         confirmed = made.confirmed()
         self.opening = True
@@ -179,6 +187,13 @@ class Attempt:
         total = made.result()
         self.counted = made.in_sum
         return total
+
+    def _require(self, left: Collection[ClientId]) -> None:
+        if len(left) < self.wanted:
+            raise SecureSumFailed(
+                f"{len(left)} silos are left for the sum of '{self.handler.name}', which is opened with {self.wanted} "
+                f"or more (method.min_clients)."
+            )
 
     def _step(
         self,

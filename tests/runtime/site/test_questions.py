@@ -23,7 +23,7 @@ from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateReque
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.release import Release, ReleaseRequest
 from graphsilo.federation.secure.messages import CALL
-from graphsilo.federation.secure.opened import MOST_OFFERED, OpenedSums
+from graphsilo.federation.secure.opened import MOST_OFFERED
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge import private
@@ -202,10 +202,10 @@ def test_a_damaged_record_opens_nothing(asked: Questions) -> None:
     asked.sum("statistics", statistics_request(asked), Statistics, range(5))
     record = read_silo_file(asked.files[2]).record("opened")
     record.write_bytes(record.read_bytes()[1:])
-    with pytest.raises(DisclosureError, match="cannot be read"):
-        OpenedSums(record)
     asked.join()
-    assert f"the record of opened sums {record.name} cannot be read" in asked.open()[2]["refused"][0][1]
+    asked.open()
+    with pytest.raises(DisclosureError, match=rf"the record of opened sums {record.name} cannot be read"):
+        asked.sum("statistics", statistics_request(asked), Statistics, range(5))
 
 
 def test_other_data_are_summed_with_others_once_answers_are_others(asked: Questions, tmp_path: Path) -> None:
@@ -362,24 +362,6 @@ def test_noise_is_new_at_each_opening(tmp_path: Path, noise: str, honest: int) -
             found.append(decode(asked.call(0, "noisy_statistics", request, run), Release).numbers)
     for one, other in itertools.combinations(found, 2):
         assert not torch.equal(one, other)
-
-
-def test_a_method_has_one_choice_of_settings_over_the_same_data(asked: Questions) -> None:
-    """Batches of 12, where only one silo has more items: the difference to whole ones is that silo's alone."""
-    asked.open()
-    asked.config = asked.config.model_copy(update={"ridge": (1.0,)})
-    asked.open("run-2")  # nothing was opened yet
-    asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-2")
-    asked.config = asked.config.model_copy(update={"min_clients": 5})
-    asked.sum("statistics", statistics_request(asked), Statistics, range(5), "run-2")
-    asked.join()
-    asked.config = asked.config.model_copy(update={"ridge": (1.0, 10.0)})
-    assert all(not answer["clients"] for answer in asked.open("run-3"))
-    (refused,) = asked.open("run-3")[0]["refused"]
-    assert "opened before by fedridge with other settings" in refused[1]
-    assert "rounds, participation, min_clients may be others" in refused[1]
-    asked.method, asked.config = "fedavg", registry.load("fedavg").config()
-    assert all(answer["clients"] for answer in asked.open("run-4"))
 
 
 def test_sums_are_kept_under_the_data_that_they_are_of(asked: Questions) -> None:

@@ -285,11 +285,6 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
         yield Finding("note", "policy", "counts are refused in messages; those of the card leave before every run")
     for name, why in idle.items():
         yield Finding("note", "policy", f"{name}: {_value(described.policy[name])} has no effect: {why}")
-    if policy.require_secure_sums and (policy.methods is None or len(policy.methods) > 1):
-        yield Finding(
-            "note", "policy", "sums by several methods over the same data can tell single silos' numbers: name the one "
-            "that is meant (methods)",
-        )  # fmt: skip
     small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
     if small:
         names = held.schema.class_names

@@ -87,7 +87,7 @@ def read_json(path: Path, what: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{what} was looked for at {path}, and is not there. Is this the folder of a run?") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{what} at {path} cannot be read ({error}).") from None
 
 

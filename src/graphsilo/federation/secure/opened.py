@@ -8,9 +8,6 @@ long as its data stay as they are: in no round, run or federation, of no step or
 with one honest silo in common are then over the same silos, and sums without one over different silos: no combination
 of them says more than they do. Nor is one answer opened with others, should it be the same after the data changed.
 
-Nor does a silo open sums by one method with settings of two kinds: a setting that only one silo's answer depends on,
-such as a size of batches that all others are smaller than, makes a difference of two sums over all of them that silo's.
-
 An offer tells by itself how large the silo's numbers are, and that there is one that the question could be answered. So
 the record holds what was offered, too, each time that it was asked for, and few wait there that were never opened.
 """
@@ -22,41 +19,13 @@ import json
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from graphsilo.data.sources.files import locked_file
 from graphsilo.errors import DisclosureError
 
-if TYPE_CHECKING:
-    from graphsilo.federation.settings import MethodConfig
-
 MOST_OFFERED = 32
 """Answers that a silo offers and that are not opened, for good: runs that break off leave one each."""
-
-
-class MethodSettings(NamedTuple):
-    """By which method, and with which settings, a sum is made.
-
-    Attributes:
-        method: Its name.
-        digest: Of all settings but those that act on all silos alike.
-        free: Names of these, in words.
-    """
-
-    method: str
-    digest: str
-    free: str
-
-    @classmethod
-    def of(cls, method: str, config: MethodConfig) -> MethodSettings:
-        """Those of a run."""
-        free = [name for name in config.acts_alike if name in type(config).model_fields]
-        rest = config.model_dump(mode="json", exclude=set(free))
-        return cls(method, hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest(), ", ".join(free))
-
-
-NONE = MethodSettings("", "", "")
-"""Where nobody says by what a sum is made."""
 
 
 class OpenedSums:
@@ -81,20 +50,19 @@ class OpenedSums:
         """Hashes of the data that sums were opened of."""
         return self._data.keys()
 
-    def check(self, answer: bytes, data: str, silos: Collection[bytes], settings: MethodSettings = NONE) -> None:
+    def check(self, answer: bytes, data: str, silos: Collection[bytes]) -> None:
         """Refuse a sum of which another one was opened.
 
         Args:
             answer: [32] hash of the silo's answer.
             data: Hash of the data that it was made of; empty: nobody says, and only the answer counts.
             silos: Who is in the sum: hashes of their identities.
-            settings: By which method it is, and with which settings.
 
         Raises:
-            DisclosureError: The same answer, or one from the same data, was opened with others, or one from the same
-                data with other settings; or the file cannot be read.
+            DisclosureError: The same answer, or one from the same data, was opened with others; or the file cannot be
+                read.
         """
-        self.check_settings(data, settings)
+        self._read_on()
         wanted = _named(silos)
         known = ("this answer was", self._answers.get(answer.hex())), ("these data were", self._data.get(data))
         for what, before in known:
@@ -107,47 +75,22 @@ class OpenedSums:
                     f"record of opened sums, sums/{self._name} beside its silo.yaml."
                 )
 
-    def check_settings(self, data: str, settings: MethodSettings) -> None:
-        """Refuse a method with other settings than sums were opened with before.
-
-        Args:
-            data, settings: As for ``check``.
-
-        Raises:
-            DisclosureError: They are others; or the file cannot be read.
-        """
-        self._read_on()
-        if self._settings.get((data, settings.method), settings.digest) != settings.digest:
-            raise DisclosureError(
-                f"sums over these data were opened before by {settings.method} with other settings: the difference of "
-                f"two sums might say what single silos sent. Use the same settings as before; {settings.free} may be "
-                f"others. Or the owner of every silo decides, by removing the record of opened sums, "
-                f"sums/{self._name} beside its silo.yaml."
-            )
-
-    def note(
-        self, answer: bytes, data: str, silos: Collection[bytes], question: bytes = b"",
-        settings: MethodSettings = NONE,
-    ) -> None:  # fmt: skip
+    def note(self, answer: bytes, data: str, silos: Collection[bytes], question: bytes = b"") -> None:
         """Note a sum that is about to be opened; it is on the disk when this returns.
 
         Args:
-            answer, data, silos, settings: As for ``check``.
+            answer, data, silos: As for ``check``.
             question: That it was offered to.
 
         Raises:
             DisclosureError: As ``check``; or the record cannot be written, and nothing may be opened.
         """
-        self.check(answer, data, silos, settings)
-        known = data in self._data and (data, settings.method) in self._settings
-        if answer.hex() in self._answers and (not data or known):
+        self.check(answer, data, silos)
+        if answer.hex() in self._answers and (not data or data in self._data):
             self.free(answer, question)
             return
-        line = {
-            "answer": answer.hex(), "data": data, "silos": sorted(_named(silos)), "method": settings.method,
-            "settings": settings.digest, **self._freed(answer, question),
-        }  # fmt: skip
-        self._add(line, lambda: self.check(answer, data, silos, settings))
+        line = {"answer": answer.hex(), "data": data, "silos": sorted(_named(silos)), **self._freed(answer, question)}
+        self._add(line, lambda: self.check(answer, data, silos))
 
     def free(self, answer: bytes, question: bytes) -> None:
         """Note that an offer is about to be opened of which nothing else is kept.
@@ -210,7 +153,6 @@ class OpenedSums:
     def _forget(self) -> None:
         self._answers: dict[str, frozenset[str]] = {}
         self._data: dict[str, frozenset[str]] = {}
-        self._settings: dict[tuple[str, str], str] = {}
         self._offered: set[str] = set()
         self._taken = 0  # bytes of the file
 
@@ -249,7 +191,6 @@ class OpenedSums:
         self._answers[str(line["answer"])] = silos
         if data := line.get("data"):
             self._data[str(data)] = silos
-            self._settings[str(data), str(line.get("method", ""))] = str(line.get("settings", ""))
 
 
 def _offer_of(answer: bytes, question: bytes) -> str:

@@ -46,7 +46,7 @@ from graphsilo.federation.secure.messages import (
     row,
     rows,
 )
-from graphsilo.federation.secure.opened import NONE, MethodSettings, OpenedSums
+from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations, honest
 from graphsilo.types import ClientId
 
@@ -387,9 +387,9 @@ class Sum:
             return
         silos = [self._silos[client] for client in clients]
         if note:
-            record.note(kept.digest, self.party.data, silos, kept.asked, self.party.settings)
+            record.note(kept.digest, self.party.data, silos, kept.asked)
         else:
-            record.check(kept.digest, self.party.data, silos, self.party.settings)
+            record.check(kept.digest, self.party.data, silos)
 
 
 def confirmed_list(roster: bytes, present: set[ClientId], came: set[ClientId]) -> bytes:
@@ -425,7 +425,6 @@ class Party:
         least: Fewest silos that its owner lets into a sum.
         data: Hash of its data, over which it opens sums with one set of silos only; empty: with any, but for the same
             answer.
-        settings: By which method they are, and with which settings.
 
     Attributes:
         counted: Whether the answer that it keeps was counted as one that leaves; masked anew, it says no more.
@@ -440,10 +439,9 @@ class Party:
         *,
         least: int = MIN_PARTIES,
         data: str = "",
-        settings: MethodSettings = NONE,
     ):
         self.client, self.identity, self.directory, self.record, self.least = client, identity, directory, record, least
-        self.data, self.settings = data, settings
+        self.data = data
         self.counted = False
         self._kept: _Kept | None = None
         self._sum: Sum | None = None

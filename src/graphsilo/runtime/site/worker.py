@@ -72,7 +72,7 @@ from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
 from graphsilo.federation.secure.messages import STEPS
-from graphsilo.federation.secure.opened import MethodSettings, OpenedSums
+from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_view
@@ -247,8 +247,7 @@ class SiteWorker:
         gates: dict[ClientId, Gate] = {}
         words: dict[ClientId, bytes] = {}
         refused: dict[ClientId, str] = {}
-        settings = MethodSettings.of(method.name, config)
-        parties = Parties(partial(self._party, settings), run)
+        parties = Parties(self._party, run)
         specs = {client: _spec(*wire) for client, wire in header["models"]}
         common = _spec(*header["common"])
         for client, spec in specs.items():
@@ -265,8 +264,6 @@ class SiteWorker:
             try:
                 member.policy.check_method(method, config, counts)
                 member.policy.check_secure_sums(config, secure, report)
-                if secure:
-                    OpenedSums(member.file.record("opened")).check_settings(self._read(member)[1], settings)
                 if agreeing:
                     member.policy.check_scaling()
             except DisclosureError as error:
@@ -465,7 +462,7 @@ class SiteWorker:
             raise FederationError(f"this site holds no client {client}.")
         return self.members[client]
 
-    def _party(self, settings: MethodSettings, client: ClientId) -> Party:
+    def _party(self, client: ClientId) -> Party:
         """A silo in secure sums: its key, the others' keys, and what it has opened, in this run and before.
 
         Whose keys it has seen is of this federation; all else is the data's, whatever federation they are summed in.
@@ -474,7 +471,7 @@ class SiteWorker:
         identity = kept_identity(member.file.record("key"), client, self._kits)
         known = Pinned(self.folder / "sums" / f"{member.file.name}.known", self._kits)
         record, data = OpenedSums(member.file.record("opened")), self._read(member)[1]
-        return Party(client, identity, known, record, least=member.policy.min_silos, data=data, settings=settings)
+        return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
 
     def _secret(self, clients: Iterable[ClientId]) -> bytes:
         """That of these silos of the site, for their checkpoints."""
