@@ -182,3 +182,9 @@ def test_nothing_of_one_machine() -> None:
         if place.is_file() and place.suffix != ".pyc":
             found = pattern.search(place.read_text(encoding="utf-8"))
             assert found is None, f"{place}: {found[0] if found else ''}"
+
+
+def test_a_method_s_page_is_read_at_one_sitting() -> None:
+    for page in sorted((CHECKOUT / "docs" / "methods").glob("*.md")):
+        words = len(page.read_text(encoding="utf-8").split())
+        assert words <= (900 if page.stem == "index" else 700), f"{page.name} has {words} words"
