@@ -355,7 +355,9 @@ def secure_sums() -> str:
 
 def papers(part: str) -> str:
     """What was measured on the papers' tables: all of it, FedRidge's scores or how each method stands."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    benchmarks = str(Path(__file__).resolve().parents[1] / "benchmarks")
+    if benchmarks not in sys.path:
+        sys.path.append(benchmarks)
     import papers_page
 
     sections = papers_page.read()
