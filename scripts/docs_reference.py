@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -352,6 +353,22 @@ def secure_sums() -> str:
     return table(("method", "what its server needs"), rows)
 
 
+def papers(part: str) -> str:
+    """What was measured on the papers' tables: all of it, FedRidge's scores or how each method stands."""
+    benchmarks = str(Path(__file__).resolve().parents[1] / "benchmarks")
+    if benchmarks not in sys.path:
+        sys.path.append(benchmarks)
+    import papers_page
+
+    sections = papers_page.read()
+    parts = {
+        "tables": lambda: papers_page.page(papers_page.tree(), sections),
+        "fedridge": lambda: papers_page.fedridge(papers_page.tree(), sections),
+        "methods": lambda: papers_page.of_methods(sections),
+    }
+    return "\n".join(parts[part]())
+
+
 def conformance() -> str:
     """What a method is checked for."""
     from graphsilo.testing.conformance import CHECKS, check_settings
@@ -424,6 +441,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "metrics": metrics,
     "models": models,
     "options": named,
+    "papers": papers,
     "policy": policy,
     "pools": pools,
     "rules": rules,

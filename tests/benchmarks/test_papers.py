@@ -193,44 +193,45 @@ def test_tuning_is_by_validation_on_a_cut_of_its_own() -> None:
     assert [run.overrides["partition.seed"] for run in tuned] == [0, 1, 2]
 
 
+def _page(runs: list[papers.Run], kept: dict[str, papers_page.Section]) -> str:
+    return "\n".join(papers_page.page(TREE, papers_page.updated(runs, kept)))
+
+
 @pytest.mark.usefixtures("tables")
 def test_the_page_of_the_papers_tables() -> None:
     for run, test in zip(papers.read("tables")[1], [0.8, 0.8, 0.8, 0.83, 0.86, 0.89], strict=False):
         _keep(run, validation=0.5, test=test)
-    text = "\n".join(papers_page.page(TREE, papers.read("tables")[1], {}))
+    text = _page(papers.read("tables")[1], {})
     assert "<td><em>local only</em></td><td>accuracy</td><td>–</td>" in text
     # 86.0 ± 3.0 against 81.13 is 4.87 points above: more than three, less than eight.
-    assert (
-        '<td data-value="86.000" data-spread="3.000">86.0 ± 3.0</td><td data-value="4.870" class="above-2">+4.9</td>'
-        in text
-    )
+    assert '<td data-value="86.000">86.0 ± 3.0</td><td data-value="4.870" class="above-2">+4.9</td>' in text
     assert "cuts cccccccc; commits ddddddd." in text
 
 
 @pytest.mark.usefixtures("tables")
-def test_the_page_keeps_what_was_measured_elsewhere(tmp_path: Path) -> None:
+def test_the_file_keeps_what_was_measured_elsewhere(tmp_path: Path) -> None:
     _, runs = papers.read("tables")
     for run in runs[:6]:
         _keep(run, validation=0.5, test=0.8)
-    text = "\n".join(papers_page.page(TREE, runs, {}))
+    papers_page.write(tmp_path / "numbers.csv", papers_page.updated(runs, {}))
+    kept = papers_page.read(tmp_path / "numbers.csv")
+    assert kept == papers_page.updated(runs, {})
     for run in runs[1:6]:  # what is left: one seed of the references' three, and none of FedAvg's
         run.place.unlink()
     _keep(runs[0], validation=0.5, test=0.9)
-    assert "\n".join(papers_page.page(TREE, runs, papers_page.read(text))) == text
+    assert papers_page.updated(runs, kept) == kept
     for run in runs[1:3]:
         _keep(run, validation=0.5, test=0.9)
-    changed = papers_page.read("\n".join(papers_page.page(TREE, runs, papers_page.read(text))))
-    local, fedavg = [
-        cells for (_, score), cells in changed["fairfgl-2.Cora"].lines.items() if score == "<td>accuracy</td>"
-    ]
-    assert local[3] == '<td data-value="90.000" data-spread="0.000">90.0 ± 0.0</td>'
-    assert fedavg[3] == '<td data-value="80.000" data-spread="0.000">80.0 ± 0.0</td>'
+    lines = papers_page.updated(runs, kept)["fairfgl-2.Cora"].lines
+    assert lines["local only", "accuracy"]["ours"] == "90.0000 ± 0.0000"
+    assert lines["FedAvg", "accuracy"]["ours"] == "80.0000 ± 0.0000"
 
 
-def test_the_summary_takes_numbers_as_they_are_and_else_as_they_are_shown() -> None:
-    assert papers_page._number('<td data-value="95.636" data-spread="0.113">95.6 ± 0.1</td>') == (95.636, 0.113)
-    assert papers_page._number('<td data-value="95.636">95.6 ± 0.1</td>') == (95.636, 0.1)
-    assert papers_page._number("<td>95.6 (1 of 3)</td>") == (95.6, 0.0)
+def test_numbers_are_exact_and_shown_with_one_digit() -> None:
+    assert papers_page._number("95.636 ± 0.113 (2 of 3)") == (95.636, 0.113)
+    assert papers_page._number("95.6 (1 of 3)") == (95.6, 0.0)
+    assert papers_page._cell("95.636 ± 0.113 (2 of 3)") == '<td data-value="95.636">95.6 ± 0.1 (2 of 3)</td>'
+    assert papers_page._cell("") == "<td>–</td>"
 
 
 def test_a_checkout_and_the_package_run_the_same() -> None:
@@ -332,12 +333,9 @@ def test_only_what_tables_show_is_recorded() -> None:
 
 def _section(**of_methods: dict[str, str]) -> papers_page.Section:
     """A section with these cells of accuracy by method; others are empty."""
-    lines = {}
-    for method, said in of_methods.items():
-        method = {"local": "<em>local only</em>", "all": "<em>all data in one place</em>"}.get(method, method)
-        of_column = {"method": method, "score": "accuracy", **said}
-        cells = [f"<td>{of_column.get(title, papers_page.NOT_YET)}</td>" for title in papers_page.COLUMNS]
-        lines[cells[0], cells[1]] = cells
+    names = {"local": "local only", "all": "all data in one place"}
+    empty = dict.fromkeys(papers_page.KEPT, "")
+    lines = {(names.get(method, method), "accuracy"): {**empty, **said} for method, said in of_methods.items()}
     return papers_page.Section(["cut"], ["commit"], lines)
 
 
@@ -378,8 +376,8 @@ def test_methods_are_counted_over_all_tables() -> None:
 
 def test_pages_of_methods_lead_to_the_papers_tables() -> None:
     methods = papers_page.ROOT / "docs" / "methods"
-    findings = papers_page.FINDINGS.read_text(encoding="utf-8")
-    pages = set(re.findall(r"^\| \[[^\]]*\]\(methods/(\w+)\.md\)", findings, re.MULTILINE))
+    table = "\n".join(papers_page.of_methods(papers_page.read()))
+    pages = set(re.findall(r"^\| \[[^\]]*\]\(methods/(\w+)\.md\)", table, re.MULTILINE))
     assert len(pages) > 20
     for name in pages:
         page = (methods / f"{name}.md").read_text(encoding="utf-8")
