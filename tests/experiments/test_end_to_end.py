@@ -163,7 +163,7 @@ def test_links_can_be_learned(small):
     assert seed["test"]["auc"] > 0.55
 
 
-@pytest.mark.parametrize("method", able("graph", "lr"))
+@pytest.mark.parametrize("method", able("graph", "lr", "local_epochs"))
 def test_graph_classification(molecules, method):
     config = load_config(
         overrides={
