@@ -95,7 +95,7 @@ class Client(scaffold.ControlClient[FedDCConfig]):
         drift: h_k by name.
     """
 
-    mirrored = (*scaffold.ControlClient.mirrored, "drift")
+    kept = (*scaffold.ControlClient.kept, "drift")
 
     def __init__(self, context: ClientContext[FedDCConfig]):
         super().__init__(context)
@@ -109,7 +109,6 @@ class Client(scaffold.ControlClient[FedDCConfig]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
         """Download, corrected local steps, new h_k and c_k, upload."""
-        self.step_back(request)
         config, here, old = self.config, self.data.device, self.control
         check_weights(old, request.control, names=old if config.shares_control else ())
         self.download(request.weights)
