@@ -9,7 +9,6 @@ pulled to w − h_k, their gradients corrected as SCAFFOLD does, and the server 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -18,14 +17,13 @@ from torch import Tensor
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty, Message, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg, scaffold
 from graphsilo.training.local import check_weights
-from graphsilo.types import ClientId
 
 
 class FedDCConfig(fedavg.FedAvgConfig):
@@ -167,10 +165,9 @@ class Server(scaffold.Server[FedDCConfig]):
         up, down = super().expected_bytes()
         return (up, down) if self.control else (up // 2, down // 2)
 
-    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> scaffold.TrainReply:
+    def request(self) -> TrainRequest:
         mean = self.mean_weight if self.config.weighted == "objectives" else 0.0
-        request = TrainRequest(weights=self.weights, control=self.control, mean_weight=mean)
-        return self.counted(federation, Client.train, request, clients)
+        return TrainRequest(weights=self.weights, control=self.control, mean_weight=mean)
 
     def combine(self, total: scaffold.TrainReply) -> None:  # type: ignore[override]
         before = self.weights

@@ -178,17 +178,15 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         return 2 * up, 2 * down
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
-        request = TrainRequest(weights=self.weights, control=self.control)
-        return self.counted(federation, Client.train, request, clients)
-
-    def counted(
-        self, federation: Federation, step: Handler[Any, Any], request: TrainRequest, clients: Sequence[ClientId]
-    ) -> TrainReply:
-        """The sum of these clients' answers."""
-        total = federation.sum(step, request, to=clients)
+        step: Handler[Any, Any] = self.client.train
+        total = federation.sum(step, self.request(), to=clients)
         self.answered = total.clients
         found: TrainReply = total.require(self.config.min_clients)
         return found
+
+    def request(self) -> TrainRequest:
+        """What clients train with."""
+        return TrainRequest(weights=self.weights, control=self.control)
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]
         super().combine(total)
