@@ -3,8 +3,7 @@
 Acar et al. "Federated Learning Based on Dynamic Regularization". ICLR 2021.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -36,6 +35,8 @@ class TrainReply(Message):
 
 
 class Client(TrainingClient[FedDynConfig]):
+    kept = ("slopes",)
+
     def __init__(self, context: ClientContext[FedDynConfig]):
         super().__init__(context)
         self.slopes = [torch.zeros_like(parameter) for parameter in self.model.parameters()]  # g_k
@@ -55,13 +56,6 @@ class Client(TrainingClient[FedDynConfig]):
         ends = [parameter.detach() for parameter in parameters]
         self.slopes = [slope - alpha * (end - w) for slope, end, w in zip(self.slopes, ends, start, strict=True)]
         return TrainReply(weights=self.upload(), num_samples=float(steps > 0))
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "slopes": self.slopes}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.slopes = list(state["slopes"])
 
 
 class Server(AveragingServer[FedDynConfig]):

@@ -35,7 +35,8 @@ ELSEWHERE = [
     )
     for name in registry.names()
     for what, variant in list(conformance.variants(registry.load(name)).items())[1:]
-    for check in (conformance.check_state, conformance.check_offloading, conformance.check_poor_clients)
+    for check in (conformance.check_state, conformance.check_offloading, conformance.check_poor_clients,
+                  conformance.check_lost_answers)
 ]  # fmt: skip
 
 

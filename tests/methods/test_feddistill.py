@@ -87,7 +87,7 @@ def test_own_parts_left_out_by_hand(kit):
     _, federation = kit.build("feddistill", [kit.tiny_silo(0)])
     client = federation.client(0)
     table = {"prototypes": torch.tensor([[0.6, 0.4], [0.2, 0.8]]), "present": torch.tensor([True, True])}
-    client.own = TrainReply(sums=torch.tensor([[0.9, 0.1], [0.2, 0.8]]), counts=torch.tensor([1, 1]))
+    client.own = {"sums": torch.tensor([[0.9, 0.1], [0.2, 0.8]]), "counts": torch.tensor([1, 1])}
     client.receive(TrainRequest(**table, probabilities=True, counts=torch.tensor([3, 1])))
     torch.testing.assert_close(client.prototypes[0], torch.tensor([0.45, 0.55]))
     assert client.present.tolist() == [True, False]
@@ -104,10 +104,10 @@ def test_what_clients_are_left_with_is_the_mean_of_the_others(kit, weight_by):
     play(server, federation, 1)
     sent = [client.own for client in clients_of(federation)]
     play(server, federation, 1)  # sends what came of the first round
-    total = torch.stack([reply.sums for reply in sent]).sum(0)
-    counts = torch.stack([reply.counts for reply in sent]).sum(0)
-    for client, reply in zip(clients_of(federation), sent, strict=True):
-        rest = (total - reply.sums) / (counts - reply.counts)[:, None]
+    total = torch.stack([own["sums"] for own in sent]).sum(0)
+    counts = torch.stack([own["counts"] for own in sent]).sum(0)
+    for client, own in zip(clients_of(federation), sent, strict=True):
+        rest = (total - own["sums"]) / (counts - own["counts"])[:, None]
         torch.testing.assert_close(client.prototypes, rest)
     if weight_by == "uniform":
         whole = torch.stack([client.prototypes[0] for client in clients_of(federation)[:3]]).sum(0)

@@ -24,7 +24,7 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import dispatch
-from graphsilo.runtime.hosted import HostedClient
+from graphsilo.runtime.hosted import HostedClient, Turn
 from graphsilo.runtime.local import offloading
 from graphsilo.testing import conformance
 
@@ -39,7 +39,7 @@ class Guard:
         self.failures: list[Failure] = []
 
     def call(
-        self, held: HostedClient, name: str, round_number: int, inbox: dispatch.Inbox, _: Gate | None = None
+        self, held: HostedClient, name: str, round_number: int, inbox: dispatch.Inbox, _: None, turn: Turn
     ) -> Encoded | Failure:
         client = held.client
         if id(client) not in self.gates:
@@ -48,7 +48,7 @@ class Guard:
             check = gate.check
             gate.check = lambda step, reply: (self.answers.append((step, reply)), check(step, reply))[1]  # type: ignore
             self.gates[id(client)] = client, gate
-        reply = dispatch.call(held, name, round_number, inbox, self.gates[id(client)][1])
+        reply = dispatch.call(held, name, round_number, inbox, self.gates[id(client)][1], turn)
         if isinstance(reply, Failure):
             self.failures.append(reply)
         return reply

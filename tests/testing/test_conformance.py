@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from graphsilo.testing.conformance import (
     check_failing_client,
     check_labels_stay,
     check_late_client,
+    check_lost_answers,
     check_poor_clients,
     check_resume,
     check_state,
@@ -270,3 +273,24 @@ def test_a_server_that_forgets_is_found(monkeypatch):
     check_resume(register(monkeypatch, server=Noting), {})
     with pytest.raises(ConformanceError, match="tried: resumed after round 1, the state after round 2 differs"):
         check_resume(register(monkeypatch, server=Mistaking), {})
+
+
+def feddyn(**attributes):
+    """FedDyn of the documentation, with a client of its own."""
+    found = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "feddyn.py"))["METHOD"]
+    client = type("Client", (found.client,), attributes)
+    return replace(found, client=client)
+
+
+def test_what_a_lost_answer_leaves_ahead_is_found(monkeypatch):
+    """FedDyn with slopes that it saves, and of which nobody says that they are to be taken back."""
+    named, base = feddyn(), fedavg.TrainingClient
+    silent = feddyn(
+        kept=(),
+        state=lambda self: {**base.state(self), "slopes": self.slopes},
+        load_state=lambda self, state: (base.load_state(self, state), setattr(self, "slopes", state["slopes"])),
+    )
+    monkeypatch.setitem(registry._REGISTERED, "feddyn", named)
+    check_lost_answers(named, {})
+    with pytest.raises(ConformanceError, match=r"feddyn: when an answer to \['train'\] is lost, .* in `kept`"):
+        check_lost_answers(silent, {})

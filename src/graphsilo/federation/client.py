@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -158,7 +158,11 @@ class ClientBase(ABC, Generic[ConfigT]):
         config: Settings of the method.
         round: Number of the current round, 0 during set-up; set by the runtime.
         repeat: How often the current step was asked for before in this round; set by the runtime.
+        kept: Names of the attributes that last from round to round: they are saved, and what a step changed in them is
+            taken back where its answer was not counted. Tensors and plain values, also in lists and by name.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, context: ClientContext[ConfigT]):
         self.context = context
@@ -185,11 +189,13 @@ class ClientBase(ABC, Generic[ConfigT]):
         raise UnsupportedError(f"{type(self).__module__}: this method has no aggregated model to evaluate.")
 
     def state(self) -> dict[str, Any]:
-        """Everything that must survive a restart: tensors and plain values."""
-        return {}
+        """Everything that must survive a restart: tensors and plain values, here the attributes in ``kept``."""
+        return {name: getattr(self, name) for name in self.kept}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
+        for name in self.kept:
+            setattr(self, name, copied(state[name], self.context.device))
 
     def final_models(self) -> dict[str, Tensors]:
         """Weights worth keeping after the run: what ``load_final`` needs to predict as now."""
@@ -291,6 +297,20 @@ class ClientBase(ABC, Generic[ConfigT]):
                 f"models from build_model(), or from models.build(..., precision=self.context.model.precision)."
             )
         return output
+
+
+def copied(value: Any, device: str | None = None) -> Any:
+    """A value of an attribute in ``kept`` with tensors of its own, on the same device unless another is named.
+
+    ``SharedTensors`` stay what they are: nobody writes to them.
+    """
+    if isinstance(value, SharedTensors):
+        return value
+    if isinstance(value, Tensor):
+        return value.detach().to(device or value.device, copy=True)
+    if isinstance(value, Mapping):
+        return {name: copied(each, device) for name, each in value.items()}
+    return [copied(each, device) for each in value] if isinstance(value, list | tuple) else value
 
 
 def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: str) -> Model:

@@ -144,9 +144,10 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         self._aggregate = {name: tensor.to(self.data.device) for name, tensor in weights.items()}
 
     def state(self) -> dict[str, Any]:
-        return {"model": model_state(self.model), "optimizer": self.trainer.optimizer.state()}
+        return {**super().state(), "model": model_state(self.model), "optimizer": self.trainer.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
         load_model_state(self.model, state["model"])
         self.trainer.optimizer.load_state(state["optimizer"])
 

@@ -9,7 +9,6 @@ pulled to w − h_k, their gradients corrected as SCAFFOLD does, and the server 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -18,14 +17,13 @@ from torch import Tensor
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty, Message, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg, scaffold
 from graphsilo.training.local import check_weights
-from graphsilo.types import ClientId
 
 
 class FedDCConfig(fedavg.FedAvgConfig):
@@ -95,7 +93,7 @@ class Client(scaffold.ControlClient[FedDCConfig]):
         drift: h_k by name.
     """
 
-    mirrored = (*scaffold.ControlClient.mirrored, "drift")
+    kept = (*scaffold.ControlClient.kept, "drift")
 
     def __init__(self, context: ClientContext[FedDCConfig]):
         super().__init__(context)
@@ -109,7 +107,6 @@ class Client(scaffold.ControlClient[FedDCConfig]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
         """Download, corrected local steps, new h_k and c_k, upload."""
-        self.step_back(request)
         config, here, old = self.config, self.data.device, self.control
         check_weights(old, request.control, names=old if config.shares_control else ())
         self.download(request.weights)
@@ -168,10 +165,9 @@ class Server(scaffold.Server[FedDCConfig]):
         up, down = super().expected_bytes()
         return (up, down) if self.control else (up // 2, down // 2)
 
-    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> scaffold.TrainReply:
+    def request(self) -> TrainRequest:
         mean = self.mean_weight if self.config.weighted == "objectives" else 0.0
-        request = TrainRequest(weights=self.weights, control=self.control, mean_weight=mean)
-        return self.counted(federation, Client.train, request, clients)
+        return TrainRequest(weights=self.weights, control=self.control, mean_weight=mean)
 
     def combine(self, total: scaffold.TrainReply) -> None:  # type: ignore[override]
         before = self.weights

@@ -10,7 +10,8 @@ others as well. Their models may differ.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -95,26 +96,26 @@ class Client(ClassRowsClient[FedDistillConfig]):
     """Adds γ times the cross-entropy between its outputs and the mean outputs of the items' classes.
 
     Attributes:
-        own: Its part of the table to come: what it sent last. None where nothing is left out.
+        own: Its part of the table to come: the sums and counts that it sent last. Empty where nothing is left out.
     """
 
-    own: TrainReply | None = None
+    kept = ("own",)
+    own: Mapping[str, Tensor] = MappingProxyType({})
 
     @handler
     def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
         """Local epochs, then the sums of this client's outputs."""
         found = super().train(request)
-        reply = TrainReply(sums=found.sums, counts=found.counts)
-        self.own = reply if self.config.leave_one_out else None
-        return reply
+        self.own = {"sums": found.sums, "counts": found.counts} if self.config.leave_one_out else {}
+        return TrainReply(sums=found.sums, counts=found.counts)
 
     def receive(self, request: TrainRequest) -> None:  # type: ignore[override]
         super().receive(request)
-        if request.counts is None or self.own is None or self.prototypes is None:
+        if request.counts is None or not self.own or self.prototypes is None:
             return
         counts = request.counts.to(self.data.device)
-        rest = counts - self.own.counts
-        others = self.prototypes * counts[:, None] - self.own.sums
+        rest = counts - self.own["counts"]
+        others = self.prototypes * counts[:, None] - self.own["sums"]
         self.prototypes, self.present = others / rest.clamp_min(1)[:, None], rest > 0
 
     @property
@@ -138,17 +139,6 @@ class Client(ClassRowsClient[FedDistillConfig]):
 
     def _exchanged(self, logits: Tensor) -> Tensor:
         return logits if self.config.exchange == "logits" else F.softmax(logits, dim=1)
-
-    def state(self) -> dict[str, Any]:
-        own = {} if self.own is None else {"own_sums": self.own.sums, "own_counts": self.own.counts}
-        return {**super().state(), **own}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.own = None
-        if "own_sums" in state:
-            sums, counts = (state[name].to(self.data.device, copy=True) for name in ("own_sums", "own_counts"))
-            self.own = TrainReply(sums=sums, counts=counts)
 
 
 class Server(ClassRowsServer[FedDistillConfig]):

@@ -114,7 +114,10 @@ class Client(fedavg.Client[FedKDConfig]):
         model: The mentor.
         common: The mentee.
         adapter: [mentee's width, mentor's] A; None where one of them has no hidden layer.
+        base: The mentee as the server has it, before training.
     """
+
+    kept = ("base",)
 
     def __init__(self, context: ClientContext[FedKDConfig]):
         super().__init__(context)
@@ -199,11 +202,10 @@ class Client(fedavg.Client[FedKDConfig]):
 
     def state(self) -> dict[str, Any]:
         adapter = {} if self.adapter is None else {"adapter": self.adapter}
-        return {**super().state(), "base": dict(self.base), "mentee_optimizer": self.optimizer.state(), **adapter}
+        return {**super().state(), "mentee_optimizer": self.optimizer.state(), **adapter}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        load_weights(self.base, state["base"])
         self.optimizer.load_state(state["mentee_optimizer"])
         if self.adapter is not None:
             self.adapter.copy_(state["adapter"])

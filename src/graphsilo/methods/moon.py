@@ -8,10 +8,10 @@ they ended with when they last took part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -67,6 +67,8 @@ class Client(fedavg.Client[MOONConfig]):
         before: Its own models after the last times it took part, oldest first.
     """
 
+    kept = ("before",)
+
     def __init__(self, context: ClientContext[MOONConfig]):
         super().__init__(context)
         self.before: list[dict[str, Tensor]] = []
@@ -109,16 +111,6 @@ class Client(fedavg.Client[MOONConfig]):
         pull[:, 0] -= 1.0
         slope = (pull.unsqueeze(1) @ theirs).squeeze(1).sub_((pull * cosines).sum(1, keepdim=True) * mine)
         return Slopes(embeddings=slope.mul_(inverse * (self.config.mu / (heat * len(slope)))))
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "before": [dict(weights) for weights in self.before]}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.before = [
-            {name: weight.to(self.data.device, copy=True) for name, weight in weights.items()}
-            for weights in state["before"]
-        ]
 
 
 class Server(fedavg.Server[MOONConfig]):

@@ -10,8 +10,7 @@ its own class counts more. Every silo weighs its own nodes on its own graph, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,6 +65,7 @@ class ReNodeConfig(focal.FocalConfig):
 class Client(focal.Client[ReNodeConfig]):
     """Weighs its labelled nodes once, and trains with these weights."""
 
+    kept = ("node_weights",)
     node_weights: Tensor | None = None
 
     def fit(self, request: fedavg.TrainRequest) -> None:
@@ -81,14 +81,6 @@ class Client(focal.Client[ReNodeConfig]):
             weights = weights_of(found, config.w_min, config.w_max, config.rank_over)
             self.node_weights = torch.from_numpy(weights).to(self.data.device, self.data.dtype)
         self.run_epochs(node_weights=self.node_weights)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "node_weights": self.node_weights}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        kept = state["node_weights"]
-        self.node_weights = None if kept is None else kept.to(self.data.device, copy=True)
 
 
 class Server(fedavg.Server[ReNodeConfig]):

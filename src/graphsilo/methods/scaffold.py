@@ -9,14 +9,13 @@ steps follow their gradient + c − c_k, which is near the gradient of the whole
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import FederationError, MessageError
+from graphsilo.errors import FederationError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, Handler, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
@@ -57,14 +56,9 @@ class CountReply(Message):
 
 
 class TrainRequest(fedavg.TrainRequest):
-    """The shared model and c.
-
-    Attributes:
-        missed: Round of the first answer that is not counted since the client's last one that is; 0: there is none.
-    """
+    """The shared model and c."""
 
     control: Tensors = sends("gradient")
-    missed: int = sends("control", default=0)
 
 
 class TrainReply(fedavg.TrainReply):
@@ -80,60 +74,20 @@ ConfigT = TypeVar("ConfigT", bound=fedavg.FedAvgConfig)
 class ControlClient(fedavg.Client[ConfigT], Generic[ConfigT]):
     """Keeps an estimate of its own gradient, of which the server keeps the mean.
 
-    Where a round may go on without an answer, the client keeps what it was before its newest one as well, to step back
-    to: all that it has answered since the server last counted it began there.
-
     Attributes:
-        mirrored: Names of the attributes, each of tensors by name, of which the server has the mean.
         control: c_k by name.
-        answered: Round of the newest answer; 0 before there is one.
-        before: What is mirrored, as it was before that answer.
     """
 
-    mirrored: ClassVar[tuple[str, ...]] = ("control",)
+    kept: ClassVar[tuple[str, ...]] = ("control",)
 
     def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
         self.control = {name: torch.zeros_like(value) for name, value in self.model.named_parameters()}
-        self.answered = 0
-        self.before: dict[str, dict[str, Tensor]] = {}
 
     @handler
     def count(self, request: Empty) -> CountReply:
         """Say what this client counts for."""
         return CountReply(weight=self.weight)
-
-    def step_back(self, request: TrainRequest) -> None:
-        """Undo what the server has missed, and keep what undoes the answer to come.
-
-        Raises:
-            MessageError: A later round was answered before: the request was under way for too long.
-        """
-        if self.config.min_clients is None:  # then no round goes on without an answer
-            return
-        if self.round < self.answered:
-            raise MessageError(
-                f"a request of round {self.round} came after that of round {self.answered}: nobody waits for its "
-                f"answer any more."
-            )
-        if request.missed and self.answered >= request.missed:
-            for name, value in self.before.items():
-                setattr(self, name, value)
-        self.answered, self.before = self.round, {name: getattr(self, name) for name in self.mirrored}
-
-    def state(self) -> dict[str, Any]:
-        kept = {name: dict(getattr(self, name)) for name in self.mirrored}
-        return {**super().state(), **kept, "answered": self.answered, "before": dict(self.before)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        for name in self.mirrored:
-            setattr(self, name, self._own(state[name]))
-        self.answered = state["answered"]
-        self.before = {name: self._own(values) for name, values in state["before"].items()}
-
-    def _own(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: value.to(self.data.device, copy=True) for name, value in values.items()}
 
 
 class Client(ControlClient[ScaffoldConfig]):
@@ -142,7 +96,6 @@ class Client(ControlClient[ScaffoldConfig]):
     @handler
     def train(self, request: TrainRequest) -> TrainReply:  # type: ignore[override]
         """Download, corrected local steps, a new c_k, upload."""
-        self.step_back(request)
         check_weights(self.control, request.control)
         self.download(request.weights)
         here, trainer, how, old = self.data.device, self.trainer, self.config.control_update, self.control
@@ -175,11 +128,10 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
     Attributes:
         total: Σ p_k, which c is the sum of changes over: c · total = Σ p_k c_k.
         known: The clients that are in it.
-        missed: Round of the first answer that is not counted since a client's last one that is, of those that have one.
     """
 
     client: type[ControlClient[Any]] = Client
-    kept: ClassVar[tuple[str, ...]] = ("weights", "control", "total", "known", "missed")
+    kept: ClassVar[tuple[str, ...]] = ("weights", "control", "total", "known")
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
@@ -187,7 +139,6 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         self.control = {name: torch.zeros_like(self.weights[name]) for name in trained}
         self.total = 0.0
         self.known: list[ClientId] = []
-        self.missed: dict[ClientId, int] = {}
         self.answered: tuple[ClientId, ...] = ()
 
     def set_up(self, federation: Federation) -> None:
@@ -227,24 +178,15 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         return 2 * up, 2 * down
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
-        request = TrainRequest(weights=self.weights, control=self.control)
-        return self.counted(federation, Client.train, request, clients)
-
-    def counted(
-        self, federation: Federation, step: Handler[Any, Any], request: TrainRequest, clients: Sequence[ClientId]
-    ) -> TrainReply:
-        """The sum of these clients' answers; who is asked and not in it steps back when it is asked again."""
-        first = {client: self.missed.get(client, 0) for client in clients}
-        told = {missed: replace(request, missed=missed) for missed in set(first.values())}
-        total = federation.sum(step, {client: told[missed] for client, missed in first.items()}, to=clients)
-        for client in clients:
-            if client in total.clients:
-                self.missed.pop(client, None)
-            else:
-                self.missed.setdefault(client, federation.ledger.round)
+        step: Handler[Any, Any] = self.client.train
+        total = federation.sum(step, self.request(), to=clients)
         self.answered = total.clients
         found: TrainReply = total.require(self.config.min_clients)
         return found
+
+    def request(self) -> TrainRequest:
+        """What clients train with."""
+        return TrainRequest(weights=self.weights, control=self.control)
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]
         super().combine(total)

@@ -18,7 +18,7 @@ from graphsilo.federation.own import theirs
 from graphsilo.federation.policy import Gate
 from graphsilo.federation.secure.messages import CALL
 from graphsilo.federation.wire import Encoded
-from graphsilo.runtime.hosted import HostedClient
+from graphsilo.runtime.hosted import HostedClient, Turn
 
 
 @dataclass
@@ -29,7 +29,9 @@ class Inbox:
     message: Message | None = None
 
 
-def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None) -> Encoded | Failure:
+def call(
+    held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: Gate | None = None, turn: Turn | None = None
+) -> Encoded | Failure:
     """Run a client's handler on a received message.
 
     A name that begins with ``CALL`` asks for the answer to be kept for a secure sum, and what is returned is its offer.
@@ -38,8 +40,8 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
     them is a bug that would leak between clients, and is refused.
 
     With a gate, an answer that the silo's policy does not allow is never encoded: the call fails with the kind
-    ``DisclosureError``. The handler has run by then, and what it changed at the client stays, as with every call that
-    fails after its work; nothing is taken back. A call that is refused for its round, or whose answer would be seen by
+    ``DisclosureError``. The handler has run by then; what it changed of what is kept is taken back in the next turn, as
+    with every answer that was not counted. A call that is refused for its round, or whose answer would be seen by
     itself where only sums are, does not run the handler at all. The text of an unexpected error stays in
     ``Failure.trace``, unless the policy lets it out. Where only sums are seen no failure says why: that there is none
     of an answer tells of rows, and is counted as an offer of one.
@@ -53,6 +55,8 @@ def call(held: HostedClient, name: str, round_number: int, inbox: Inbox, gate: G
             gate.admit(round_number)
             if not secure:
                 gate.check_single(name, reply_type)
+        if turn is not None:
+            held.take_turn(name, turn)
         if inbox.message is None or type(inbox.message) is not request_type:
             inbox.message = decode(inbox.data, request_type)
         request = inbox.message

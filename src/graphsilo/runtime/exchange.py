@@ -63,6 +63,10 @@ class Exchange(Federation):
         self.spent: dict[ClientId, float] = {}  # the same of each client, since ``at`` was last called
         self._answered: set[ClientId] = set()
         self._sent: set[ClientId] = set()
+        self.turn = 0  # number of the newest step
+        # By client the first step since its last counted answer: what it changed from then on it takes back when asked.
+        self.uncounted: dict[ClientId, int] = {}
+        self.back: Mapping[ClientId, int] = {}  # the same of clients that are asked now, as it was before
         self.failures: list[Failure] = []
         self.idle: list[str] = []  # whose answers held nothing of their own (``outliers.idle``)
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
@@ -245,8 +249,13 @@ class Exchange(Federation):
         request: Request | Mapping[ClientId, Request],
         to: Sequence[ClientId] | None,
     ) -> tuple[dict[ClientId, Encoded], Mapping[ClientId, Request]]:
-        """What each client is sent, as bytes and as a message; a broadcast is encoded once."""
+        """What each client is sent, as bytes and as a message; a broadcast is encoded once. A step begins, of which no
+        answer is counted yet."""
         chosen = self.addressees(request, to)
+        self.turn += 1
+        self.back = {client: self.uncounted[client] for client in chosen if client in self.uncounted}
+        for client in chosen:
+            self.uncounted.setdefault(client, self.turn)
         requests = dict.fromkeys(chosen, request) if isinstance(request, Message) else request
         encoded: dict[int, Encoded] = {}
         for client in chosen:
@@ -284,11 +293,13 @@ class Exchange(Federation):
 
     def note_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
+        self.uncounted.setdefault(failure.client, self.turn)
         self._answered.discard(failure.client)
         self._sent.discard(failure.client)
 
     def note_answer(self, client: ClientId, kind: type[Message]) -> None:
         """A client's answer was one that could be taken."""
+        self.uncounted.pop(client, None)
         (self._sent if kind.specs() else self._answered).add(client)
 
     @property

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.errors import MessageError
+from graphsilo.federation.client import ClientBase, ClientContext, copied
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message, Tensors
 from graphsilo.federation.model_files import COMMON, fill_tensors, scale_tensors, word_tensors
@@ -22,6 +23,13 @@ from graphsilo.types import ClientId
 
 Numbering: TypeAlias = tuple[int, int, dict[str, int]]
 """Round of a client's last call, how often its step had been asked for before in it, and that of every step."""
+
+Turn: TypeAlias = tuple[int, int | None]
+"""Number of a step, which grows from step to step; and of the one from which on a client takes back what it changed,
+which is the first since its last counted answer; None where nothing is."""
+
+READS_ONLY = frozenset({"evaluate", "evaluate_sums"})
+"""Steps after which a client's state is what it was."""
 
 Reported: TypeAlias = tuple[str, Tensors | None]
 """Of a client, the view that its run reports; and the server's model of the best round where that is the view."""
@@ -38,6 +46,7 @@ class HostedClient:
         left_out: What compression has left out of its answers so far, by step and field.
         settled: Hash of what others said of how it is made, and ``asked`` of all that it was asked with since, one
             after the other; empty: nobody wants to know.
+        turn: Number of the newest step that was asked for, and of the one whose changes can be taken back.
     """
 
     def __init__(self, client: ClientBase[Any], parties: Parties | None = None):
@@ -45,6 +54,8 @@ class HostedClient:
         self.best: dict[str, Any] | None = None
         self.left_out: dict[str, Tensor] = {}
         self.settled = self.asked = b""
+        self.turn = (0, 0)
+        self._before: tuple[dict[str, Any], dict[str, Tensor]] | None = None  # what is kept and left out, as it was
         self._calls: dict[str, int] = {}
 
     @classmethod
@@ -55,6 +66,36 @@ class HostedClient:
         held = cls(kind(context), parties)
         held.settled = settled
         return held
+
+    def take_turn(self, handler: str, turn: Turn) -> None:
+        """Take back what was not counted, and keep what takes back the step to come, where a round may go on without.
+
+        Raises:
+            MessageError: A later step was asked for before: the request was under way for too long.
+        """
+        step, since = turn
+        if step < self.turn[0]:
+            raise MessageError("a request came after that of a later step: nobody waits for its answer any more.")
+        self.settle(since)
+        self.turn = step, self.turn[1]
+        if self.client.config.min_clients is not None and handler not in READS_ONLY:
+            self.turn = step, step
+            kept = {name: copied(getattr(self.client, name)) for name in self.client.kept}
+            self._before = kept, dict(self.left_out)
+
+    def settle(self, since: int | None = None) -> None:
+        """Take back what a step changed if it is this one or a later one; what any other changed stays for good."""
+        if self._before is not None and since is not None and since <= self.turn[1]:
+            kept, self.left_out = self._before
+            for name, value in kept.items():
+                setattr(self.client, name, value)
+            self._go_back(self.asked)
+        self._before = None
+
+    def _go_back(self, asked: bytes) -> None:
+        """Who goes back is not as who stays: some of what they hold is in no state."""
+        if self.settled:
+            self.asked = hashlib.sha256(b"taken back" + asked).digest()
 
     def begin(self, handler: str, round_number: int, data: NDArray[np.uint8] | None = None) -> None:
         """A call begins: the client's draws depend on its round, and on how often the step was asked for in it.
@@ -101,11 +142,13 @@ class HostedClient:
         self.best = {**(self.best or {}), **found}
 
     def state(self) -> dict[str, Any]:
-        """The method's state, the remembered models and, with compression, what was left out."""
+        """The method's state, the remembered models, with compression what was left out, and what takes back a step."""
         state: dict[str, Any] = {"state": self.client.state(), "best": self.best}
         if self.settled:
             number, repeat, calls = self.numbering
             state |= {"asked": self.asked, "numbering": [number, repeat, calls]}
+        if self._before is not None and any(self._before):
+            state["before"] = list(self._before)
         return {**state, "left_out": dict(self.left_out)} if self.left_out else state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -113,8 +156,12 @@ class HostedClient:
         self.client.load_state(state["state"])
         self.best = state["best"]
         self.left_out = dict(state.get("left_out", {}))
-        if "asked" in state:  # who goes back is not as who stays: some of what they hold is in no state
-            self.asked = hashlib.sha256(b"taken back" + state["asked"]).digest()
+        self.turn, self._before = (0, 0), None
+        if "before" in state:
+            kept, left_out = state["before"]
+            self._before = copied(kept, self.client.context.device), dict(left_out)
+        if "asked" in state:
+            self._go_back(state["asked"])
             self.numbering = state["numbering"]
 
     def finish(self, *, embeddings: bool, study: bool, reported: Reported | None = None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientContext, common_model
+from graphsilo.federation.client import ClientContext, common_model, copied
 from graphsilo.federation.codec import Packer, decode, decode_tree, encode, encode_tree
 from graphsilo.federation.interface import Failure, Federation, Handler, handlers_of
 from graphsilo.federation.ledger import Ledger
@@ -41,10 +41,12 @@ from graphsilo.federation.outliers import APART, LEAST_ANSWERS, compared
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
-from graphsilo.runtime.dispatch import handler_of
+from graphsilo.models.base import Model
+from graphsilo.runtime.dispatch import Inbox, handler_of
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing.settings import Trial, check_settings
 from graphsilo.testing.small import POOLS, ConformanceError, play, small_config
+from graphsilo.training.optimizer import Optimizer
 from graphsilo.types import ClientId
 
 
@@ -305,6 +307,88 @@ class _Failing(InProcess):
                 yield client, Failure(client, handler, "RuntimeError", "it is broken")
             else:
                 yield client, answer
+
+
+LOST: Sequence[str] = ("is lost", "comes late", "cannot be taken")
+"""What becomes of an answer in ``check_lost_answers``."""
+
+
+def check_lost_answers(method: Method, settings: Mapping[str, Any]) -> None:
+    """An answer that is lost, late or refused changes nothing that lasts: asked again, the client answers the same.
+
+    Its model and the optimiser's moments apart, which may have been trained once more.
+    """
+    if method.pooled:
+        return
+    for way in LOST:
+        changed: list[str] = []
+        runtime = partial(_Losing, way, changed)
+        server, federation, _ = assemble(method, {**settings, "min_clients": 1}, runtime=runtime)
+        play(server, federation)
+        _require(
+            not changed, method,
+            f"when an answer to {changed[:1]} {way}, the client answers otherwise when it is asked again: what a step "
+            f"changes and a later one depends on stands in `kept`",
+        )  # fmt: skip
+
+
+class _Losing(InProcess):
+    """Asks client 0 for everything twice: its first answer does not count. ``changed`` has the steps that it shows."""
+
+    def __init__(self, way: str, changed: list[str], *arguments: Any):
+        super().__init__(*arguments)
+        self.way, self.changed, self.losing = way, changed, False
+        self.answer, self.request = b"", np.zeros(0, dtype=np.uint8)
+
+    def exchange(self, handler: Any, request: Any, to: Any = None, check: Any = None) -> Iterator[Any]:
+        held = self.cache.get(0)
+        # Between two steps that belong together what is not counted lasts no round.
+        loses = 0 in self.addressees(request, to) and held.client.can_be_offloaded
+        if loses:
+            numbering, back = held.numbering, _trained(held.client)
+            self.losing = True
+            failed = list(super().exchange(handler, request, [0], check))
+            assert all(isinstance(answer, Failure) for _, answer, _ in failed)
+            self.losing, lost, late = False, self.answer, (self.turn, None)
+            held.numbering = numbering
+            back()
+        yield from super().exchange(handler, request, to, check)
+        if loses and self.way == LOST[1]:  # it comes now, after the one that was asked for since
+            comes = self.cache.call(0, handler.name, self.ledger.round, Inbox(self.request), late)
+            self.answer = lost if isinstance(comes, Failure) else b""
+        if loses and lost != self.answer:
+            self.changed.append(handler.name)
+
+    def deliver(
+        self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
+    ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
+        for client, answer in super().deliver(handler, round, outgoing):
+            if client == 0:
+                self.request = outgoing[client].data
+                self.answer = answer.data.tobytes() if isinstance(answer, Encoded) else str(answer).encode()
+            if self.losing and self.way == LOST[2] and isinstance(answer, Encoded):
+                yield client, Encoded(answer.data[:-1], answer.name, answer.field_bytes)
+            else:
+                yield client, Failure(client, handler, "Gone", "it is lost") if self.losing else answer
+
+
+def _trained(client: Any) -> Callable[[], None]:
+    """Puts a client's models and the moments of its optimisers back to what they are now."""
+    held = [*vars(client).values(), *vars(getattr(client, "trainer", client)).values()]
+    optimizers = [one for one in held if isinstance(one, Optimizer)]
+    moments = copied([one.state() for one in optimizers])
+    tensors = [each for one in optimizers for each in one.parameters]
+    tensors += [buffer for one in held if isinstance(one, Model) for buffer in one.buffers()]
+    values = copied(tensors)
+
+    def back() -> None:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, values, strict=True):
+                tensor.copy_(value)
+        for one, state in zip(optimizers, moments, strict=True):
+            one.load_state(state)
+
+    return back
 
 
 def check_late_client(method: Method, settings: Mapping[str, Any]) -> None:
@@ -573,6 +657,7 @@ CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_exaggeration,
     check_idle_client,
     check_failing_client,
+    check_lost_answers,
     check_late_client,
 )
 

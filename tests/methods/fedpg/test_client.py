@@ -222,7 +222,7 @@ def test_graph_classification(kit, settings):
     one, two = (len(v) for v, _ in federation.client(0)._membership.pairs)
     assert two >= one > 0
     state = federation.client(0).state()
-    assert [tuple(pairs.shape) for pairs in state["pairs"]] == [(2, one), (2, two)]
+    assert [tuple(pairs.shape) for pairs in state["annotated"]["pairs"]] == [(2, one), (2, two)]
     assert all(torch.isfinite(value).all() for weights in weights_in(federation) for value in weights.values())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -164,6 +163,8 @@ class Client(TrainingClient[FairFGLConfig]):
     chain rule, the correction and the optimiser are a handful of kernels, whatever layers the model has.
     """
 
+    kept = ("_history", "_steps", "_corrected")
+
     def __init__(self, context: ClientContext[FairFGLConfig]):
         super().__init__(context)
         config = self.config
@@ -180,7 +181,7 @@ class Client(TrainingClient[FairFGLConfig]):
         self._logit = torch.full((size if self._mixes else 0,), start, device=self.data.device)
         self._logit_optimizer = self._make_optimizer(self._logit, 0.0)
         self._alpha = torch.sigmoid(self._logit)
-        self._history: deque[SharedTensors] = deque(maxlen=max(config.history, 1))
+        self._history: list[SharedTensors] = []
         self._steps = self._corrected = 0
 
         labels = self.silo.labels[self.silo.train]
@@ -194,7 +195,7 @@ class Client(TrainingClient[FairFGLConfig]):
         check_weights(self.weights, request.weights)
         with torch.no_grad():
             direction = self._direction(request)
-            self._history.append(self.keep(request.weights))
+            self._history = [*self._history, self.keep(request.weights)][-max(self.config.history, 1) :]
             mean, received = self._mean_of_history(), self._row(self._history[-1])
             self._local.copy_(received)
             for name in self._buffer_names():
@@ -231,9 +232,6 @@ class Client(TrainingClient[FairFGLConfig]):
             **super().state(),
             "logit": self._logit,
             "logit_optimizer": self._logit_optimizer.state(),
-            "history": list(self._history),
-            "steps": self._steps,
-            "corrected": self._corrected,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -241,9 +239,7 @@ class Client(TrainingClient[FairFGLConfig]):
         self._logit.copy_(state["logit"])
         self._alpha = torch.sigmoid(self._logit)
         self._logit_optimizer.load_state(state["logit_optimizer"])
-        self._history.clear()
-        self._history.extend(self.keep(weights) for weights in state["history"])
-        self._steps, self._corrected = int(state["steps"]), int(state["corrected"])
+        self._history = [self.keep(weights) for weights in self._history]
 
     # -- weights -----------------------------------------------------------------------------------------------
 

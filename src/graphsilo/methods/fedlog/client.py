@@ -59,6 +59,8 @@ class Client(ClientBase[FedLoGConfig]):
         difficulty: [C] γ; never sent.
     """
 
+    kept = ("difficulty", "pretrained")
+
     def __init__(self, context: ClientContext[FedLoGConfig]):
         super().__init__(context)
         config, schema, seed = self.config, self.silo.schema, context.seed
@@ -344,24 +346,22 @@ class Client(ClientBase[FedLoGConfig]):
 
     def state(self) -> dict[str, Any]:
         return {
+            **super().state(),
             "weights": dict(self.weights),
             "prototypes": self.prototypes,
-            "difficulty": self.difficulty,
             "optimizer": self.optimizer.state(),
             "prototype_optimizer": self.prototype_optimizer.state(),
             "generators": self._generators_state(),
             "output": self.output,
             "global_nodes": self.global_nodes,
-            "pretrained": self.pretrained,
             "generator_loss": list(self.generator_loss),
             "counts": None if self.config.rate_epsilon is None else self.counts,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        device = self.context.device
+        super().load_state(state)
         load_weights(self.weights, state["weights"])
         self.prototypes.copy_(state["prototypes"])
-        self.difficulty = state["difficulty"].to(device, copy=True)
         self.optimizer.load_state(state["optimizer"])
         self.prototype_optimizer.load_state(state["prototype_optimizer"])
         self.generators = None
@@ -371,7 +371,6 @@ class Client(ClientBase[FedLoGConfig]):
         self.counts = state["counts"]
         nodes = state["global_nodes"]
         self.global_nodes = None if nodes is None else self.keep(nodes)
-        self.pretrained = state["pretrained"]
         self.generator_loss = list(state["generator_loss"])
 
     def _generators_state(self) -> Tensors | None:

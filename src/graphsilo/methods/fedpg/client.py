@@ -39,6 +39,8 @@ from graphsilo.training.upstream import gradients_through, traced_beside
 class Client(TrainingClient[FedPGConfig]):
     """Trains its own model on its labels and towards the prototypes it received."""
 
+    kept = ("annotated",)
+
     def __init__(self, context: ClientContext[FedPGConfig]):
         super().__init__(context)
         if not self.model.encoder_names():
@@ -178,14 +180,29 @@ class Client(TrainingClient[FedPGConfig]):
 
     # -- state ---------------------------------------------------------------------------------------------------
 
+    @property
+    def annotated(self) -> dict[str, Any]:
+        """What membership is made of; empty where there is none."""
+        found = self._membership
+        if found is None:
+            return {}
+        # Neighbours of nodes follow from the graph; those of graphs came from embeddings that are gone.
+        by_pairs = self.silo.schema.task == "graph"
+        pairs = [torch.from_numpy(np.stack(pairs)) for pairs in found.pairs] if by_pairs else []
+        return {"labels": torch.from_numpy(found.labels), "hops": found.levels - 1, "pairs": pairs}
+
+    @annotated.setter
+    def annotated(self, found: Mapping[str, Any]) -> None:
+        self._membership = None
+        if found:
+            pairs = [(pair[0].numpy(), pair[1].numpy()) for pair in map(Tensor.cpu, found["pairs"])]
+            if self.silo.schema.task != "graph":
+                pairs = self._hop_pairs(int(found["hops"]))
+            labels = found["labels"].cpu().numpy()
+            self._membership = Membership(labels, pairs, self.silo.schema.num_classes, self.data.device)
+
     def state(self) -> dict[str, Any]:
         state = super().state()
-        if self._membership is not None:
-            state["annotation"] = torch.from_numpy(self._membership.labels)
-            # Neighbours of nodes follow from the graph; those of graphs came from embeddings that are gone.
-            state["hops"] = self._membership.levels - 1
-            if self.silo.schema.task == "graph":
-                state["pairs"] = [torch.from_numpy(np.stack(pairs)) for pairs in self._membership.pairs]
         if self.scorer is not None and self.scorer_optimizer is not None:
             state["scorer"] = {name: value.detach() for name, value in self.scorer.state_dict().items()}
             state["scorer_optimizer"] = self.scorer_optimizer.state()
@@ -193,14 +210,6 @@ class Client(TrainingClient[FedPGConfig]):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self._membership = None
-        if "annotation" in state:
-            if "pairs" in state:
-                pairs = [(pair[0].numpy(), pair[1].numpy()) for pair in state["pairs"]]
-            else:
-                pairs = self._hop_pairs(int(state["hops"]))
-            labels = state["annotation"].numpy()
-            self._membership = Membership(labels, pairs, self.silo.schema.num_classes, self.data.device)
         if self.scorer is not None and self.scorer_optimizer is not None:
             self.scorer.load_state_dict(state["scorer"])
             self.scorer_optimizer.load_state(state["scorer_optimizer"])

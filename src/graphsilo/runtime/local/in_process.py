@@ -37,14 +37,14 @@ class InProcess(Exchange):
         for client, encoded in outgoing.items():
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
             with self._client_works(client):
-                answer = self.cache.call(client, handler, round, inbox)
+                answer = self.cache.call(client, handler, round, inbox, (self.turn, self.back.get(client)))
             yield client, answer
 
     def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
         self.cache.remember(clients, view)
 
     def client_states(self) -> dict[ClientId, Any]:
-        return self.cache.states()
+        return self.cache.states(self.uncounted)
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         self.cache.load(states)

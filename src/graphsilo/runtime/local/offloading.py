@@ -17,6 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,20 +26,16 @@ from graphsilo.errors import RunError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.policy import Gate
 from graphsilo.federation.secure.messages import CALL, STEPS
 from graphsilo.federation.wire import Encoded
 from graphsilo.models.view import forget_tensors
 from graphsilo.runtime.dispatch import Inbox, call
-from graphsilo.runtime.hosted import HostedClient, Numbering, Reported
+from graphsilo.runtime.hosted import READS_ONLY, HostedClient, Numbering, Reported, Turn
 from graphsilo.runtime.local.placement import MemoryBudget, graphs_of
 from graphsilo.runtime.local.shared_files import join_shared, read_shared, received, split_shared, write_shared
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.runtime.parties import Parties
 from graphsilo.types import ClientId
-
-_READS_ONLY = frozenset({"evaluate", "evaluate_sums"})
-"""Handlers after which a client's state is what it was."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ class ClientCache:
         self._shared: Counter[str] = Counter()  # how many of them refer to a file
         self._changed: set[ClientId] = set()
         self._to_remember: dict[ClientId, tuple[str, ...]] = {}  # offloaded while validation by these views was best
-        self._numbers: dict[ClientId, Numbering] = {}
+        self._numbers: dict[ClientId, tuple[Numbering, tuple[int, int]]] = {}
         self._graphs: Counter[int] = Counter()
         self._undead: list[weakref.ref[ClientBase[Any]]] = []
         self._written = 0
@@ -158,7 +155,7 @@ class ClientCache:
             for view in self._to_remember.get(client, ()):
                 held.remember(view)
             if client in self._numbers:
-                held.numbering = self._numbers[client]
+                held.numbering, held.turn = self._numbers[client]
             self._here[client] = held
             self._graphs.update(graphs_of(held.client.silo).keys())
         elif self.limit is not None:
@@ -166,7 +163,7 @@ class ClientCache:
         return held
 
     def call(
-        self, client: ClientId, handler: str, round_number: int, inbox: Inbox, gate: Gate | None = None
+        self, client: ClientId, handler: str, round_number: int, inbox: Inbox, turn: Turn | None = None
     ) -> Encoded | Failure:
         """Run a client's handler, and offload whoever is too many then.
 
@@ -177,11 +174,11 @@ class ClientCache:
             return self.parties.answer(client, handler, inbox.data)
         held = self.get(client)
         if self.limit is None:
-            return call(held, handler, round_number, inbox, gate)
-        if handler.removeprefix(CALL) not in _READS_ONLY:
+            return call(held, handler, round_number, inbox, None, turn)
+        if (turn and turn[1]) or handler.removeprefix(CALL) not in READS_ONLY:
             self._changed.add(client)
         # While it works the one before stays: what both share is not made twice.
-        reply = call(held, handler, round_number, inbox, gate)
+        reply = call(held, handler, round_number, inbox, None, turn)
         self._shrink()
         return reply
 
@@ -195,12 +192,19 @@ class ClientCache:
             for client in wanted - self._here.keys():
                 self._to_remember[client] = tuple(sorted({*self._to_remember.get(client, ()), view}))
 
-    def states(self) -> dict[ClientId, Any]:
-        """Every client's state: as a tree, or as a file where some are offloaded.
+    def states(self, uncounted: Mapping[ClientId, int] = MappingProxyType({})) -> dict[ClientId, Any]:
+        """Every client's state, without what was not counted: as a tree, or as a file where some are offloaded.
+
+        Args:
+            uncounted: From which step on a client takes back what it changed.
 
         Raises:
             RunError: A state cannot be offloaded.
         """
+        for client in self._here.keys() | uncounted.keys() & self._files.keys():
+            self.get(client).settle(uncounted.get(client))
+            if client in uncounted:
+                self._changed.add(client)
         if self.limit is None:
             return {client: held.state() for client, held in self._here.items()}
         for client in [*self._here]:
@@ -257,7 +261,7 @@ class ClientCache:
 
     def _offload(self, client: ClientId) -> None:
         self._write(client)
-        self._numbers[client] = self._here[client].numbering
+        self._numbers[client] = self._here[client].numbering, self._here[client].turn
         self._drop(client)
 
     def _write(self, client: ClientId) -> None:

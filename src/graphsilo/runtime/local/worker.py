@@ -66,7 +66,7 @@ def main() -> None:
                 elif operation == "call":
                     _call(channel, cache, header, payloads)
                 elif operation == "states":
-                    channel.send({"ok": True}, [encode_tree(sent_states(cache.states()))])
+                    channel.send({"ok": True}, [encode_tree(sent_states(cache.states(dict(header["back"]))))])
                 elif operation == "load":
                     cache.load(received_states(decode_tree(payloads[0])))
                     channel.send({"ok": True})
@@ -138,9 +138,11 @@ def _call(
     payloads: list[Any],
 ) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
+    back = dict(header["back"])
     for client, index in header["to"]:
         started = time.process_time()
-        reply = cache.call(client, header["handler"], header["round"], inboxes[index])
+        turn = header["step"], back.get(client)
+        reply = cache.call(client, header["handler"], header["round"], inboxes[index], turn)
         answer: dict[str, Any] = {"client": client, "cpu": time.process_time() - started}
         if isinstance(reply, Failure):
             channel.send({**answer, "failure": [reply.kind, reply.reason, reply.trace, reply.peer]})

@@ -293,14 +293,16 @@ class Workers(Exchange):
                 continue
             payloads, to = bundled(asked, outgoing)
             # A worker reads a whole frame before it answers, so sending to all first cannot block for ever.
-            self.pool.send(index, {"do": "call", "handler": handler, "round": round, "to": to}, payloads)
+            header = {"do": "call", "handler": handler, "round": round, "to": to, "step": self.turn}
+            self.pool.send(index, {**header, "back": list(self.back.items())}, payloads)
             waiting[index] = len(asked)
         inboxes: dict[int, Inbox] = {}
 
         def call(client: ClientId) -> Encoded | Failure:
             encoded = outgoing[client]
             with self._client_works(client):
-                return self.here.call(client, handler, round, inboxes.setdefault(id(encoded), Inbox(encoded.data)))
+                inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
+                return self.here.call(client, handler, round, inbox, (self.turn, self.back.get(client)))
 
         yield from self._in_order(handler, sorted(outgoing), waiting, call)
 
@@ -367,8 +369,8 @@ class Workers(Exchange):
         self.pool.answers()
 
     def client_states(self) -> dict[ClientId, Any]:
-        self.pool.send_all({"do": "states"})
-        found = dict(self.here.states())
+        self.pool.send_all({"do": "states", "back": list(self.uncounted.items())})
+        found = dict(self.here.states(self.uncounted))
         for _, payloads in self.pool.answers():
             found.update(received_states(decode_tree(payloads[0])))
         return dict(sorted(found.items()))

@@ -148,9 +148,8 @@ class Remote(Exchange):
                 continue
             messages, to = bundled(asked, outgoing)
             payloads = [shared.setdefault(id(message), Broadcast(message)) for message in messages]
-            header = {
-                "do": "call", "run": self.run, "seed": self.seed, "handler": handler, "round": round, "to": to,
-            }  # fmt: skip
+            back = self._back(site, self.back)
+            header = self._session("call", handler=handler, round=round, to=to, step=self.turn, back=back)
             pending[self.sites.submit(site, header, payloads)] = site, asked
         yield from self._in_order(handler, sorted(outgoing), pending, early)
 
@@ -259,6 +258,10 @@ class Remote(Exchange):
 
     # -- for the runner -------------------------------------------------------------------------------------------
 
+    def _back(self, site: str, since: Mapping[ClientId, int]) -> list[list[int]]:
+        """Which clients of a site take back what they changed, and from which step on."""
+        return [[client, since[client]] for client in self.sites.status[site].clients if client in since]
+
     def _here(self) -> list[str]:
         """Sites that take part just now. One beyond its deadline is still at work on what it was asked before."""
         return [site for site in self._opened if self.sites.status[site].state not in ("gone", "lost", "late")]
@@ -313,7 +316,10 @@ class Remote(Exchange):
         A site that is away keeps none, and would go back to the one before.
         """
         mark = f"seed{self.seed}-round{self.ledger.round}"
-        for site in self._together({site: self._session("save", mark=mark) for site in self._here()}):
+        headers = {
+            site: self._session("save", mark=mark, back=self._back(site, self.uncounted)) for site in self._here()
+        }
+        for site in self._together(headers):
             self._marks[site] = mark
             self.sites.status[site].losses = 0
         return {client: {"mark": self._marks.get(self.sites.site_of[client])} for client in self.clients}

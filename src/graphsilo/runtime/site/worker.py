@@ -328,6 +328,7 @@ class SiteWorker:
         session = self._open(packet)
         handler, number = str(packet.header["handler"])[:200], int(packet.header["round"])
         # In memory that is aligned as torch's: kernels give the same bits as in one process.
+        step, back = int(packet.header.get("step", 0)), dict(packet.header.get("back", ()))
         inboxes = [Inbox(aligned_view(payload)) for payload in packet.payloads]
         answers: list[dict[str, Any]] = []
         payloads: list[Any] = []
@@ -342,7 +343,8 @@ class SiteWorker:
             if handler in STEPS:
                 reply = session.parties.answer(client, handler, inboxes[index].data)
             else:
-                reply = call(session.clients[client], handler, number, inboxes[index], session.gates[client])
+                held, turn = session.clients[client], (step, back.get(client))
+                reply = call(held, handler, number, inboxes[index], session.gates[client], turn)
             reply = _noted(member, session, number, handler, inboxes[index], reply)
             answer: dict[str, Any] = {"client": client, "cpu": _coarse(started)}
             if isinstance(reply, Failure):
@@ -361,6 +363,9 @@ class SiteWorker:
         mark = str(packet.header["mark"])
         if not re.fullmatch(rf"seed{session.seed}-round[0-9]{{1,9}}", mark):
             raise RunError("a checkpoint is named after the seed and a round, as in seed0-round12.")
+        back = dict(packet.header.get("back", ()))
+        for client, held in session.clients.items():
+            held.settle(back.get(client))
         tree = {
             str(client): {**held.state(), "words": session.words[client]} for client, held in session.clients.items()
         }
