@@ -49,7 +49,6 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
-        self.config = context.config
         self.metric = METRICS[context.select_by]
         self._size = 1.0
         self.released = Released(self.config, SENSITIVITY)

@@ -59,15 +59,13 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
-        self.config = context.config
         if self.config.epsilon is not None and self.schema.task != "node":
             raise UnsupportedError(
                 "method.epsilon promises privacy of nodes, and this task is about graphs, whose sums of nodes have no "
                 "bound; leave it out, or choose a node task."
             )
         self.sigma = 0.0
-        private_run = self.config.epsilon is not None
-        self.kinds = (self.config.released,) if private_run else self.config.kinds(self.schema.task)
+        self.kinds = self.config.kinds(self.schema.task) if self.config.epsilon is None else (self.config.released,)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
         self.products: dict[str, Tensor] = {}
