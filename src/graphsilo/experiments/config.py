@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo import documents
-from graphsilo.data.partition.options import Seed, SplitMode
+from graphsilo.data.partition.rule import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import (

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash, describe
 from graphsilo.data.partition import Partition, audit, entry, partition_graphs
-from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.between import check_sides, own_links, side_notes, sides_of, with_cut_links

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.random import derive_seed, numpy_generator

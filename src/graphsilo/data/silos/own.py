@@ -37,7 +37,7 @@ from pydantic import BeforeValidator, field_validator
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition.options import Seed
+from graphsilo.data.partition.rule import Seed
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.between import own_links

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from graphsilo.data.arrays import read_npy
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions
 from graphsilo.data.partition.own import cut_by_owner
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
 
