@@ -290,7 +290,7 @@ def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
     from graphsilo.federation import registry
 
     owned: dict[str, list[tuple[str, type[Settings]]]] = {
-        "data": [("every data set", LoadOptions), *((name, kind) for name, (kind, _) in GENERATORS.items())],
+        "data": [("every data set", LoadOptions), *GENERATORS.items()],
         "partition": [
             *((rule.name, rule.options) for rule in rules()),
             *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),

@@ -331,7 +331,7 @@ def _data(description: SiloDescription, file: Path) -> tuple[TableSpec | None, P
         if not place.is_dir():
             raise DataError(f"{file}: the folder {place} (store) does not exist.")
         return None, place
-    if place.suffix.lower() not in (".yaml", ".yml"):
+    if not catalog.is_description(place):
         raise ConfigError(
             f"{file}: 'data' must name a description of tables (.yaml); got '{place.name}'. Tables themselves stand "
             f"under 'nodes' and 'edges'."
