@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
-from graphsilo.data.sources.transforms import compact_features
+from graphsilo.data.sources.transforms import compact_features, stack_features
 from graphsilo.errors import DataError, shown
 
 SPLITS = ("train", "val", "test")
@@ -109,7 +109,7 @@ def collection(
     pointer = np.concatenate([[0], np.cumsum([part.num_nodes for part in parts])]).astype(np.int64)
     classes = class_count(labels, class_names, num_classes)
     union = Graph(
-        features=compact_features(_stacked([part.features for part in described.values() or parts])),
+        features=compact_features(stack_features([part.features for part in described.values() or parts])),
         edges=np.concatenate([part.edges + start for part, start in zip(parts, pointer[:-1], strict=True)], axis=1),
         labels=np.full(int(pointer[-1]), -1, dtype=np.int64),
         num_classes=classes,
@@ -130,13 +130,6 @@ def _alike(found: Mapping[int, str], todo: str, name: str) -> None:
     other = next((place for place, has in found.items() if has != found[first]), None)
     if other is not None:
         raise DataError(f"{name}: graph {first} has {found[first]}, and graph {other} has {found[other]}; {todo}.")
-
-
-def _stacked(blocks: Sequence[Features]) -> Features:
-    dense = [block for block in blocks if isinstance(block, np.ndarray)]
-    if len(dense) < len(blocks):
-        return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in blocks], format="csr"))
-    return np.concatenate(dense)
 
 
 # -- Arrays --------------------------------------------------------------------------------------------------------
