@@ -230,19 +230,15 @@ def _scenario(case: Case, key: str, value: Any) -> str | None:
 
 
 def _generated(case: Case, key: str, value: Any) -> str | None:
-    made = [name for name in case.names if not _is_file(name) and _entry(name) and _entry(name).generated]
-    return None if made or not all(_is_file(name) or _entry(name) for name in case.names) else (
+    made = [name for name in case.names if not catalog.is_file(name) and _entry(name) and _entry(name).generated]
+    return None if made or not all(catalog.is_file(name) or _entry(name) for name in case.names) else (
         "it is the seed of generated data, and this data is not generated"
     )  # fmt: skip
 
 
 def _raw_files(case: Case, key: str, value: Any) -> str | None:
-    read = [name for name in case.names if not _is_file(name) and not (_entry(name) and _entry(name).generated)]
+    read = [name for name in case.names if not catalog.is_file(name) and not (_entry(name) and _entry(name).generated)]
     return None if read else "it is the folder of the catalog's raw files, and this data does not come from there"
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).suffix.lower() in catalog.GRAPH_FILES
 
 
 def _entry(name: str) -> Any:
