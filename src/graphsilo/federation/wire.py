@@ -2,7 +2,7 @@
 
     GSM1 | H: length of the header, u32 | header, H bytes of msgpack | zeros to a multiple of 64 | payload
 
-- All numbers are little-endian. The header is ``[name, fields, length of the payload]``; the name is that of the message
+- All numbers are little-endian. The header is ``[name, fields, length of the payload]``, with the name of the message
   (``Message.wire_name``).
 - ``fields`` has an entry by name for each field that is sent: a plain value as msgpack has it, nil where it is left
   out, and for tensors a reference, named references, or a list of them.
