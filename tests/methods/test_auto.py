@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -59,41 +58,40 @@ def test_its_rounds_are_those_of_the_methods_bit_for_bit(kit, silos):
 def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     server, federation = played(kit, silos, 1)
     client = federation.client(0)
-    assert (server.preferred, client._chosen) == ([0, 0], 0)
-    assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge"}
+    assert (server.preferred, client._chosen) == ([0, 0], 1)
+    assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge-common"}
     for number in range(2, 16):
         server.round(federation, number)
-    assert server.preferred == [1, 1]
-    assert {name.partition("/")[0] for name in server.aggregate()} == {"trees"}
+    assert server.preferred == [3, 2]
+    assert {name.partition("/")[0] for name in server.aggregate()} == {"trees-common"}
     server.round(federation, 16)
-    assert client.study()["chosen"] == client._chosen == 1  # as all preferred when it was asked
-    assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data))
+    assert client.study()["chosen"] == client._chosen == 3  # as all preferred when it was asked
+    assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data, "corrected"))
 
 
 @pytest.mark.parametrize("select_by", ["accuracy", "auc"])
 def test_the_choice_adds_up(kit, silos, select_by):
-    """Counts of every silo's validation nodes: own models of both methods, then the common ones."""
+    """Counts of every silo's validation nodes, for each choice."""
     server, federation = played(kit, silos, 4, select_by=select_by)
-    answers = [federation.client(client).choose(ChooseRequest(choices=3, preferred=0)) for client in range(3)]
+    clients = [federation.client(client) for client in range(3)]
+    answers = [client.choose(ChooseRequest(choices=8, preferred=0)) for client in clients]
     total = sum(answer.counts for answer in answers)
     labels = np.concatenate([silo.graph.labels[silo.seen.items["val"]] for silo in silos])
     assert torch.equal(total[5].sum(1), torch.from_numpy(np.bincount(labels, minlength=3)))
     rights = []
-    for names, view in itertools.product((("ridge",), ("trees",), ("ridge", "trees")), ("own", "common")):
+    for models in auto.CHOICES:
         right = 0
-        for client, silo in enumerate(silos):
-            each = [
-                federation.client(client)._parts[name].predict(federation.client(client).data, view) for name in names
-            ]
-            found = sum(each).argmax(1)
+        for client, silo in zip(clients, silos, strict=True):
+            found = sum(client._parts[name].predict(client.data, view) for name, view in models).argmax(1)
             right += int((found.numpy() == silo.graph.labels)[silo.seen.items["val"]].sum())
         rights.append(right)
-    assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == [*rights[::2], *rights[1::2]]
+    assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == rights
     if select_by == "accuracy":
-        assert server.preferred == [int(np.argmax(rights[::2])), int(np.argmax(rights[1::2]))]
-    above, below = sum(answer.ranked["auc"] for answer in answers)
-    assert server.curve[-1] == pytest.approx(float(above[1] / below[1]))
-    assert server.ridge == pytest.approx(float(above[0] / below[0]))
+        common = {0: rights[0], 2: rights[2], 5: rights[5]}
+        assert server.preferred == [int(np.argmax(rights)), max(common, key=common.get)]
+    auc = np.divide(*sum(answer.ranked["auc"] for answer in answers).numpy())
+    assert server.curve[-1] == pytest.approx(max(auc[2:5]))
+    assert server.ridge == pytest.approx(max(auc[:2]))
 
 
 def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
@@ -102,8 +100,8 @@ def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
     metric, labels = METRICS["accuracy"], silos[0].graph.labels[silos[0].seen.items["val"]]
     clear = np.eye(3, dtype=np.float32)[labels]
     for other, wanted in ((1 - clear, 0), (clear, 1)):
-        client._says = lambda choice, view, other=other: other if choice else clear
-        client.choose(ChooseRequest(choices=3, preferred=1))
+        client._says = lambda choice, other=other: other if choice else clear
+        client.choose(ChooseRequest(choices=8, preferred=1))
         assert client._chosen == wanted
     assert metric.of_outputs(labels, clear) == 1.0
 
@@ -163,33 +161,33 @@ def test_without_validation_nodes_nobody_can_tell(kit, silos):
     assert server.ends_early
     before = federation.client(0).state()
     server.round(federation, 2)  # as with --reference alone, where other silos go on
-    assert federation.client(0).state()["chosen"] == before["chosen"] == 0
+    assert federation.client(0).state()["chosen"] == before["chosen"] == 1
     assert not len(federation.client(0)._parts["trees"]._forests["common"]["columns"])
 
 
 def test_what_is_kept_says_the_same(kit, silos):
-    for rounds, chosen in ((1, 0), (15, 1), (15, 2)):
+    for rounds, own, common in ((1, 1, 0), (15, 3, 2), (15, 7, 5)):
         server, federation = played(kit, silos, rounds)
         client = federation.client(1)
-        client._chosen = server.preferred[1] = chosen
+        client._chosen, server.preferred[1] = own, common
         fresh = Client(client.context)
         fresh.load_final(client.final_models())
         assert torch.equal(fresh.predict(client.data), client.predict(client.data))
         fresh.install_aggregate(server.aggregate())
         client.install_aggregate(server.aggregate())
         assert torch.equal(fresh.predict(client.data, "aggregate"), client.predict(client.data, "aggregate"))
-    with pytest.raises(MessageError, match="no method that is tried here: forest"):
+    with pytest.raises(MessageError, match="no models that are tried here: forest"):
         client.install_aggregate({"forest/values": torch.zeros(1)})
 
 
-@pytest.mark.parametrize(("choices", "preferred"), [(3, -1), (3, 3), (4, 0), (1, 1), (0, 0)])
+@pytest.mark.parametrize(("choices", "preferred"), [(8, -1), (8, 8), (3, 0), (2, 2), (0, 0)])
 def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred):
     _, federation = played(kit, silos, 2)
     with pytest.raises(MessageError, match="was said to be the best"):
         federation.client(0).choose(ChooseRequest(choices=choices, preferred=preferred))
     _, alone = kit.build("auto", silos, rounds=1)
     with pytest.raises(MessageError, match="was said to be the best"):
-        alone.client(0).choose(ChooseRequest(choices=3, preferred=0))
+        alone.client(0).choose(ChooseRequest(choices=8, preferred=0))
 
 
 def test_choices_that_no_items_give():
