@@ -72,9 +72,9 @@ def test_trees_are_taken_once_validation_prefers_them(kit, silos):
 @pytest.mark.parametrize("select_by", ["accuracy", "auc"])
 def test_the_choice_adds_up(kit, silos, select_by):
     """Counts of every silo's validation nodes, for each choice."""
-    server, federation = played(kit, silos, 4, select_by=select_by)
+    server, federation = played(kit, silos, 9, select_by=select_by)
     clients = [federation.client(client) for client in range(3)]
-    answers = [client.choose(ChooseRequest(choices=8, preferred=0)) for client in clients]
+    answers = [client.choose(ChooseRequest(choices=8, preferred=0, course=True)) for client in clients]
     total = sum(answer.counts for answer in answers)
     labels = np.concatenate([silo.graph.labels[silo.seen.items["val"]] for silo in silos])
     assert torch.equal(total[5].sum(1), torch.from_numpy(np.bincount(labels, minlength=3)))
@@ -101,37 +101,43 @@ def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
     clear = np.eye(3, dtype=np.float32)[labels]
     for other, wanted in ((1 - clear, 0), (clear, 1)):
         client._says = lambda choice, other=other: other if choice else clear
-        client.choose(ChooseRequest(choices=8, preferred=1))
+        client.choose(ChooseRequest(choices=8, preferred=1, course=False))
         assert client._chosen == wanted
     assert metric.of_outputs(labels, clear) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("curve", "ridge", "hopeless"),
+    ("curve", "steps", "ridge", "hopeless"),
     [
-        ([0.5] * 8 + [0.6] * 8, 0.85, False),  # 0.6 + 0.1 · log2(96 / 16) = 0.858
-        ([0.5] * 8 + [0.6] * 8, 0.86, True),
-        ([0.5] * 8 + [0.6] * 7, 0.99, False),  # asked after 16, 32, 64 steps
-        ([0.5] * 8 + [0.6] * 9, 0.99, False),
-        ([0.7] * 8 + [0.6] * 8, 0.61, True),  # it does not get worse, either
-        ([0.7] * 8 + [0.6] * 8, 0.59, False),
-        ([0.5] * 16 + [0.6] * 16, 0.75, False),  # 0.6 + 0.1 · log2(96 / 32) = 0.758
-        ([0.5] * 16 + [0.6] * 16, 0.76, True),
+        ([0.5, 0.6], 16, 0.85, False),  # 0.6 + 0.1 · log2(96 / 16) = 0.858
+        ([0.5, 0.6], 16, 0.86, True),
+        ([0.7, 0.6], 16, 0.61, True),  # it does not get worse, either
+        ([0.7, 0.6], 16, 0.59, False),
+        ([0.1, 0.5, 0.6], 32, 0.75, False),  # 0.6 + 0.1 · log2(96 / 32) = 0.758
+        ([0.1, 0.5, 0.6], 32, 0.76, True),
     ],
 )
-def test_trees_that_stay_behind_are_given_up(kit, silos, curve, ridge, hopeless):
+def test_trees_that_stay_behind_are_given_up(kit, silos, curve, steps, ridge, hopeless):
     server, _ = kit.build("auto", silos, rounds=97)
     server.curve, server.ridge = curve, ridge
-    assert server._is_hopeless() is hopeless
+    assert server._is_hopeless(steps) is hopeless
+
+
+def test_how_trees_get_on_is_asked_after_8_16_and_32_steps(kit, silos, monkeypatch):
+    asked = []
+    monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server, steps: asked.append(steps))
+    server, _ = played(kit, silos, 34)
+    assert (len(server.curve), asked) == (3, [16, 32])
 
 
 def test_a_run_ends_with_the_last_step_that_may_pay(monkeypatch):
     """Its last round is scored and kept as any other's."""
-    monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server: len(server.curve) == 3)
+    monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server, steps: True)
+    monkeypatch.setattr(auto, "FEWEST", 4)
     config = {**GRAPH, "method": {"name": "auto", "rounds": 50}, "evaluation": {"every": 3}}
     [seed] = graphsilo.run(config, report=False).tree["seeds"]
-    assert [row["round"] for row in seed["rounds"]] == [1, 2, 3, 4]
-    assert ["validation" in row for row in seed["rounds"]] == [False, False, True, True]
+    assert [row["round"] for row in seed["rounds"]] == [1, 2, 3, 4, 5]
+    assert ["validation" in row for row in seed["rounds"]] == [False, False, True, False, True]
 
 
 def test_with_one_round_it_is_fedridge():
@@ -184,10 +190,10 @@ def test_what_is_kept_says_the_same(kit, silos):
 def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred):
     _, federation = played(kit, silos, 2)
     with pytest.raises(MessageError, match="was said to be the best"):
-        federation.client(0).choose(ChooseRequest(choices=choices, preferred=preferred))
+        federation.client(0).choose(ChooseRequest(choices=choices, preferred=preferred, course=False))
     _, alone = kit.build("auto", silos, rounds=1)
     with pytest.raises(MessageError, match="was said to be the best"):
-        alone.client(0).choose(ChooseRequest(choices=8, preferred=0))
+        alone.client(0).choose(ChooseRequest(choices=8, preferred=0, course=False))
 
 
 def test_choices_that_no_items_give():

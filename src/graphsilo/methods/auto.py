@@ -122,10 +122,12 @@ class ChooseRequest(Message):
     Attributes:
         choices: How many of ``CHOICES`` there are by now: those of FedRidge, or all.
         preferred: Number of the choice that all silos' validation items together preferred before.
+        course: Whether the AUC is asked for, too: scores are sorted for it.
     """
 
     choices: int = sends("control")
     preferred: int = sends("control")
+    course: bool = sends("control")
 
 
 class Choices(Message):
@@ -133,8 +135,8 @@ class Choices(Message):
 
     Attributes:
         counts: [choices, C true, C predicted] validation items.
-        ranked: AUC and, where it is a metric of scores, ``evaluation.select_by``, by name [2, choices]: its value times
-            the items that it rests on, and these.
+        ranked: AUC where it was asked for and, where it is a metric of scores, ``evaluation.select_by``, by name
+            [2, choices]: its value times the items that it rests on, and these.
     """
 
     counts: Tensor = sends("counts", dtype=torch.int64, shape=("models", "classes", "classes"), evaluated=True)
@@ -193,7 +195,7 @@ class Client(ClientBase[AutoConfig]):
         self._chosen = order[judge.best([outputs[choice] for choice in order], count - 1)]
         ranked = {
             name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in outputs]))
-            for name in {COURSE, self.context.select_by}
+            for name in {self.context.select_by, *([COURSE] if request.course else [])}
             if METRICS[name].ranking is not None
         }
         guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
@@ -352,7 +354,7 @@ class Server(ServerBase[AutoConfig]):
         parts: The server of each method.
         preferred: Numbers of the choice that all silos' validation items together liked best, and of the best one of
             which all silos have the same model.
-        curve: AUC of FedTrees' best models after each of its steps.
+        curve: AUC of FedTrees' best models after 8, 16, 32, ... of its steps.
         ridge: AUC of FedRidge's.
     """
 
@@ -389,7 +391,9 @@ class Server(ServerBase[AutoConfig]):
 
     def _choose(self, federation: Federation, steps: int) -> None:
         choices = len(CHOICES) if steps else FIRST
-        request = ChooseRequest(choices=choices, preferred=self.preferred[0])
+        # After 8, 16, 32, ... steps, or none.
+        course = steps == 0 or (steps >= FEWEST // 2 and steps & (steps - 1) == 0)
+        request = ChooseRequest(choices=choices, preferred=self.preferred[0], course=course)
         found = federation.sum(Client.choose, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
         values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
@@ -398,21 +402,20 @@ class Server(ServerBase[AutoConfig]):
             return
         shared = [place for place in SHARED if place < choices]
         self.preferred = [int(np.argmax(values)), max(shared, key=values.__getitem__)]  # the first of equals
-        course = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
-        if steps:
-            self.curve.append(max(course[place] for place in _OF_TREES))
-        else:
-            self.ridge = max(course)
         self.log.update(chosen_of(self.preferred[0], metric, values))
-        self.ends_early = "trees" not in self.parts or self._is_hopeless()
+        self.ends_early = "trees" not in self.parts
+        if course:
+            each = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
+            if not steps:
+                self.ridge = max(each)
+                return
+            self.curve.append(max(each[place] for place in _OF_TREES))
+            self.ends_early = steps >= FEWEST and self._is_hopeless(steps)
 
-    def _is_hopeless(self) -> bool:
+    def _is_hopeless(self, steps: int) -> bool:
         """Whether the trees would stay behind, if each doubling of the steps gained as much as the last one did. It
         gains less and less, as a rule."""
-        steps = len(self.curve)
-        if steps < FEWEST or steps & (steps - 1):
-            return False
-        now, before = self.curve[-1], self.curve[steps // 2 - 1]
+        before, now = self.curve[-2:]
         return now + max(now - before, 0.0) * math.log2((self.config.rounds - 1) / steps) < self.ridge
 
     def aggregate(self) -> Tensors | None:
