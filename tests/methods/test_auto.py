@@ -13,7 +13,7 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import registry
 from graphsilo.methods import auto
-from graphsilo.methods.auto import Choices, ChooseRequest, Client
+from graphsilo.methods.auto import ChooseRequest, Client
 from kit import molecules
 from kit.fedtrees import silo_of
 
@@ -194,23 +194,6 @@ def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred
     _, alone = kit.build("auto", silos, rounds=1)
     with pytest.raises(MessageError, match="was said to be the best"):
         alone.client(0).choose(ChooseRequest(choices=8, preferred=0, course=False))
-
-
-def test_choices_that_no_items_give():
-    counts = torch.tensor([[[3, 1], [0, 2]], [[4, 0], [1, 1]]])
-    right = Choices(counts=counts, ranked={"auc": torch.tensor([[3.0, 2.0], [6.0, 6.0]], dtype=torch.float64)})
-    right.check()
-    right.check_size(6.0, 0.0)
-    with pytest.raises(MessageError, match="counts 6 items; there are 5 at most"):
-        right.check_size(5.0, 0.0)
-    for wrong, text in (
-        ({"counts": torch.tensor([[[3, 1], [0, 2]], [[4, 1], [1, 0]]])}, "not the same items"),
-        ({"counts": -counts}, "-4 items in one place"),
-        ({"ranked": {"auc": torch.tensor([[7.0], [6.0]], dtype=torch.float64)}}, "no mean of scores"),
-        ({"ranked": {"auc": torch.tensor([[3.0], [7.0]], dtype=torch.float64)}}, "no mean of scores"),
-    ):
-        with pytest.raises(MessageError, match=text):
-            replace(right, **wrong).check()
 
 
 def test_every_step_of_both_is_there_under_a_name_of_its_own():

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge, chosen_of, confusions, weighted, worth
+from graphsilo.evaluate.choice import Judge, chosen_of, worth
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import (
     Check,
@@ -130,34 +131,6 @@ class ChooseRequest(Message):
     course: bool = sends("control")
 
 
-class Choices(Message):
-    """What one client's validation items say of the methods so far.
-
-    Attributes:
-        counts: [choices, C true, C predicted] validation items.
-        ranked: AUC where it was asked for and, where it is a metric of scores, ``evaluation.select_by``, by name
-            [2, choices]: its value times the items that it rests on, and these.
-    """
-
-    counts: Tensor = sends("counts", dtype=torch.int64, shape=("models", "classes", "classes"), evaluated=True)
-    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
-
-    def check(self) -> None:
-        true = self.counts.sum(2)
-        if self.counts.numel() and (int(self.counts.min()) < 0 or bool((true != true[0]).any())):
-            raise MessageError(
-                f"Choices has {int(self.counts.min())} items in one place, or not the same items for each model."
-            )
-        items = self.counts.sum((1, 2))
-        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
-            raise MessageError("Choices.ranked is no mean of scores from 0 to 1, of as many items as were scored.")
-
-    def check_size(self, items: float, degrees: float) -> None:
-        most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0
-        if most > items:
-            raise MessageError(f"Choices counts {most} items; there are {items:g} at most.")
-
-
 class Client(ClientBase[AutoConfig]):
     """Takes part in each method, and chooses among what they gave it: its steps are theirs, ``ridge_count`` etc."""
 
@@ -181,7 +154,7 @@ class Client(ClientBase[AutoConfig]):
         return part
 
     @handler
-    def choose(self, request: ChooseRequest) -> Choices:
+    def choose(self, request: ChooseRequest) -> Candidates:
         """Score the models that there are, and take those that all silos prefer, or others where its own validation
         items clearly do."""
         count = request.choices
@@ -193,14 +166,7 @@ class Client(ClientBase[AutoConfig]):
         outputs = [self._says(choice) for choice in range(count)]
         order = sorted(range(count), key=lambda choice: choice != request.preferred)
         self._chosen = order[judge.best([outputs[choice] for choice in order], count - 1)]
-        ranked = {
-            name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in outputs]))
-            for name in {self.context.select_by, *([COURSE] if request.course else [])}
-            if METRICS[name].ranking is not None
-        }
-        guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
-        counts = confusions(judge.labels, guesses, self.silo.schema.num_classes)
-        return Choices(counts=torch.from_numpy(counts), ranked=ranked)
+        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
 
     @cached_property
     def _validation(self) -> NDArray[np.int64]:

@@ -26,7 +26,6 @@ from graphsilo.methods.fedtrees.messages import (
     Histograms,
     Moments,
     MomentsRequest,
-    Scores,
     StartRequest,
 )
 from graphsilo.testing import conformance
@@ -259,7 +258,6 @@ def test_no_node_counts_in_two_bins_of_a_column():
     [
         Counts(classes=torch.tensor([3, 2])),
         Cells(counts=whole([1, 0], [2, 3])),
-        Scores(counts=torch.tensor([[[1, 2], [2, 0]]]), ranked={}),
         Moments(sums=torch.tensor([[-5 * LARGEST_MOMENT]])),
     ],
 )
