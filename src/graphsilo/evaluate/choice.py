@@ -90,6 +90,19 @@ class Judge:
         gain = values[other] - values[best]
         return other if gain > 0 and gain > self.doubt * self._error(outputs[other], outputs[best]) else best
 
+    def held_out(self, outputs: Sequence[NDArray[Any]], apart: int) -> NDArray[np.int64]:
+        """[n] for each item the number of the model that the items of all other groups prefer, as ``best`` does.
+
+        How good a choice is cannot be read off the items that it was made by; what these models say of theirs tells it.
+        """
+        groups = np.arange(len(self.labels)) % GROUPS
+        found = np.zeros(len(self.labels), dtype=np.int64)
+        for group in np.unique(groups):
+            mine, others = groups == group, groups != group
+            judge = Judge(self.metric, self.labels[others], self.doubt)
+            found[mine] = judge.best([output[others] for output in outputs], apart)
+        return found
+
     def quality(self, output: NDArray[Any], items: Any = slice(None)) -> float:
         """How good one is on some items: larger is better."""
         value = self.metric.of_outputs(self.labels[items], output[items])

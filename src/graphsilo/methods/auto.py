@@ -44,6 +44,7 @@ from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
+from graphsilo.methods.fedtrees.messages import Done
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId
 
@@ -117,18 +118,28 @@ class AutoConfig(MethodConfig):
         return max(part.square_columns(schema) for part in self.of_parts().values())
 
 
-class ChooseRequest(Message):
-    """Ask which of the methods is better.
+class ScoreRequest(Message):
+    """Ask how good each kind of model is.
 
     Attributes:
         choices: How many of ``CHOICES`` there are by now: those of FedRidge, or all.
-        preferred: Number of the choice that all silos' validation items together preferred before.
         course: Whether the AUC is asked for, too: scores are sorted for it.
     """
 
     choices: int = sends("control")
-    preferred: int = sends("control")
     course: bool = sends("control")
+
+
+class ChooseRequest(Message):
+    """Tell what all silos' validation items together prefer.
+
+    Attributes:
+        choices: How many of ``CHOICES`` there are.
+        preferred: The number of one.
+    """
+
+    choices: int = sends("control")
+    preferred: int = sends("control")
 
 
 class Client(ClientBase[AutoConfig]):
@@ -142,41 +153,63 @@ class Client(ClientBase[AutoConfig]):
         }
         self._chosen, self._aggregate = FIRST - 1, 0
         self._said: dict[str, tuple[GraphTensors, Tensor]] = {}
+        self._outputs: list[NDArray[np.float32]] = []
+        # All silos together choose among what these would choose by the same few items.
+        self._parts["ridge"].holds_out = True
         if trees := self._parts.get("trees"):
             trees.chooses = False
 
     def part(self, name: str) -> ClientBase[Any]:
         """Its side of a method, in this round."""
         part: ClientBase[Any] = self._parts[name]
+        self._outputs = []
         if name == "ridge":
             self._said.clear()
         part.round, part.repeat = self.round, self.repeat
         return part
 
     @handler
-    def choose(self, request: ChooseRequest) -> Candidates:
-        """Score the models that there are, and take those that all silos prefer, or others where its own validation
-        items clearly do."""
+    def score(self, request: ScoreRequest) -> Candidates:
+        """Say how good each kind of model is by own validation items."""
+        self._check(request.choices)
+        judge, outputs = self._judge(request.choices)
+        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+
+    @handler
+    def choose(self, request: ChooseRequest) -> Done:
+        """Take the kind that all silos prefer, or another one where own validation items clearly do."""
         count = request.choices
-        if count not in (FIRST, len(CHOICES)) or not 0 <= request.preferred < count or (
-            count > FIRST and "trees" not in self._parts
-        ):  # fmt: skip
-            raise MessageError(f"choice {request.preferred} of {count} was said to be the best.")
-        judge = Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], DOUBT)
-        outputs = [self._says(choice) for choice in range(count)]
+        self._check(count, request.preferred)
+        judge, outputs = self._judge(count)
         order = sorted(range(count), key=lambda choice: choice != request.preferred)
         self._chosen = order[judge.best([outputs[choice] for choice in order], count - 1)]
-        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+        self._outputs = []
+        return Done(clients=1)
+
+    def _check(self, count: int, preferred: int = 0) -> None:
+        if count not in (FIRST, len(CHOICES)) or not 0 <= preferred < count or (
+            count > FIRST and "trees" not in self._parts
+        ):  # fmt: skip
+            raise MessageError(f"choice {preferred} of {count} was said to be the best.")
+
+    def _judge(self, count: int) -> tuple[Judge, list[NDArray[np.float32]]]:
+        """Of the own validation items, and [n, C] log-probabilities of these for each choice."""
+        if len(self._outputs) != count:
+            self._outputs = [self._says(choice) for choice in range(count)]
+        return Judge(
+            METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], DOUBT
+        ), self._outputs
 
     @cached_property
     def _validation(self) -> NDArray[np.int64]:
         return self.silo.labelled_validation()
 
     def _says(self, choice: int) -> NDArray[np.float32]:
-        """[validation items, C] log-probabilities."""
-        data = self.tensors(self.silo.seen.graph)
-        output = _mean([self._part_says(name, view, data)[self._validation] for name, view in CHOICES[choice]])
-        found: NDArray[np.float32] = output.cpu().numpy()
+        data, ridge = self.tensors(self.silo.seen.graph), self._parts["ridge"]
+        found: NDArray[np.float32] = _mean([
+            ridge.says_held_out() if model == ("ridge", "own") else self._part_says(*model, data)[self._validation]
+            for model in CHOICES[choice]
+        ]).cpu().numpy()  # fmt: skip
         return found
 
     def _part_says(self, name: str, view: str, data: GraphTensors) -> Tensor:
@@ -210,6 +243,7 @@ class Client(ClientBase[AutoConfig]):
 
     def release(self) -> None:
         self._said.clear()
+        self._outputs = []
         for part in self._parts.values():
             part.release()
 
@@ -359,8 +393,8 @@ class Server(ServerBase[AutoConfig]):
         choices = len(CHOICES) if steps else FIRST
         # After 8, 16, 32, ... steps, or none.
         course = steps == 0 or (steps >= FEWEST // 2 and steps & (steps - 1) == 0)
-        request = ChooseRequest(choices=choices, preferred=self.preferred[0], course=course)
-        found = federation.sum(Client.choose, request).require(self.config.min_clients)
+        request = ScoreRequest(choices=choices, course=course)
+        found = federation.sum(Client.score, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
         values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
         if not values:  # nobody can tell whether trees are better
@@ -368,6 +402,8 @@ class Server(ServerBase[AutoConfig]):
             return
         shared = [place for place in SHARED if place < choices]
         self.preferred = [int(np.argmax(values)), max(shared, key=values.__getitem__)]  # the first of equals
+        chosen = ChooseRequest(choices=choices, preferred=self.preferred[0])
+        federation.sum(Client.choose, chosen).require(self.config.min_clients)
         self.log.update(chosen_of(self.preferred[0], metric, values))
         self.ends_early = "trees" not in self.parts
         if course:
