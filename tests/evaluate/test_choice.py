@@ -60,3 +60,10 @@ def test_how_good_a_choice_is_is_told_by_other_items() -> None:
     many = Judge(METRICS["accuracy"], np.zeros(40, dtype=np.int64))
     assert many.held_out([1 - right, right], 1).tolist() == [1] * 40
     assert not len(Judge(METRICS["accuracy"], labels[:0]).held_out([right[:0]], 0))
+
+
+@pytest.mark.parametrize(("doubt", "best"), [(1.9, 1), (2.1, 0)])
+def test_few_items_that_all_agree_are_few(doubt: float, best: int) -> None:
+    """Four of four are right instead of none: ahead by 1, and the error is √(1/4), though no group of items differs."""
+    wrong, right = np.tile([0.0, 1.0], (4, 1)), np.tile([1.0, 0.0], (4, 1))
+    assert Judge(METRICS["accuracy"], np.zeros(4, dtype=np.int64), doubt).best([wrong, right], 1) == best

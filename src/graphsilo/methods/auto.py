@@ -23,7 +23,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge, chosen_of, worth
+from graphsilo.evaluate.choice import CLEAR, Judge, chosen_of, worth
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -68,8 +68,6 @@ FIRST = 2
 SHARED = tuple(place for place, models in enumerate(CHOICES) if all(view == COMMON for _, view in models))
 """Those of which all silos have the same model."""
 _OF_TREES = tuple(place for place, models in enumerate(CHOICES) if all(name == "trees" for name, _ in models))
-DOUBT = 1.64
-"""Standard errors by which a silo must be better off with another choice than the one that all silos prefer."""
 COURSE = "auc"
 """The metric by which is said how trees get on: where nearly all nodes are of one class, accuracy begins late."""
 FEWEST = 16
@@ -197,7 +195,7 @@ class Client(ClientBase[AutoConfig]):
         if len(self._outputs) != count:
             self._outputs = [self._says(choice) for choice in range(count)]
         return Judge(
-            METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], DOUBT
+            METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], CLEAR
         ), self._outputs
 
     @cached_property

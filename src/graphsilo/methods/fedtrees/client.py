@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError, RequestError
-from graphsilo.evaluate.choice import Judge
+from graphsilo.evaluate.choice import CLEAR, Judge
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -45,9 +45,6 @@ from graphsilo.training.sharing import shared_copy
 
 T = TypeVar("T")
 COMMON, CORRECTED, ALONE = FORESTS = ("common", "corrected", "alone")
-DOUBT = 1.64
-"""Standard errors by which a silo must be better off with another forest than the one that all silos prefer: chance
-does that once in twenty times."""
 
 
 class Client(ClientBase[FedTreesConfig]):
@@ -299,7 +296,7 @@ class Client(ClientBase[FedTreesConfig]):
     def _judge(self) -> tuple[Judge, NDArray[np.int64]]:
         """Of the own validation nodes, and these."""
         items = self.silo.labelled_validation()
-        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], DOUBT), items
+        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], CLEAR), items
 
     def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
