@@ -17,8 +17,8 @@ DOUBT = 0.5
 """Standard errors by which a model of the own rows alone must be better. Of 0, ½, 1 and 1.64 the best by
 cross-validation on the validation items of nine graphs, three cuts each."""
 CLEAR = 3.0
-"""Standard errors by which a silo must be better off with another kind of model than all silos prefer: of several kinds,
-in a hundred rounds, one is ahead by 1.64 errors at some silo by chance alone."""
+"""Standard errors by which a silo must be better off with another kind of model than all silos prefer: in a hundred
+rounds, of several kinds, one is ahead by 1.64 errors at some silo by chance."""
 GROUPS = 20
 """Of validation items: each is left out once to see how much a difference depends on a few of them."""
 
