@@ -1,10 +1,12 @@
-"""Tables of the documentation that are made from the code when the site is built, so that they cannot be out of date.
+"""Tables of the documentation that are made when the site is built: from the code, so that they cannot be out of date,
+or from files of numbers.
 
 A page asks for one with a comment such as ``<!-- settings: fedavg -->``. MkDocs loads this file as a hook.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib
 import inspect
 import re
@@ -369,6 +371,16 @@ def papers(part: str) -> str:
     return "\n".join(parts[part]())
 
 
+def measured(name: str) -> str:
+    """Numbers that are kept as ``docs/measured/NAME.csv``; columns of numbers are right-aligned."""
+    with (Path(__file__).resolve().parents[1] / "docs" / "measured" / f"{name}.csv").open(encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    numbers = [
+        "r" if all(re.match(r"[\d−–]|$", cell) for cell in column) else " " for column in zip(*rows, strict=True)
+    ]
+    return table(head, rows, align="".join(numbers))
+
+
 def conformance() -> str:
     """What a method is checked for."""
     from graphsilo.testing.conformance import CHECKS, check_settings
@@ -437,6 +449,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "graph-rules": graph_rules,
     "kinds": kinds,
     "secure-sums": secure_sums,
+    "measured": measured,
     "messages": messages,
     "metrics": metrics,
     "models": models,

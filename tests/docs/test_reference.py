@@ -130,6 +130,13 @@ def test_every_option_of_every_command(reference: ModuleType) -> None:
             assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
 
 
+def test_every_file_of_numbers_stands_on_a_page(reference: ModuleType, checkout: Path) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (checkout / "docs").rglob("*.md"))
+    asked = {found["argument"] for found in reference.MARKER.finditer(pages) if found["name"] == "measured"}
+    assert {path.stem for path in (checkout / "docs" / "measured").glob("*.csv")} == asked
+    assert reference.measured("workers").startswith("| speed-up | methods |\n|---|---|\n| above 1.8 | FedStar")
+
+
 def test_every_marker_of_every_page_is_replaced(reference: ModuleType, checkout: Path) -> None:
     for page in sorted((checkout / "docs").rglob("*.md")):
         text = page.read_text(encoding="utf-8")
