@@ -344,6 +344,31 @@ def attacks() -> str:
     return "\n\n".join(parts) if found else "Nothing was measured yet."
 
 
+def methods() -> str:
+    """Every method by its family, with what it is and what it asks of silos."""
+    from graphsilo.federation import registry
+
+    found = sorted((registry.load(name) for name in registry.names()), key=lambda method: (method.family, method.name))
+    head = ("method", "family", "what it does", "tasks", "only sums", "models may differ")
+
+    def said(holds: bool) -> str:
+        return "yes" if holds else "no"
+
+    rows = (
+        (f"[`{each.name}`]({each.name}.md)", each.family, f"{each.title}: {each.summary}", ", ".join(each.tasks),
+         "–" if each.pooled else said(not each.config().single_answers), said(each.heterogeneous))
+        for each in found
+    )  # fmt: skip
+    return table(head, rows)
+
+
+def decisions() -> str:
+    """Every decision by its first line."""
+    folder = Path(__file__).resolve().parents[1] / "docs" / "decisions"
+    lines = ((path.name, path.read_text(encoding="utf-8").splitlines()[0]) for path in sorted(folder.glob("0*.md")))
+    return "\n".join(f"- [{line.removeprefix('# ')}]({name})" for name, line in lines)
+
+
 def secure_sums() -> str:
     """Which methods sums are enough for, and what the others need."""
     from graphsilo.federation import registry
@@ -443,6 +468,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "command": command,
     "commands": commands,
     "conformance": conformance,
+    "decisions": decisions,
     "every-setting": every_setting,
     "from-an-index": from_an_index,
     "generator": generator,
@@ -451,6 +477,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "secure-sums": secure_sums,
     "measured": measured,
     "messages": messages,
+    "methods": methods,
     "metrics": metrics,
     "models": models,
     "options": named,

@@ -130,6 +130,17 @@ def test_every_option_of_every_command(reference: ModuleType) -> None:
             assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
 
 
+def test_every_method_and_decision_has_its_line(reference: ModuleType, checkout: Path) -> None:
+    lines = reference.methods().splitlines()[2:]
+    assert sorted(line.split("`")[1] for line in lines) == sorted(registry.names())
+    assert any(
+        "[`fedgta`](fedgta.md) | averaging | FedGTA: " in line and "| node | no | no |" in line for line in lines
+    )
+    first, *others = reference.decisions().splitlines()
+    assert first.startswith("- [001: a message is the only way out of a silo")
+    assert len(others) + 1 == len(list((checkout / "docs" / "decisions").glob("0*.md")))
+
+
 def test_every_file_of_numbers_stands_on_a_page(reference: ModuleType, checkout: Path) -> None:
     pages = "".join(page.read_text(encoding="utf-8") for page in (checkout / "docs").rglob("*.md"))
     asked = {found["argument"] for found in reference.MARKER.finditer(pages) if found["name"] == "measured"}
