@@ -6,6 +6,7 @@ A page asks for one with a comment such as ``<!-- settings: fedavg -->``. MkDocs
 
 from __future__ import annotations
 
+import ast
 import csv
 import importlib
 import inspect
@@ -396,6 +397,26 @@ def papers(part: str) -> str:
     return "\n".join(parts[part]())
 
 
+def rooms(package: str = "") -> str:
+    """The package's rooms from the top layer down, or the modules of one, each with the first line of its docstring."""
+    root = Path(__file__).resolve().parents[1]
+    folder = root / "src" / "graphsilo" / package
+    if package:
+        names = sorted({path.stem for path in folder.iterdir() if not path.name.startswith("_")})
+    else:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+        names = [name.removeprefix("graphsilo.") for layer in layers for name in layer.split(" | ")]
+
+    def summary(name: str) -> str:
+        source = next((path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.exists()), None)
+        text = source and ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
+        return (text or "").split("\n")[0].replace("``", "`")
+
+    said = ((f"`{name}`", summary(name)) for name in names)
+    return table(("room", "what is in it"), (row for row in said if row[1]))
+
+
 def measured(name: str) -> str:
     """Numbers that are kept as ``docs/measured/NAME.csv``; columns of numbers are right-aligned."""
     with (Path(__file__).resolve().parents[1] / "docs" / "measured" / f"{name}.csv").open(encoding="utf-8") as file:
@@ -484,6 +505,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "papers": papers,
     "policy": policy,
     "pools": pools,
+    "rooms": rooms,
     "rules": rules,
     "scenarios": scenarios,
     "settings": settings,

@@ -141,6 +141,12 @@ def test_every_method_and_decision_has_its_line(reference: ModuleType, checkout:
     assert len(others) + 1 == len(list((checkout / "docs" / "decisions").glob("0*.md")))
 
 
+def test_every_room_says_what_is_in_it(reference: ModuleType, checkout: Path) -> None:
+    folders = {path.name for path in (checkout / "src" / "graphsilo").iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(first_cells(reference.rooms()))
+    assert {"batch", "seed", "service"} <= set(first_cells(reference.rooms("experiments")))
+
+
 def test_every_file_of_numbers_stands_on_a_page(reference: ModuleType, checkout: Path) -> None:
     pages = "".join(page.read_text(encoding="utf-8") for page in (checkout / "docs").rglob("*.md"))
     asked = {found["argument"] for found in reference.MARKER.finditer(pages) if found["name"] == "measured"}
