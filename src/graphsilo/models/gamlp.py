@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphsilo.models.base import Dense, HeadedModel, draw_uniform, widths
+from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout
 from graphsilo.models.levels import times_levels
 from graphsilo.models.precision import exact
@@ -106,7 +107,7 @@ class GAMLP(HeadedModel):
         hidden: Tensor = (weights.unsqueeze(-1) * projected).sum(0) + self._rows[0].bias  # type: ignore[operator]
         hidden = dropout(self.activation(hidden), self.dropout, generator)
         for layer in self._rows[1:-1]:
-            hidden = dropout(self.activation(layer(hidden)), self.dropout, generator)
+            hidden = dropout(self.activation(times(hidden, layer.weight, layer.bias)), self.dropout, generator)
         return hidden
 
     def hop_weights(self, view: View) -> Tensor:
