@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo import documents
-from graphsilo.data.partition.options import Seed, SplitMode
+from graphsilo.data.partition.rule import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import (
@@ -290,7 +290,7 @@ def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
     from graphsilo.federation import registry
 
     owned: dict[str, list[tuple[str, type[Settings]]]] = {
-        "data": [("every data set", LoadOptions), *((name, kind) for name, (kind, _) in GENERATORS.items())],
+        "data": [("every data set", LoadOptions), *GENERATORS.items()],
         "partition": [
             *((rule.name, rule.options) for rule in rules()),
             *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),

@@ -84,7 +84,7 @@ class Case:
 
 
 def _source(name: str) -> str:
-    if Path(name).suffix.lower() in catalog.GRAPH_FILES:
+    if catalog.is_file(name):
         return "file"
     try:
         return "generated" if catalog.entry(name).generated else "raw"

@@ -18,8 +18,9 @@ from graphsilo.data.silos.scaling import scaled, scaled_graph
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.union import check_finite, first_difference
 from graphsilo.data.sources import catalog
+from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.columns import Learned
-from graphsilo.data.sources.tables import is_description, read_spec
+from graphsilo.data.sources.tables import read_spec
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable
