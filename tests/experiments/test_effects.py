@@ -68,7 +68,7 @@ def test_predefined_splits_have_no_ratios(own_files):  # B5
         ("scenario.hops", 3, "belongs to the scenario 'unseen' and 'open', and this is 'seen'"),
         ("scenario.crop", 0.3, "belongs to the scenario 'open'"),
         ("method.momentum", 0.9, "method.optimizer is 'adam'; it is used where that is 'sgd'"),  # B7
-        ("perturb.keep_classes", True, "no label is taken away"),
+        ("perturb.keep_classes", False, "perturb.label_sparsity is 0.0; it is used where that is above 0"),
         ("run.patience", 5.0, "it is about runs between machines"),
         ("run.largest_ratio", 9.0, "it is about runs between machines"),
         ("evaluation.embeddings", True, "there is no folder"),
