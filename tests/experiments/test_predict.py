@@ -490,7 +490,7 @@ def test_what_is_said_of_names_is_true(tmp_path):
     assert made.on == "own, given"
     with pytest.raises(ConfigError, match=r"node x is not on own, given, which holds 30 nodes"):
         made.places(["x"])
-    with pytest.raises(DataError, match=r"the first to differ are 'b' and 'c'"):
+    with pytest.raises(DataError, match=r"feature 2 is 'b' at the model and 'c' at wide"):
         predict(tmp_path / "run", client=0, graph=wide)
 
 

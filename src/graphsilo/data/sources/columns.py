@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -586,6 +587,32 @@ def alike_words(mine: Sequence[str] | None, theirs: Sequence[str] | None) -> str
         for name in {*(mine or ())} ^ {*(theirs or ())}
     }
     return f"Write {' and '.join(sorted(told or {_COLUMNS}))} alike into every description."
+
+
+def first_difference(what: str, mine: Sequence[str] | None, one: str, theirs: Sequence[str] | None, other: str) -> str:
+    """What to say of the first place where two lists of names differ; empty where one is missing or none does.
+
+    Args:
+        what: The names are of.
+        mine, theirs: The lists.
+        one, other: Whose they are.
+
+    Example:
+        >>> first_difference("class", ["no", "yes"], "a", ["no"], "b")
+        ": class 2, 'yes', is only at a"
+    """
+    for place, (left, right) in enumerate(zip_longest(mine, theirs), start=1) if mine and theirs else ():
+        if left is None or right is None:
+            return f": {what} {place}, '{left or right}', is only at {one if right is None else other}"
+        if left != right:
+            return f": {what} {place} is '{left}' at {one} and '{right}' at {other}"
+    return ""
+
+
+def classes_in_words(count: int, names: Sequence[str] | None) -> str:
+    """How many classes there are, and what they are called."""
+    listed = ", ".join((names or ())[:8]) + (", …" if count > 8 else "")
+    return f"{count} classes ({listed})" if names else f"{count} classes"
 
 
 def spread_words(column: str, names: Iterable[str]) -> tuple[str, ...]:
