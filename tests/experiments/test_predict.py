@@ -357,8 +357,11 @@ def test_silos_that_do_not_agree_are_named(tmp_path):
     first = write_tables(tmp_path, "north")
 
     for changes, text in (
-        ({"features": ("a", "c")}, r"client 0 \(.*north\.yaml\) has 2, client 1 \(.*south\.yaml\) has 2.*'b' and 'c'"),
-        ({"classes": "['0', '1', '2']"}, r"client 1 \(.*south\.yaml\) has 3 \(0, 1, 2\)\. Declare `classes`"),
+        (
+            {"features": ("a", "c")},
+            r"client 0 \(.*north\.yaml\) has 2, client 1 \(.*south\.yaml\) has 2: feature 2 is 'b' at client 0 and 'c'",
+        ),
+        ({"classes": "['0', '1', '2']"}, r"client 1 \(.*south\.yaml\) has 3 classes \(0, 1, 2\)\. Declare `classes`"),
     ):
         other = write_tables(tmp_path, "south", **changes)
         with pytest.raises(DataError, match=text):

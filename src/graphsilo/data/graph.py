@@ -27,6 +27,9 @@ lose their digits in less; whatever a model sees is scaled first and float32 the
 """
 
 
+SPLITS = ("train", "val", "test")
+
+
 class PublishedSplits(dict[str, Mask]):
     """Splits that a benchmark was published with: used only where they are asked for (``predefined``).
 

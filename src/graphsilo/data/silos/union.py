@@ -46,11 +46,11 @@ def union(
     for client, other in enumerate(graphs):
         here, there = f"client 0 ({called[0]})", f"client {client} ({called[client]})"
         if other.num_features != first.num_features or other.feature_names != first.feature_names:
+            mine, theirs = first.feature_names, other.feature_names
+            place = first_difference("feature", mine, "client 0", theirs, f"client {client}")
             raise DataError(
                 f"all silos must describe nodes by the same features in the same order: {here} has "
-                f"{first.num_features}, {there} has {other.num_features}"
-                f"{first_difference('feature', first.feature_names, here, other.feature_names, there)}. "
-                f"{alike_words(first.feature_names, other.feature_names)}"
+                f"{first.num_features}, {there} has {other.num_features}{place}. {alike_words(mine, theirs)}"
             )
         if other.num_classes != first.num_classes or other.class_names != first.class_names:
             alike = sorted(first.class_names or ()) == sorted(other.class_names or ())

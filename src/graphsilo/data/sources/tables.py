@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo import documents
-from graphsilo.data.graph import Graph, OutsideLinks
+from graphsilo.data.graph import SPLITS, Graph, OutsideLinks
 from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.columns import (
     DateRule,
@@ -89,7 +89,6 @@ from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError, several
 from graphsilo.settings import Positive, setting
 
-SPLIT_NAMES = ("train", "val", "test")
 _MANY_CLASSES = 20
 """Classes from which a column with a class for every other node is taken for ids or for something measured."""
 
@@ -634,13 +633,13 @@ def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
 
 def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:
     words = nodes.text(name, key="nodes.split")
-    known = mask(pc.is_null(words)) | mask(pc.is_in(words, value_set=pa.array(SPLIT_NAMES)))
+    known = mask(pc.is_null(words)) | mask(pc.is_in(words, value_set=pa.array(SPLITS)))
     nodes.unknown(
         name,
         ~known,
-        f"the split is none of {', '.join(SPLIT_NAMES)}",
+        f"the split is none of {', '.join(SPLITS)}",
         values=words,
-        known=SPLIT_NAMES,
+        known=SPLITS,
         todo="Leave the cell empty for a node that belongs to none.",
     )
-    return {key: mask(pc.equal(words, key)) for key in SPLIT_NAMES}
+    return {key: mask(pc.equal(words, key)) for key in SPLITS}

@@ -105,5 +105,6 @@ RULES = (
         MetisOptions,
         cut,
         source="FED-PUB (Baek et al., ICML 2023)",
+        with_new={"recursive": False},  # as the published part sizes show
     ),
 )

@@ -97,5 +97,6 @@ RULES = (
         TopologyOptions,
         cut,
         source="AdaFGL (structure Non-iid)",
+        with_new={"recursive": False},  # as the published part sizes show
     ),
 )
