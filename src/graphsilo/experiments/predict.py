@@ -19,9 +19,8 @@ from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.union import check_finite
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
-from graphsilo.data.sources.columns import Learned, first_difference
-from graphsilo.data.sources.tables import read_spec
 from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.vocabulary import Learned, first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable
 from graphsilo.experiments.config import RunConfig, load_config
@@ -335,7 +334,8 @@ def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | Gr
             f"the links of {target.name} have {here}, and those that the model was trained on had {there}. Give links "
             f"of the same kind (edges.weight in a description of tables)."
         )
-    plain = isinstance(given, str | Path) and is_description(given) and not read_spec(given).directed
+    spec = catalog.described(given) if isinstance(given, str | Path) else None
+    plain = spec is not None and not spec.directed
     if plain and not is_symmetric(seen):
         raise DataError(
             f"{given} says that links have no direction, and those that the model was trained on had one. Set "

@@ -24,7 +24,10 @@ from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
 from graphsilo.data.silos.link_task import enough_links
 from graphsilo.data.silos.silo import Schema, Silo
-from graphsilo.data.sources.columns import (
+from graphsilo.data.sources.faults import name_fault, unseen_fault
+from graphsilo.data.sources.plain import is_signed, signed_note
+from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.vocabulary import (
     Vocabulary,
     alike_words,
     classes_in_words,
@@ -32,9 +35,6 @@ from graphsilo.data.sources.columns import (
     share_words,
     sorted_words,
 )
-from graphsilo.data.sources.faults import name_fault, unseen_fault
-from graphsilo.data.sources.plain import is_signed, signed_note
-from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
 from graphsilo.errors import DataError, several, shown
 from graphsilo.types import ClientId, Task

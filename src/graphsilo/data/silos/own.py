@@ -46,7 +46,6 @@ from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense, own_partition, union
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
 from graphsilo.data.sources.tables import (
@@ -60,6 +59,7 @@ from graphsilo.data.sources.tables import (
     read_spec,
     spec_of,
 )
+from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, setting, wanted

@@ -18,7 +18,7 @@ from graphsilo.data.graph import Features, Graph, GraphCollection, OutsideLinks,
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
-from graphsilo.data.sources.columns import alike_words, classes_in_words, first_difference
+from graphsilo.data.sources.vocabulary import alike_words, classes_in_words, first_difference
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import DataError
 from graphsilo.random import numpy_generator

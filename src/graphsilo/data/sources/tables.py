@@ -48,17 +48,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo import documents
-from graphsilo.data.graph import SPLITS, Graph, OutsideLinks
+from graphsilo.data.graph import SPLITS, Graph, OutsideLinks, names_among_silos
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.data.sources.columns import (
-    DateRule,
-    FeatureTable,
-    Learned,
-    find_gaps,
-    parse_decimals,
-    read_features,
-    sorted_words,
-)
+from graphsilo.data.sources.columns import DateRule, FeatureTable, find_gaps, parse_decimals, read_features
 from graphsilo.data.sources.description import (
     Character,
     Description,
@@ -85,6 +77,7 @@ from graphsilo.data.sources.table_files import (
     mask,
 )
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
+from graphsilo.data.sources.vocabulary import Learned, sorted_words
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError, several
 from graphsilo.settings import Positive, setting
@@ -486,30 +479,6 @@ def _read_outside(table: Table, spec: TableSpec, ids: Any, nodes: str) -> Outsid
     )
     _, first = np.unique(np.stack([found.name, found.other]), axis=1, return_index=True)
     return found.where(first)
-
-
-def names_among_silos(silos: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
-    """[n] int64, 0 to 2^53: what nodes of these silos with these ids are called wherever silos speak of them.
-
-    Both ends of a link compute the same without having spoken: FNV-1a over silo and id, mixed (as in SplitMix64), of
-    which 53 bits fit into a message. Two of 100,000 nodes share a name with a probability of 6e-7.
-    """
-    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
-    for words in (silos, ids):
-        width = words.dtype.itemsize // 4
-        for column in np.ascontiguousarray(words).view(np.uint32).reshape(len(words), width).T if width else ():
-            # Shorter words are padded with zeros, of which how many there are must not matter.
-            state = np.where(column > 0, (state ^ column.astype(np.uint64)) * np.uint64(0x100000001B3), state)
-        state = mixed(state)
-    return (state >> np.uint64(11)).astype(np.int64)
-
-
-def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finisher of SplitMix64: every bit of the result depends on every bit."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
-    found: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
-    return found
 
 
 def _read_weights(edges: Table, name: str, how: EdgeTable) -> NDArray[np.float32]:
