@@ -2,16 +2,9 @@
 
 ```yaml
 name: north                  # as in the federation
-data: tables.yaml            # a description of tables (graphsilo.data.sources.tables) ...
-# nodes: {...}               # ... or the same keys here: nodes, edges, directed, classes
-# edges: {...}
-features:                    # optional
-  missing: mean              # what empty cells become, as in a description of tables
-  scale: standard            # how features are scaled, and whose numbers count for it: the usual way for tables
-  scale_by: federation
-# store: store               # ... or a silo that `graphsilo silo export` wrote
-options: {largest_component: true}   # optional, as under data: of a run
-split: {ratios: [0.2, 0.4, 0.4], seed: 2024, mode: stratified}
+data: tables.yaml            # a description of tables, or the same keys here (nodes, edges, ...), or store: FOLDER
+features: {scale: standard}
+split: {ratios: [0.2, 0.4, 0.4], seed: 2024}
 policy: {}                   # graphsilo.federation.policy
 ```
 

@@ -2,38 +2,18 @@
 
 ```yaml
 name: hospital-a
-nodes:
-  path: nodes.csv             # .csv, .tsv (also with .gz), .parquet or .xlsx, relative to the YAML file
-  id: patient                 # strings or whole numbers, each once
-  label: outcome              # optional; an empty cell means unlabelled
-  features: [age, "lab_*"]    # names, prefixes with *, or "*" for every column that is left
-  one_hot: {ward: [icu, er]}  # or [ward], which takes the words that occur; "*" among them is any other word
-  boolean: [smoker]           # true/false, yes/no, 1/0; or {smoker: [nein, ja]}, the words of 0 and 1
-  dates: {admitted: {days_since: 2024-01-01}, born: {years_at: 2024-12-31, order: day-first}}
-  decimal: ","                # numbers are written with a decimal comma
-  empty: ["-99", "?"]         # further words that mean an empty cell, or no label
-  rename: {ward: station}     # columns that have another name in this table
-  words: {outcome: {heim: home}}   # words that are others in this table
-  units: {lab_crp: 0.1}       # what numbers are multiplied by
-  split: split                # optional column with train, val, test
-edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
-# labels: {path: outcomes.csv, id: patient, label: outcome}   # where they stand in a table of their own
-outside: {path: moved.csv, node: patient, silo: hospital, other: patient_there}   # optional: links to other silos
-directed: false
-classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
-features: {missing: {age: median, "lab_*": indicator}}   # or one word for all: refuse, mean, median, indicator
+nodes: {path: nodes.csv, id: patient, label: outcome, features: [age, "lab_*"], one_hot: {ward: [icu, er]}}
+edges: {path: edges.parquet, source: src, target: dst}
+classes: ["no", "yes"]
+features: {missing: {age: median}}
 ```
 
-A table may come from a database instead of a file: ``query`` and ``connection`` stand in place of ``path``; see
-:mod:`graphsilo.data.sources.sql`.
-
-```yaml
-nodes: {query: "SELECT patient, age FROM stays", connection: "env:WARD_DB", id: patient}
-```
+:class:`TableDescription` and the classes of its tables say what each key means. A table may come from a database
+instead of a file: ``query`` and ``connection`` stand in place of ``path``; see :mod:`graphsilo.data.sources.sql`.
 
 Means and medians are those of the table's own rows, all but those that ``nodes.split`` calls ``test``. They stay with
 the silo and its model, so that rows of a later table are filled alike
-(:class:`graphsilo.data.sources.columns.Learned`).
+(:class:`graphsilo.data.sources.vocabulary.Learned`).
 """
 
 from __future__ import annotations
@@ -209,7 +189,7 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
     graph as ``node_names``.
 
     Args:
-        path: The YAML file; see the head of this module.
+        path: The YAML file; see :class:`TableDescription`.
 
     Raises:
         ConfigError: The YAML has an unknown or missing key, or a value of the wrong kind.
