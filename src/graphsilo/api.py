@@ -420,6 +420,8 @@ def tune(
         UnsupportedError: Optuna or Dask is not installed.
         RunError: Every trial of a method failed.
     """
+    from graphsilo.cli.terminal import to_stderr
+    from graphsilo.cli.tune import line
     from graphsilo.experiments import tuning
     from graphsilo.experiments.doors import plain
 
@@ -441,7 +443,7 @@ def tune(
             tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in settings else None,
             sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,
         )  # fmt: skip
-        told = _say_trial if progress else lambda found, method, ended: None
+        told = (lambda *ended: to_stderr(line(*ended))) if progress else (lambda *ended: None)
         return tuning.tune(chosen, wanted, out=place, resume=resume, executor=executor, told=told)
 
 
@@ -645,10 +647,11 @@ def attack(
         ConfigError: The folder holds no finished run; no such attack, attacker, seed or client.
     """
     from graphsilo.attacks import study
+    from graphsilo.cli.terminal import to_stderr
     from graphsilo.report import attack_page
 
     folder = _folder("attack", run)
-    say = (lambda text: print(text, file=sys.stderr, flush=True)) if progress else (lambda text: None)
+    say = to_stderr if progress else (lambda text: None)
     found = study.attack(
         folder, attacks=attacks, attackers=attackers, seeds=seeds, clients=clients, shadows=shadows, say=say
     )
@@ -802,13 +805,6 @@ def _draw_report(folder: Path) -> None:
         report.write(folder)
     except Exception as error:
         warnings.warn(f"the report page of {folder} could not be drawn: {error}", stacklevel=3)
-
-
-def _say_trial(found: TuneRecord, method: str, ended: Any) -> None:
-    """A line on stderr for what has ended."""
-    from graphsilo.cli.tune import line
-
-    print(line(found, method, ended), file=sys.stderr, flush=True)
 
 
 def _as_record(run: PathName | Result, number: int) -> record.Run:
