@@ -302,10 +302,10 @@ class ClientBase(ABC, Generic[ConfigT]):
 def copied(value: Any, device: str | None = None) -> Any:
     """A value of an attribute in ``kept`` with tensors of its own, on the same device unless another is named.
 
-    ``SharedTensors`` stay what they are: nobody writes to them.
+    ``SharedTensors`` on that device stay what they are: nobody writes to them.
     """
     if isinstance(value, SharedTensors):
-        return value
+        return value if device is None else shared_copy(value, device)
     if isinstance(value, Tensor):
         return value.detach().to(device or value.device, copy=True)
     if isinstance(value, Mapping):

@@ -239,7 +239,6 @@ class Client(TrainingClient[FairFGLConfig]):
         self._logit.copy_(state["logit"])
         self._alpha = torch.sigmoid(self._logit)
         self._logit_optimizer.load_state(state["logit_optimizer"])
-        self._history = [self.keep(weights) for weights in self._history]
 
     # -- weights -----------------------------------------------------------------------------------------------
 
