@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,9 +19,7 @@ from graphsilo.training.local import (
     LocalTrainer,
     Teacher,
     check_weights,
-    load_model_state,
     load_weights,
-    model_state,
     tensors_of,
 )
 from graphsilo.training.objective import Objective, Term, objective
@@ -43,6 +41,8 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         common_weights: Its parameters and float buffers by name.
         trainer: Runs local epochs on it; ``trainer.objective.num_samples`` is the number of training items.
     """
+
+    stateful: ClassVar[tuple[str, ...]] = ("model", "trainer")
 
     def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
@@ -142,14 +142,6 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         # Kept as received: views of one broadcast that all clients of a process share, not a copy for each.
         check_weights(self.common_weights, weights, names=self.shared)
         self._aggregate = {name: tensor.to(self.data.device) for name, tensor in weights.items()}
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "model": model_state(self.model), "optimizer": self.trainer.optimizer.state()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        load_model_state(self.model, state["model"])
-        self.trainer.optimizer.load_state(state["optimizer"])
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": self.weights}

@@ -118,6 +118,7 @@ class Client(fedavg.Client[FedKDConfig]):
     """
 
     kept = ("base",)
+    stateful = (*fedavg.Client.stateful, "optimizer")
 
     def __init__(self, context: ClientContext[FedKDConfig]):
         super().__init__(context)
@@ -202,11 +203,10 @@ class Client(fedavg.Client[FedKDConfig]):
 
     def state(self) -> dict[str, Any]:
         adapter = {} if self.adapter is None else {"adapter": self.adapter}
-        return {**super().state(), "mentee_optimizer": self.optimizer.state(), **adapter}
+        return {**super().state(), **adapter}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self.optimizer.load_state(state["mentee_optimizer"])
         if self.adapter is not None:
             self.adapter.copy_(state["adapter"])
 

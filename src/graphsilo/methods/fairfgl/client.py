@@ -164,6 +164,7 @@ class Client(TrainingClient[FairFGLConfig]):
     """
 
     kept = ("_history", "_steps", "_corrected")
+    stateful = (*TrainingClient.stateful, "_logit_optimizer")
 
     def __init__(self, context: ClientContext[FairFGLConfig]):
         super().__init__(context)
@@ -228,17 +229,12 @@ class Client(TrainingClient[FairFGLConfig]):
         }
 
     def state(self) -> dict[str, Any]:
-        return {
-            **super().state(),
-            "logit": self._logit,
-            "logit_optimizer": self._logit_optimizer.state(),
-        }
+        return {**super().state(), "logit": self._logit}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         self._logit.copy_(state["logit"])
         self._alpha = torch.sigmoid(self._logit)
-        self._logit_optimizer.load_state(state["logit_optimizer"])
 
     # -- weights -----------------------------------------------------------------------------------------------
 

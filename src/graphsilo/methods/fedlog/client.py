@@ -63,6 +63,7 @@ class Client(ClientBase[FedLoGConfig]):
     """
 
     kept = ("difficulty", "pretrained", "global_nodes", "generator_loss")
+    stateful = ("optimizer", "prototype_optimizer")
 
     def __init__(self, context: ClientContext[FedLoGConfig]):
         super().__init__(context)
@@ -364,8 +365,6 @@ class Client(ClientBase[FedLoGConfig]):
             **super().state(),
             "weights": dict(self.weights),
             "prototypes": self.prototypes,
-            "optimizer": self.optimizer.state(),
-            "prototype_optimizer": self.prototype_optimizer.state(),
             "generators": self._generators_state(),
             "output": self.output,
             "counts": None if self.config.rate_epsilon is None else self.counts,
@@ -375,8 +374,6 @@ class Client(ClientBase[FedLoGConfig]):
         super().load_state(state)
         load_weights(self.weights, state["weights"])
         self.prototypes.copy_(state["prototypes"])
-        self.optimizer.load_state(state["optimizer"])
-        self.prototype_optimizer.load_state(state["prototype_optimizer"])
         self.generators = None
         if state["generators"] is not None:
             self.keep_generators(state["generators"])
