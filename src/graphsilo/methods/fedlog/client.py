@@ -20,6 +20,7 @@ from graphsilo.federation import noise
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
+from graphsilo.federation.training_client import client_weight
 from graphsilo.methods.fedlog import generator as generators
 from graphsilo.methods.fedlog import mixing
 from graphsilo.methods.fedlog.config import FedLoGConfig
@@ -317,11 +318,8 @@ class Client(ClientBase[FedLoGConfig]):
 
     @property
     def weight(self) -> float:
-        """Weight in the mean of the modules; 0 for a client with nothing to train on."""
-        count = len(self.train_nodes)
-        if count == 0:
-            return 0.0
-        return float({"nodes": self.silo.num_items, "train": count, "uniform": 1}[self.config.weight_by])
+        """Weight in the mean of the modules."""
+        return client_weight(self.config.weight_by, len(self.train_nodes), self.silo.num_items)
 
     def rates(self) -> Tensor:
         """[C] share of each class among the training nodes, as the others may learn it."""
