@@ -17,8 +17,6 @@ from kit.broad import BROAD
 
 METHODS = {name: method for name in registry.names() if (method := registry.load(name)).backbone}
 NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).tasks]
-ENCODERS = {"sage", "gcn", "sgc_stacked", "mlp"}
-"""Whose layers FedLoG knows how to run on single points; ``sgc_stacked`` is a GCN."""
 NO_HIDDEN_LAYER = {"sgc", "ssgc"}
 """One linear layer on propagated features: an embedding would be the features themselves."""
 PROPAGATED_ONCE = {"appnp_features", "ssgc", "ssgc_mlp"}
@@ -68,12 +66,7 @@ PAIRS = [
 @pytest.mark.parametrize(("method", "model"), PAIRS)
 def test_it_runs_or_refuses(method, model):
     config = config_of(method, model)
-    if method == "fedlog" and model not in ENCODERS:
-        with pytest.raises(
-            UnsupportedError, match=r"known here for sage, gcn and mlp; \w+ was asked for\. Use --model"
-        ):
-            run(config)
-    elif method == "fedstar" and model != "gin_fedstar":
+    if method == "fedstar" and model != "gin_fedstar":
         with pytest.raises(
             UnsupportedError, match=rf"gin_fedstar has; {model} was asked for\. Use --model gin_fedstar"
         ):
@@ -81,7 +74,7 @@ def test_it_runs_or_refuses(method, model):
     elif method in EMBEDDINGS and model in NO_HIDDEN_LAYER:
         with pytest.raises(ConfigError, match=rf"{model} as it is set has no hidden layer.*Set model\.layers to 2"):
             run(config)
-    elif method in ("co_boosting", "dense") and model in PROPAGATED_ONCE:
+    elif method in ("co_boosting", "dense", "fedlog") and model in PROPAGATED_ONCE:
         with pytest.raises(UnsupportedError, match=r"propagates features once and for all.*choose gcn, sage"):
             run(config)
     elif method == "fedgen" and models.build(model, num_features=2, num_classes=2, task="node", seed=0).reach:
@@ -138,7 +131,6 @@ def test_neighbours_are_sampled_or_that_is_refused(method, monkeypatch):
 # -- a module of one's own -----------------------------------------------------------------------------------------
 
 OWN_REFUSED = {
-    "fedlog": r"known here for sage, gcn and mlp; model 'own_net\.Net' was asked for",
     "fedstar": r"gin_fedstar has; own_net\.Net was asked for",
     "fedgcn": r"own_net\.Net makes no such sums",
     "fedgen": r"'own_net\.Net' cannot classify vectors that are no nodes, .* give the module a method embed",
