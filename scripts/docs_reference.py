@@ -157,7 +157,7 @@ def generator(name: str) -> str:
     """Settings of a generated data set."""
     from graphsilo.data.sources.generated import GENERATORS
 
-    return group(GENERATORS[name][0])
+    return group(GENERATORS[name])
 
 
 def rules() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from graphsilo.cli.gntk import find_study, gntk, mended_graphs
+from graphsilo.cli import gntk as command
+from graphsilo.cli.gntk import find_study, mended_graphs
 from graphsilo.errors import ConfigError, DataError, RunError, UnsupportedError
 from graphsilo.evaluate.gntk import compare
 from graphsilo.experiments.config import load_config
@@ -17,6 +19,12 @@ from graphsilo.experiments.simulation import prepare
 
 DATA = {"data": ["citation-sbm"], "partition": "random", "clients": 3}
 SETTINGS = ["data.generator.nodes=150", "data.classes=3", "data.features=40", "data.feature_density=0.1"]
+
+
+def gntk(**given):
+    """The command, its flags at their defaults where nothing is given."""
+    flags = inspect.signature(command.gntk).parameters.items()
+    command.gntk(**{name: getattr(each.default, "default", each.default) for name, each in flags} | given)
 
 
 def the_run(folder):
@@ -144,7 +152,7 @@ def test_too_large_a_graph():
 
 def test_as_a_command(tmp_path):
     app = typer.Typer()
-    app.command()(gntk)
+    app.command()(command.gntk)
     flags = [part for text in SETTINGS for part in ("--set", text)]
     result = CliRunner().invoke(
         app,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
 import typer
 
@@ -38,9 +37,12 @@ from graphsilo.cli.values import (
     Quiet,
     Track,
     allow_own,
+    argument,
     clients_of,
     data_and_cut,
     executor_named,
+    option,
+    switch,
     whole_numbers,
 )
 from graphsilo.errors import ConfigError, nearest
@@ -55,127 +57,63 @@ app = typer.Typer(
 )
 
 
-class TableFormat(StrEnum):
-    """How a comparison is written."""
-
-    table = "table"
-    markdown = "markdown"
-    latex = "latex"
-    csv = "csv"
-
-
-_what = partial(typer.Option, rich_help_panel="What is run (flags and --set win over the file)")
-_how = partial(typer.Option, rich_help_panel=HOW)
-_where = partial(typer.Option, rich_help_panel="Where results go")
-_apart = partial(typer.Option, rich_help_panel="Between machines")
-_drawn = partial(typer.Option, rich_help_panel="What is tried")
-_tried = partial(typer.Option, rich_help_panel="How it is estimated")
+_WHERE, _DRAWN, _TRIED = "Where results go", "What is tried", "How it is estimated"
+_what = partial(option, panel="What is run (flags and --set win over the file)")
+_how = partial(option, panel=HOW)
+_where = partial(option, panel=_WHERE)
+_apart = partial(option, panel="Between machines")
+_drawn = partial(option, panel=_DRAWN)
+_tried = partial(option, panel=_TRIED)
 
 
 def _run_settings(
-    config: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="CONFIG.yaml",
-            help="Settings; without it, flags and defaults decide.",
-            autocompletion=complete.configurations,
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        _what(
-            metavar="NAME",
-            help="Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.",
-            autocompletion=complete.data,
-        ),
-    ] = None,
-    data_root: Annotated[
-        Path | None,
-        _what(metavar="DIR", help="Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."),
-    ] = None,
-    partition: Annotated[
-        str | None,
-        _what(
-            metavar="RULE",
-            help="Rule that cuts the data into clients, or a .py file with one.",
-            autocompletion=complete.partitions,
-        ),
-    ] = None,
-    clients: Annotated[int | None, _what(metavar="K", help="Number of clients.")] = None,
-    partition_seed: Annotated[
-        int | None,
-        _what(
-            metavar="N",
-            help="Seed of the splits, of random rules and added links; Louvain and Metis: partition.cut_seed.",
-        ),
-    ] = None,
-    partition_file: Annotated[Path | None, _what(metavar="P.npz", help="A stored partition instead of a rule.")] = None,
-    scenario: Annotated[
-        str | None,
-        _what(
-            metavar="NAME",
-            help="What is asked at test time: seen, unseen, open, inductive.",
-            autocompletion=complete.scenarios,
-        ),
-    ] = None,
-    task: Annotated[
-        str | None,
-        _what(
-            metavar="TASK", help="node, graph or link; else what the data is made for.", autocompletion=complete.tasks
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        _what(
-            metavar="NAME",
-            help="Backbone that the clients run, or a .py file with one.",
-            autocompletion=complete.models,
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        _what(metavar="NAME", help="Federated method, or a .py file with one.", autocompletion=complete.methods),
-    ] = None,
-    rounds: Annotated[int | None, _what(metavar="N", help="Communication rounds.")] = None,
-    seeds: Annotated[
-        str | None, _what(metavar="0,1,2", help="Seeds of training, one result each; 0-4 means 0 to 4, 3 is seed 3.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        _what(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
-            autocompletion=complete.settings,
-        ),
-    ] = None,
-    reference: Annotated[
-        list[str] | None,
-        _what(
-            metavar="ROW",
-            help="Also run alone (every silo this method by itself), local (its backbone by itself), fedavg, fedridge, "
-            "auto, global, global_cut (centralised without cross-client edges), majority (the commonest class), or "
-            "all; repeatable.",
-            autocompletion=complete.references,
-        ),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        _what(
-            metavar="3,er", help="Clients that are left out, by number or name, as if they had never been; repeatable."
-        ),
-    ] = None,
+    config: Path | None = argument(
+        "CONFIG.yaml", "Settings; without it, flags and defaults decide.", complete.configurations, default=None
+    ),
+    data: list[str] | None = _what(
+        "NAME", "Data set, or a .yaml, .npz or .pt file of your own; repeat it to give each client one.", complete.data
+    ),
+    data_root: Path | None = _what(
+        "DIR", "Folder with PyG's raw files; else GRAPHSILO_DATA, else they are downloaded."
+    ),
+    partition: str | None = _what(
+        "RULE", "Rule that cuts the data into clients, or a .py file with one.", complete.partitions
+    ),
+    clients: int | None = _what("K", "Number of clients."),
+    partition_seed: int | None = _what(
+        "N", "Seed of the splits, of random rules and added links; Louvain and Metis: partition.cut_seed."
+    ),
+    partition_file: Path | None = _what("P.npz", "A stored partition instead of a rule."),
+    scenario: str | None = _what(
+        "NAME", "What is asked at test time: seen, unseen, open, inductive.", complete.scenarios
+    ),
+    task: str | None = _what("TASK", "node, graph or link; else what the data is made for.", complete.tasks),
+    model: str | None = _what("NAME", "Backbone that the clients run, or a .py file with one.", complete.models),
+    method: str | None = _what("NAME", "Federated method, or a .py file with one.", complete.methods),
+    rounds: int | None = _what("N", "Communication rounds."),
+    seeds: str | None = _what("0,1,2", "Seeds of training, one result each; 0-4 means 0 to 4, 3 is seed 3."),
+    assignments: list[str] | None = _what(
+        "NAME=VALUE",
+        "Any other setting, such as method.mu=0.1 or model.hidden=128; repeatable.",
+        complete.settings,
+        flags="--set",
+    ),
+    reference: list[str] | None = _what(
+        "ROW",
+        "Also run alone (every silo this method by itself), local (its backbone by itself), fedavg, fedridge, "
+        "auto, global, global_cut (centralised without cross-client edges), majority (the commonest class), or "
+        "all; repeatable.",
+        complete.references,
+    ),
+    without: list[str] | None = _what(
+        "3,er", "Clients that are left out, by number or name, as if they had never been; repeatable."
+    ),
     own: OwnCode = None,
-    workers: Annotated[int | None, _how(metavar="N", help="Processes that share the clients.")] = None,
-    device: Annotated[str | None, _how(metavar="cpu|cuda", help="Device.", autocompletion=complete.devices)] = None,
-    precision: Annotated[
-        str | None,
-        _how(
-            metavar="float32|bfloat16",
-            help="Of the dense matrix products of the clients' models.",
-            autocompletion=complete.precisions,
-        ),
-    ] = None,
+    workers: int | None = _how("N", "Processes that share the clients."),
+    device: str | None = _how("cpu|cuda", "Device.", complete.devices),
+    precision: str | None = _how(
+        "float32|bfloat16", "Of the dense matrix products of the clients' models.", complete.precisions
+    ),
 ) -> dict[str, Any]:
     """What the flags of a run say: the configuration's file, settings by dotted name, and those of ``--set``."""
     allow_own(own)
@@ -209,7 +147,7 @@ def takes_run_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
-        command(_run_settings(**{name: given.pop(name) for name in shared}), **given)
+        command(_run_settings(**{name: given.pop(name) if name in shared else None for name in every}), **given)
 
     wrapped.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {each.name: each.annotation for each in [*shared.values(), *own]}
@@ -217,9 +155,7 @@ def takes_run_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @app.callback(invoke_without_command=True)
-def graphsilo(
-    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
-) -> None:
+def graphsilo(context: typer.Context, version: bool = switch("--version", "Show the version.")) -> None:
     """Train graph neural networks over graphs that may not leave the place where they are kept."""
     if version:
         from graphsilo.__about__ import __version__
@@ -235,11 +171,9 @@ def graphsilo(
 def run(
     chosen: dict[str, Any],
     quiet: Quiet = False,
-    out: Annotated[
-        Path | None, _where(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
-    ] = None,
-    resume: Annotated[bool, _where("--resume", help="Go on with the run in --out from its last checkpoint.")] = False,
-    no_report: Annotated[bool, _where("--no-report", help="Draw no report page.")] = False,
+    out: Path | None = _where("DIR", "Folder for the results; else the next free one in runs/."),
+    resume: bool = switch("--resume", "Go on with the run in --out from its last checkpoint.", panel=_WHERE),
+    no_report: bool = switch("--no-report", "Draw no report page.", panel=_WHERE),
     track: Track = None,
     debug: Debug = False,
 ) -> None:
@@ -247,13 +181,7 @@ def run(
     from graphsilo.cli.run import run_command
 
     run_command(
-        **chosen,
-        out=out,
-        resume=resume,
-        quiet=quiet,
-        draw_report=not no_report,
-        debug=debug,
-        track=track or (),
+        **chosen, out=out, resume=resume, quiet=quiet, draw_report=not no_report, debug=debug, track=track or ()
     )
 
 
@@ -261,67 +189,40 @@ def run(
 @takes_run_settings
 def plan(
     chosen: dict[str, Any],
-    bandwidth: Annotated[
-        float | None, _apart(metavar="MBIT/S", help="Rate of each site's line, for a run between machines.")
-    ] = None,
-    latency: Annotated[float | None, _apart(metavar="MS", help="Time of a message on that line, one way.")] = None,
-    seconds: Annotated[
-        float, _tried(metavar="S", help="CPU seconds for each trial; more make hard plans surer.")
-    ] = 10.0,
-    as_json: Annotated[bool, _tried("--json", help="Print one JSON object.")] = False,
-    out: Annotated[
-        Path | None, _where(metavar="DIR", help="Where the run would write: is there room? Nothing is written.")
-    ] = None,
+    bandwidth: float | None = _apart("MBIT/S", "Rate of each site's line, for a run between machines."),
+    latency: float | None = _apart("MS", "Time of a message on that line, one way."),
+    seconds: float = _tried("S", "CPU seconds for each trial; more make hard plans surer.", default=10.0),
+    as_json: bool = switch("--json", "Print one JSON object.", panel=_TRIED),
+    out: Path | None = _where("DIR", "Where the run would write: is there room? Nothing is written."),
     debug: Debug = False,
 ) -> None:
     """Estimate memory, bytes and time of a run, from its data and a few rounds of its method."""
     from graphsilo.cli.plan import plan_command
 
-    plan_command(
-        **chosen,
-        seconds=seconds,
-        bandwidth=bandwidth,
-        latency=latency,
-        out=out,
-        as_json=as_json,
-    )
+    plan_command(**chosen, seconds=seconds, bandwidth=bandwidth, latency=latency, out=out, as_json=as_json)
 
 
 @app.command(cls=Once)
 @takes_run_settings
 def tune(
     chosen: dict[str, Any],
-    method: Annotated[
-        list[str] | None,
-        _what(
-            metavar="NAME",
-            help="Method to tune; repeatable: each has the same number of trials.",
-            autocompletion=complete.methods,
-        ),
-    ] = None,
-    space: Annotated[
-        Path | None,
-        _drawn(
-            metavar="F.yaml", help="Settings and their values; else what CONFIG says under tune, else the methods' own."
-        ),
-    ] = None,
-    trials: Annotated[int | None, _drawn(metavar="N", help="Trials of each method (16).")] = None,
-    tuning_seeds: Annotated[
-        str | None, _drawn(metavar="10,11", help="Seeds of training in trials (10); --seeds are those afterwards.")
-    ] = None,
-    sampler: Annotated[str | None, _drawn(metavar="tpe|random|grid", help="How settings are drawn (tpe).")] = None,
-    sampler_seed: Annotated[int | None, _drawn(metavar="N", help="Seed of what is drawn (0).")] = None,
-    no_prune: Annotated[bool, _drawn("--no-prune", help="Let every trial come to its end.")] = False,
-    no_final: Annotated[bool, _drawn("--no-final", help="Only the trials, no runs with other seeds after them.")] = (
-        False
+    method: list[str] | None = _what(
+        "NAME", "Method to tune; repeatable: each has the same number of trials.", complete.methods
     ),
+    space: Path | None = _drawn(
+        "F.yaml", "Settings and their values; else what CONFIG says under tune, else the methods' own."
+    ),
+    trials: int | None = _drawn("N", "Trials of each method (16)."),
+    tuning_seeds: str | None = _drawn("10,11", "Seeds of training in trials (10); --seeds are those afterwards."),
+    sampler: str | None = _drawn("tpe|random|grid", "How settings are drawn (tpe)."),
+    sampler_seed: int | None = _drawn("N", "Seed of what is drawn (0)."),
+    no_prune: bool = switch("--no-prune", "Let every trial come to its end.", panel=_DRAWN),
+    no_final: bool = switch("--no-final", "Only the trials, no runs with other seeds after them.", panel=_DRAWN),
     jobs: Jobs = None,
     executor: Executor = None,
-    out: Annotated[
-        Path | None, _where(metavar="DIR", help="Folder of the study; else the next free one in runs/.")
-    ] = None,
-    resume: Annotated[bool, _where("--resume", help="Go on with the study in --out.")] = False,
-    show: Annotated[bool, _where("--show", help="Run nothing: show the study in --out so far.")] = False,
+    out: Path | None = _where("DIR", "Folder of the study; else the next free one in runs/."),
+    resume: bool = switch("--resume", "Go on with the study in --out.", panel=_WHERE),
+    show: bool = switch("--show", "Run nothing: show the study in --out so far.", panel=_WHERE),
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -350,12 +251,7 @@ def tune(
 
 @app.command("list")
 def list_command(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            metavar="methods|data|partitions|models|scenarios", help="What to list.", autocompletion=complete.lists
-        ),
-    ],
+    kind: str = argument("methods|data|partitions|models|scenarios", "What to list.", complete.lists),
     data_root: DataRoot = None,
     debug: Debug = False,
 ) -> None:
@@ -376,14 +272,9 @@ def list_command(
 
 @app.command()
 def explain(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="A method; or a model, partition rule, data set, scenario or section.",
-            autocompletion=complete.explained,
-        ),
-    ],
+    name: str = argument(
+        "NAME", "A method; or a model, partition rule, data set, scenario or section.", complete.explained
+    ),
     debug: Debug = False,
 ) -> None:
     """Show what a method does, what it sends and receives, and its settings; or the settings of something else."""
@@ -395,21 +286,16 @@ def explain(
 @app.command(cls=Once)
 def partition(
     data: Data = None,
-    rule: Annotated[
-        str | None, typer.Option(metavar="RULE", help="Rule that cuts it.", autocompletion=complete.partitions)
-    ] = None,
+    rule: str | None = option("RULE", "Rule that cuts it.", complete.partitions),
     clients: Clients = None,
     seed: CutSeed = None,
-    scenario: Annotated[str | None, typer.Option(metavar="NAME", help="Cut as this scenario needs it.")] = None,
-    file: Annotated[
-        Path | None, typer.Option(metavar="P.npz", help="Audit a stored partition instead of cutting.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="P.npz", help="Store the partition here.")] = None,
+    scenario: str | None = option("NAME", "Cut as this scenario needs it."),
+    file: Path | None = option("P.npz", "Audit a stored partition instead of cutting."),
+    out: Path | None = option("P.npz", "Store the partition here."),
     data_root: DataRoot = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the rule, such as alpha=0.5; or any setting."),
-    ] = None,
+    assignments: list[str] | None = option(
+        "NAME=VALUE", "A setting of the rule, such as alpha=0.5; or any setting.", flags="--set"
+    ),
     debug: Debug = False,
 ) -> None:
     """Cut data into clients, store the partition, and print its audit."""
@@ -424,41 +310,17 @@ def partition(
 
 @app.command(cls=Once)
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of finished runs.", autocompletion=complete.runs)
-    ],
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Test metric to show, or VIEW.METRIC; repeatable. Else the usual five."),
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VIEW",
-            help="own, aggregate, pooled, worst, …; else what each run reports.",
-            autocompletion=complete.views,
-        ),
-    ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Also bytes and rounds until validation accuracy is there, e.g. 0.8."),
-    ] = None,
-    published: Annotated[bool, typer.Option("--published", help="Also the papers' scores, where they match.")] = False,
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PAPER[/TABLE]",
-            help="Whose published scores; else who has most of them.",
-            autocompletion=complete.papers,
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Folder or label of the run to test against; else the best.")
-    ] = None,
-    format: Annotated[TableFormat, typer.Option("--format", "-f", help="How the table is written.")] = (
-        TableFormat.table
+    runs: list[Path] = argument("DIR...", "Folders of finished runs.", complete.runs),
+    metric: list[str] | None = option("NAME", "Test metric to show, or VIEW.METRIC; repeatable. Else the usual five."),
+    mode: str | None = option("VIEW", "own, aggregate, pooled, worst, …; else what each run reports.", complete.views),
+    target: float | None = option("SHARE", "Also bytes and rounds until validation accuracy is there, e.g. 0.8."),
+    published: bool = switch("--published", "Also the papers' scores, where they match."),
+    paper: str | None = option("PAPER[/TABLE]", "Whose published scores; else who has most of them.", complete.papers),
+    baseline: str | None = option("RUN", "Folder or label of the run to test against; else the best."),
+    format: Literal["table", "markdown", "latex", "csv"] = option(
+        "", "How the table is written.", flags="--format -f", default="table"
     ),
-    report: Annotated[Path | None, typer.Option(metavar="F.html", help="Also write a page with figures.")] = None,
+    report: Path | None = option("F.html", "Also write a page with figures."),
     figure: Figure = None,
     debug: Debug = False,
 ) -> None:
@@ -472,7 +334,7 @@ def compare(
         mode=mode,
         target=target,
         published=paper or published,
-        form=format.value,
+        form=format,
         page=report,
         figure=figure,
     )
@@ -480,8 +342,8 @@ def compare(
 
 @app.command(cls=Once)
 def report(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.", autocompletion=complete.runs)],
-    out: Annotated[Path | None, typer.Option(metavar="F.html", help="File to write; else DIR/report.html.")] = None,
+    run: Path = argument("DIR", "Folder of a finished run.", complete.runs),
+    out: Path | None = option("F.html", "File to write; else DIR/report.html."),
     figure: Figure = None,
     debug: Debug = False,
 ) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import paragraph, say, show, table
-from graphsilo.cli.values import Debug, OwnCode, allow_own, whole_numbers
+from graphsilo.cli.values import (
+    Debug,
+    OwnCode,
+    allow_own,
+    argument,
+    option,
+    switch,
+    whole_numbers,
+)
 from graphsilo.errors import several
 from graphsilo.loading import load
 
@@ -19,33 +25,15 @@ if TYPE_CHECKING:
 
 
 def attack(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN", help="Folder of a finished run, with its data here.", autocompletion=complete.runs
-        ),
-    ],
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Attack to carry out, as named above; repeatable. Else all."),
-    ] = None,
-    attackers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--as", metavar="WHO", help="coordinator, silo or reader (of the saved model); repeatable. Else all."
-        ),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="0,1,2", help="Seeds that are run again and attacked; else the first.")
-    ] = None,
-    clients: Annotated[
-        str | None, typer.Option(metavar="0,3", help="Clients that are attacked; else all, pooled.")
-    ] = None,
-    shadows: Annotated[
-        int,
-        typer.Option(metavar="N", help="Runs behind the membership attack, each as long as RUN; 0 leaves it out."),
-    ] = 16,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
+    run: Path = argument("RUN", "Folder of a finished run, with its data here.", complete.runs),
+    only: list[str] | None = option("NAME", "Attack to carry out, as named above; repeatable. Else all."),
+    attackers: list[str] | None = option(
+        "WHO", "coordinator, silo or reader (of the saved model); repeatable. Else all.", flags="--as"
+    ),
+    seeds: str | None = option("0,1,2", "Seeds that are run again and attacked; else the first."),
+    clients: str | None = option("0,3", "Clients that are attacked; else all, pooled."),
+    shadows: int = option("N", "Runs behind the membership attack, each as long as RUN; 0 leaves it out.", default=16),
+    quiet: bool = switch("--quiet -q", "Print the table only."),
     own: OwnCode = None,
     debug: Debug = False,
 ) -> None:

@@ -6,21 +6,21 @@ import shutil
 import tempfile
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from graphsilo.cli import complete
-from graphsilo.cli.values import Debug, Quiet
+from graphsilo.cli.values import (
+    Debug,
+    Quiet,
+    argument,
+    option,
+)
 from graphsilo.errors import ConfigError, nearest
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
 def demo(
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results; else the next free one in runs/.")
-    ] = None,
+    out: Path | None = option("DIR", "Folder for the results; else the next free one in runs/."),
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -47,15 +47,10 @@ def demo(
 
 
 def examples(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Example to copy; without it, all are listed.",
-            autocompletion=complete.examples,
-        ),
-    ] = None,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder to copy it into; else this one.")] = Path(),
+    name: str | None = argument(
+        "NAME", "Example to copy; without it, all are listed.", complete.examples, default=None
+    ),
+    to: Path = option("DIR", "Folder to copy it into; else this one.", flags="--to", default=Path()),
     debug: Debug = False,
 ) -> None:
     """List the examples that come with graphsilo, or copy one."""

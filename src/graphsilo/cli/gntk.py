@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphsilo.cli.terminal import say, show, table
-from graphsilo.cli.values import Clients, CutSeed, Data, DataRoot, Debug, data_and_cut
+from graphsilo.cli.values import (
+    Clients,
+    CutSeed,
+    Data,
+    DataRoot,
+    Debug,
+    data_and_cut,
+    option,
+)
 from graphsilo.errors import ConfigError, RunError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -18,48 +23,25 @@ if TYPE_CHECKING:
     from graphsilo.data.silos.silo import Silo
 
 
-class SumScaling(StrEnum):
-    """How a neighbourhood's sum is scaled."""
-
-    mean = "mean"
-    root = "root"
-
-
 def gntk(
     data: Data = None,
-    partition: Annotated[str | None, typer.Option(metavar="RULE", help="Rule that cuts the data into clients.")] = None,
+    partition: str | None = option("RULE", "Rule that cuts the data into clients."),
     clients: Clients = None,
     partition_seed: CutSeed = None,
-    partition_file: Annotated[
-        Path | None, typer.Option(metavar="P.npz", help="A stored partition instead of a rule.")
-    ] = None,
-    run: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder of a finished run of FedSage+ with evaluation.study: its data, its cut, and the "
-            "graphs that it mended.",
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
-    blocks: Annotated[int, typer.Option(metavar="K", min=1, help="Aggregations.")] = 2,
-    layers: Annotated[int, typer.Option(metavar="R", min=1, help="ReLU layers behind each.")] = 1,
-    scale: Annotated[
-        SumScaling, typer.Option(help="Neighbourhoods count 1 / degree, or 1 / √degree.")
-    ] = SumScaling.mean,
-    confidence: Annotated[
-        float | None, typer.Option(metavar="σ", help="Add √(log(1/σ) / n): the bound then holds with 1 - σ.")
-    ] = None,
-    jitter: Annotated[
-        float, typer.Option(metavar="X", min=0.0, help="Added to the kernel's diagonal, as a share of its mean.")
-    ] = 1e-6,
-    out: Annotated[
-        Path | None, typer.Option(metavar="F.json", help="Write the numbers here; else DIR/gntk.json for a run.")
-    ] = None,
+    partition_file: Path | None = option("P.npz", "A stored partition instead of a rule."),
+    run: Path | None = option(
+        "DIR",
+        "Folder of a finished run of FedSage+ with evaluation.study: its data, its cut, and the graphs that it mended.",
+    ),
+    seed: int | None = option("S", "Seed of training; else the run's first."),
+    blocks: int = option("K", "Aggregations.", default=2, min=1),
+    layers: int = option("R", "ReLU layers behind each.", default=1, min=1),
+    scale: Literal["mean", "root"] = option("", "Neighbourhoods count 1 / degree, or 1 / √degree.", default="mean"),
+    confidence: float | None = option("σ", "Add √(log(1/σ) / n): the bound then holds with 1 - σ."),
+    jitter: float = option("X", "Added to the kernel's diagonal, as a share of its mean.", default=1e-6, min=0.0),
+    out: Path | None = option("F.json", "Write the numbers here; else DIR/gntk.json for a run."),
     data_root: DataRoot = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the data or the cut.")
-    ] = None,
+    assignments: list[str] | None = option("NAME=VALUE", "Any setting of the data or the cut.", flags="--set"),
     debug: Debug = False,
 ) -> None:
     """Compare the tangent kernel's bound on the whole, the cut and the mended graphs."""
@@ -95,7 +77,7 @@ def gntk(
             mended,
             blocks=blocks,
             layers=layers,
-            scale=scale.value,
+            scale=scale,
             confidence=confidence,
             jitter=jitter,
         ),

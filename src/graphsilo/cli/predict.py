@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import is_terminal, say, show, table
-from graphsilo.cli.values import Debug, OwnCode, allow_own, whole_numbers
+from graphsilo.cli.values import (
+    Debug,
+    OwnCode,
+    allow_own,
+    option,
+    whole_numbers,
+)
 from graphsilo.errors import ConfigError
 from graphsilo.loading import load
 from graphsilo.spreadsheets import csv_text
@@ -24,40 +27,17 @@ SHOWN = 20
 """Rows on a terminal; a pipe or a file gets all of them."""
 
 
-class SavedModel(StrEnum):
-    """Which of the saved models."""
-
-    best = "best"
-    last = "last"
-
-
-class Whose(StrEnum):
-    """Whose model answers."""
-
-    own = "own"
-    common = "common"
-
-
 def predict(
-    run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of a finished run.", autocompletion=complete.runs)],
-    client: Annotated[
-        str | None,
-        typer.Option(metavar="K", help="Whose model, by number or name; not needed in a silo's own result folder."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of training; else the run's first.")] = None,
-    checkpoint: Annotated[SavedModel, typer.Option(help="Best by validation, or last round.")] = SavedModel.best,
-    model: Annotated[
-        Whose | None, typer.Option(help="The silo's own model or the common one; else the one that the run reports.")
-    ] = None,
-    graph: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Graph to predict on (.yaml, .npz, .pt); else the client's own."),
-    ] = None,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID,ID", help="Only these nodes, by the ids of your table; else numbers. Repeatable."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="PREDS.csv", help="Write all rows to this file.")] = None,
+    run: Path = option("DIR", "Folder of a finished run.", complete.runs, default=...),
+    client: str | None = option("K", "Whose model, by number or name; not needed in a silo's own result folder."),
+    seed: int | None = option("S", "Seed of training; else the run's first."),
+    checkpoint: Literal["best", "last"] = option("", "Best by validation, or last round.", default="best"),
+    model: Literal["own", "common"] | None = option(
+        "", "The silo's own model or the common one; else the one that the run reports."
+    ),
+    graph: Path | None = option("FILE", "Graph to predict on (.yaml, .npz, .pt); else the client's own."),
+    nodes: list[str] | None = option("ID,ID", "Only these nodes, by the ids of your table; else numbers. Repeatable."),
+    out: Path | None = option("PREDS.csv", "Write all rows to this file."),
     own: OwnCode = None,
     debug: Debug = False,
 ) -> None:
@@ -71,9 +51,9 @@ def predict(
         run,
         client=client,
         seed=seed,
-        checkpoint=checkpoint.value,
+        checkpoint=checkpoint,
         graph=graph,
-        model=None if model is None else model.value,
+        model=model,
     )
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_wanted(found, nodes))
     if out is not None:

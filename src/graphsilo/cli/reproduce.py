@@ -5,13 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import paragraph, say, show, table
-from graphsilo.cli.values import DataRoot, Debug, whole_numbers
+from graphsilo.cli.values import (
+    DataRoot,
+    Debug,
+    argument,
+    option,
+    switch,
+    whole_numbers,
+)
 from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -19,27 +24,18 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    paper: Annotated[
-        str | None,
-        typer.Argument(metavar="PAPER", help="Such as FairFGL; none lists all.", autocompletion=complete.papers),
-    ] = None,
-    number: Annotated[str | None, typer.Argument(metavar="TABLE", help="Such as II; else all of the paper's.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A look: shortened runs, one seed, one data set. No numbers to compare.")
-    ] = False,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME,…", help="Only these data sets of the table.", autocompletion=complete.data),
-    ] = None,
-    clients: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only rows with so many clients.")] = None,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option("--methods", metavar="NAME,…", help="Only these beside the references, as the table names them."),
-    ] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Seeds of training; else the table's.")] = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes that run at the same time.")] = None,
-    executor: Annotated[str | None, typer.Option(metavar="PLACE", help="processes:N, or dask://HOST:PORT.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder; else runs/reproduce-PAPER.")] = None,
+    paper: str | None = argument("PAPER", "Such as FairFGL; none lists all.", complete.papers, default=None),
+    number: str | None = argument("TABLE", "Such as II; else all of the paper's.", default=None),
+    quick: bool = switch("--quick", "A look: shortened runs, one seed, one data set. No numbers to compare."),
+    data: list[str] | None = option("NAME,…", "Only these data sets of the table.", complete.data),
+    clients: int | None = option("N", "Only rows with so many clients.", min=1),
+    methods: list[str] | None = option(
+        "NAME,…", "Only these beside the references, as the table names them.", flags="--methods"
+    ),
+    seeds: str | None = option("0,1,2", "Seeds of training; else the table's."),
+    jobs: int | None = option("N", "Processes that run at the same time.", min=1),
+    executor: str | None = option("PLACE", "processes:N, or dask://HOST:PORT."),
+    out: Path | None = option("DIR", "Folder; else runs/reproduce-PAPER."),
     data_root: DataRoot = None,
     debug: Debug = False,
 ) -> None:

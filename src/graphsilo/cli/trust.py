@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from graphsilo.cli.terminal import say
-from graphsilo.cli.values import Debug
+from graphsilo.cli.values import (
+    Debug,
+    argument,
+    switch,
+)
 
 
 def trust(
-    places: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILE.py...", help="Files that you have looked at; module:NAME of a package."),
-    ] = None,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Trust them no longer; by place, or by the beginning of the hash.")
-    ] = False,
-    show: Annotated[bool, typer.Option("--list", help="Show what is trusted.")] = False,
+    places: list[str] | None = argument(
+        "FILE.py...", "Files that you have looked at; module:NAME of a package.", default=None
+    ),
+    remove: bool = switch("--remove", "Trust them no longer; by place, or by the beginning of the hash."),
+    show: bool = switch("--list", "Show what is trusted."),
     debug: Debug = False,
 ) -> None:
     """Let configurations and runs of yours and of others use code in a file, as the file is now.

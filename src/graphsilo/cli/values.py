@@ -70,6 +70,43 @@ Clients = Annotated[int | None, typer.Option(metavar="K", help="Number of client
 CutSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the cut and its splits.")]
 
 
+def option(
+    metavar: str,
+    about: str,
+    complete: Any = None,
+    *,
+    flags: str = "",
+    default: Any = None,
+    panel: str = "",
+    **more: Any,
+) -> Any:
+    """A parameter that is a flag with a value.
+
+    Args:
+        metavar: What stands for the value in the help; empty where the type lists the choices.
+        about: A line of help.
+        complete: What a shell offers for the value, of :mod:`graphsilo.cli.complete`.
+        flags: As they are typed, with blanks between; else it is called like the parameter.
+        default: ``...`` where the flag has to be given.
+        panel: Heading in the help.
+        more: As ``typer.Option`` takes it.
+    """
+    return typer.Option(
+        default, *flags.split(), metavar=metavar or None, help=about, autocompletion=complete,
+        rich_help_panel=panel or None, **more,
+    )  # fmt: skip
+
+
+def switch(flags: str, about: str, *, panel: str = "") -> Any:
+    """A parameter that is a flag without a value: it is given or not."""
+    return typer.Option(False, *flags.split(), help=about, rich_help_panel=panel or None)
+
+
+def argument(metavar: str, about: str, complete: Any = None, *, default: Any = ...) -> Any:
+    """A parameter that is told by its place."""
+    return typer.Argument(default, metavar=metavar, help=about, autocompletion=complete)
+
+
 class Once(TyperCommand):
     """A command whose flags for one value are given once: of two, the first would be lost without a word."""
 

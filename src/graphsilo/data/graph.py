@@ -131,21 +131,15 @@ class Graph:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Graph({', '.join(f'{name}={value!r}' for name, value in self._facts().items())})"
+        return _shown(self)
 
     def _repr_html_(self) -> str:
-        name, *facts = self._facts().items()
+        name, *facts = describe(self).items()
         known = Counter(self.labels[self.labels >= 0].tolist())
         words = self.class_names or range(self.num_classes)
         labels = [[f"nodes of class {word}", known[place]] for place, word in enumerate(words)]
         unlabelled = ["nodes without a label", self.num_nodes - known.total()]
         return table(f"Graph {name[1]}", ["", "count"], [*facts, *labels, unlabelled])
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "name": self.name, "nodes": self.num_nodes, "edges": self.num_edges, "features": self.num_features,
-            "classes": self.num_classes,
-        }  # fmt: skip
 
     def __post_init__(self) -> None:
         for name in ("features", "edges", "labels"):
@@ -356,10 +350,7 @@ class GraphCollection:
     graph_ids: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"GraphCollection(name={self.name!r}, graphs={len(self)}, nodes={self.union.num_nodes}, "
-            f"edges={self.union.num_edges}, features={self.num_features}, classes={self.num_classes})"
-        )
+        return _shown(self)
 
     def __post_init__(self) -> None:
         if (
@@ -457,3 +448,7 @@ def describe(graph: Graph | GraphCollection) -> dict[str, Any]:
         "features": graph.num_features,
         "classes": graph.num_classes,
     }
+
+
+def _shown(graph: Graph | GraphCollection) -> str:
+    return f"{type(graph).__name__}({', '.join(f'{name}={value!r}' for name, value in describe(graph).items())})"

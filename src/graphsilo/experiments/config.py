@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo import documents
-from graphsilo.data.partition.options import Seed, SplitMode
+from graphsilo.data.partition.rule import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import (
@@ -290,7 +290,7 @@ def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
     from graphsilo.federation import registry
 
     owned: dict[str, list[tuple[str, type[Settings]]]] = {
-        "data": [("every data set", LoadOptions), *((name, kind) for name, (kind, _) in GENERATORS.items())],
+        "data": [("every data set", LoadOptions), *GENERATORS.items()],
         "partition": [
             *((rule.name, rule.options) for rule in rules()),
             *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),
@@ -405,6 +405,40 @@ class RunConfig(Settings):
         made = self.model_copy()
         made._explicit = frozenset(names)
         return made
+
+    def get(self, name: str, missing: Any = None) -> Any:
+        """A setting by dotted name, or what stands for one that it does not have."""
+        section, _, key = name.partition(".")
+        found = getattr(self, section)
+        if not isinstance(found, dict):
+            found = dict(found) if key in type(found).model_fields else getattr(found, "options", {})
+        return found.get(key, missing)
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """The same with other settings, by dotted name: made by the program, so that nobody has said them."""
+        update: dict[str, Any] = {}
+        for name, value in values.items():
+            section, _, key = name.partition(".")
+            found = update.get(section, getattr(self, section))
+            if isinstance(found, dict):
+                update[section] = {**found, key: value}
+                continue
+            more = {key: value} if key in type(found).model_fields else {"options": {**found.options, key: value}}
+            update[section] = found.model_copy(update=more)
+        return self.model_copy(update=update)
+
+    def unsaid(self, names: Iterable[str]) -> Self:
+        """The same, as if nobody had said these settings of sections."""
+        update: dict[str, Any] = {}
+        for name in names:
+            section, _, key = name.partition(".")
+            found = update.get(section, getattr(self, section))
+            said = found if isinstance(found, dict) else found.model_dump(exclude_unset=True)
+            said = {other: value for other, value in said.items() if other != key}
+            if "options" in said:
+                said["options"] = {other: value for other, value in said["options"].items() if other != key}
+            update[section] = said if isinstance(found, dict) else type(found)(**said)
+        return self.model_copy(update={**update, "given": [name for name in self.given if name not in set(names)]})
 
     def method_config(self) -> MethodConfig:
         """The method's settings, typed.

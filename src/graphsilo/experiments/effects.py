@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_o
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
-from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
-from graphsilo.experiments.doors import FLAGS
+from graphsilo.experiments.config import ModelConfig, RunConfig
+from graphsilo.experiments.doors import FLAGS, plain
 from graphsilo.experiments.references import SEVERAL_ROUNDS, reference_method
 from graphsilo.federation import registry
+from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig
 from graphsilo.settings import Settings, above
 from graphsilo.types import Task
@@ -51,10 +53,14 @@ class Case:
         return self.config.partition.file
 
     @property
-    def names(self) -> list[str]:
-        """Data sets and files."""
+    def method(self) -> Method:
+        return registry.load(self.config.method.name)
+
+    @property
+    def sources(self) -> set[str]:
+        """Where the data comes from: ``file``, ``generated``, ``raw`` files of the catalog's, ``unknown``."""
         name = self.config.data.name
-        return name if isinstance(name, list) else [name]
+        return {_source(each) for each in (name if isinstance(name, list) else [name])}
 
     @property
     def one_each(self) -> bool:
@@ -62,6 +68,28 @@ class Case:
         return self.partition is not None and self.stored is None and self.partition.rule in ("files", "domains") and (
             isinstance(self.config.data.name, list)
         )  # fmt: skip
+
+    @property
+    def pooled(self) -> str | None:
+        """Why there is nothing between silos, where all data is in one place."""
+        return f"{self.method.title} has all data in one place" if self.method.pooled else None
+
+    @property
+    def apart(self) -> str | None:
+        """Why nothing of training leaves a silo, where nothing does."""
+        if self.config.run.alone:
+            return "with run.alone nothing of training leaves a silo"
+        leaves = f"of {self.method.title} nothing of training leaves a silo" if self.method.alone else None
+        return self.pooled or leaves
+
+
+def _source(name: str) -> str:
+    if catalog.is_file(name):
+        return "file"
+    try:
+        return "generated" if catalog.entry(name).generated else "raw"
+    except ConfigError:
+        return "unknown"  # it is refused where it is used
 
 
 Idle = Callable[[Case, str, Any], str | None]
@@ -122,58 +150,27 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
 def _idle(case: Case) -> Iterator[tuple[str, str]]:
     for name in case.config.given:
         section, _, key = name.partition(".")
-        if case.remote and section in ("data", "partition", "scenario", "perturb"):
+        if not key or (case.remote and section in ("data", "partition", "scenario", "perturb")):
             continue  # the silos hold their data; the run says so of whole sections
-        value = _value(case.config, section, key)
-        if value is _ABSENT:
-            continue
-        for rule in (*_TABLE.get(f"{section}.*", ()), *_TABLE.get(name, ())):
-            reason = rule(case, key, value)
-            if reason is not None:
-                yield name, reason
-                break
+        value = case.config.get(name, _ABSENT)
+        reasons = (rule(case, key, value) for rule in (*_TABLE.get(f"{section}.*", ()), *_TABLE.get(name, ())))
+        if value is not _ABSENT and (reason := next(filter(None, reasons), None)):
+            yield name, reason
 
 
 _ABSENT = object()
 _HARMLESS = frozenset({"data.root"})
 """What a person may well say for many runs alike."""
-
-
 _ITEMS = {"run.references": ["alone"]}
 """Of a list the items that may be idle; the others stay."""
 
 
-def _value(config: RunConfig, section: str, key: str) -> Any:
-    found = getattr(config, section)
-    if section == "perturb":
-        return found.get(key, _ABSENT)
-    if key in getattr(found, "model_fields_set", ()):
-        return getattr(found, key)
-    return getattr(found, "options", {}).get(key, _ABSENT)
-
-
 def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
-    update: dict[str, Any] = {}
-    for name in idle:
-        section, _, key = name.partition(".")
-        found = update.get(section, getattr(config, section))
-        if section == "perturb":
-            update[section] = {other: value for other, value in found.items() if other != key}
-        elif key in SECTIONS[section].model_fields:
-            default = SECTIONS[section].model_fields[key].get_default(call_default_factory=True)
-            if name in _ITEMS:
-                default = [item for item in getattr(found, key) if item not in _ITEMS[name]]
-            changed = found.model_copy(update={key: default})
-            changed.model_fields_set.discard(key)
-            update[section] = changed
-        else:
-            options = {other: value for other, value in found.options.items() if other != key}
-            update[section] = found.model_copy(update={"options": options})
-    said = {name: _ITEMS.get(name) or _value(config, *name.split(".", 1)) for name in idle}
+    said = {name: _ITEMS.get(name) or config.get(name) for name in idle}
     texts = [f"{name} {shown(said[name])} has no effect: {idle[name]}." for name in idle]
-    update["given"] = [name for name in config.given if name not in idle]
-    update["remarks"] = [*config.remarks, *(text for text in texts if text not in config.remarks)]
-    return config.model_copy(update=update)
+    others = {name: [item for item in config.get(name) if item not in _ITEMS[name]] for name in idle if name in _ITEMS}
+    remarks = [*config.remarks, *(text for text in texts if text not in config.remarks)]
+    return config.unsaid(idle).changed(others).model_copy(update={"remarks": remarks})
 
 
 def _named(name: str) -> str:
@@ -181,7 +178,7 @@ def _named(name: str) -> str:
     return f"{item}{name} ({FLAGS[name]})" if name in FLAGS else f"{item}{name}"
 
 
-# -- the table -----------------------------------------------------------------------------------------------------
+# -- why it is idle: what depends on more than other settings ------------------------------------------------------
 
 
 def _stored_cut(case: Case, key: str, value: Any) -> str | None:
@@ -194,7 +191,7 @@ def _stored_cut(case: Case, key: str, value: Any) -> str | None:
     if key in ("rule", "split") and value == "auto":
         return None
     there = {"seed": cut.seed, "split": cut.split, "ratios": cut.ratios, "rule": cut.rule, **cut.options}
-    if key in there and _plain(there[key]) == _plain(value):
+    if key in there and plain(there[key]) == plain(value):
         return None
     return f"the stored partition {case.stored} is used as it is ({key} {shown(there.get(key))})"
 
@@ -229,27 +226,26 @@ def _scenario(case: Case, key: str, value: Any) -> str | None:
     return f"it {owners}, and this is '{name}'"
 
 
-def _generated(case: Case, key: str, value: Any) -> str | None:
-    made = [name for name in case.names if not _is_file(name) and _entry(name) and _entry(name).generated]
-    return None if made or not all(_is_file(name) or _entry(name) for name in case.names) else (
-        "it is the seed of generated data, and this data is not generated"
-    )  # fmt: skip
+def _seed(case: Case, key: str, value: Any) -> str | None:
+    is_used = {"generated", "unknown"} & case.sources
+    return None if is_used else "it is the seed of generated data, and this data is not generated"
 
 
-def _raw_files(case: Case, key: str, value: Any) -> str | None:
-    read = [name for name in case.names if not _is_file(name) and not (_entry(name) and _entry(name).generated)]
-    return None if read else "it is the folder of the catalog's raw files, and this data does not come from there"
+def _root(case: Case, key: str, value: Any) -> str | None:
+    is_used = {"raw", "unknown"} & case.sources
+    return None if is_used else "it is the folder of the catalog's raw files, and this data does not come from there"
 
 
-def _is_file(name: str) -> bool:
-    return Path(name).suffix.lower() in catalog.GRAPH_FILES
-
-
-def _entry(name: str) -> Any:
-    try:
-        return catalog.entry(name)
-    except ConfigError:
+def _hidden(case: Case, key: str, value: Any) -> str | None:
+    """It is about the nodes that are not trained on."""
+    if not value or case.config.scenario.name != "inductive":
         return None
+    return "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"
+
+
+def _perturb(case: Case, key: str, value: Any) -> str | None:
+    level = PerturbOptions.of(case.config.perturb).label_sparsity
+    return None if level else "no label is taken away (perturb.label_sparsity is 0)"
 
 
 def _select_by(case: Case, key: str, value: Any) -> str | None:
@@ -259,12 +255,11 @@ def _select_by(case: Case, key: str, value: Any) -> str | None:
 
 def _reported(case: Case, key: str, value: Any) -> str | None:
     """It chooses between models that are scored on the same graphs."""
-    method = registry.load(case.config.method.name)
-    modes: Sequence[str] = case.config.evaluation.modes or [f"{view}_local" for view in method.evaluates]
+    modes: Sequence[str] = case.config.evaluation.modes or [f"{view}_local" for view in case.method.evaluates]
     alike = [mode for mode in modes if mode.partition("_")[2] == modes[0].partition("_")[2]]
     if value not in ("silo", "first") or len(alike) > 1:
         return None
-    return f"there is one model of {method.title} that is scored ({alike[0]}), and nothing to choose from"
+    return f"there is one model of {case.method.title} that is scored ({alike[0]}), and nothing to choose from"
 
 
 def _embeddings(case: Case, key: str, value: Any) -> str | None:
@@ -283,39 +278,19 @@ def _compression(case: Case, key: str, value: Any) -> str | None:
     from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
     from graphsilo.federation.interface import handlers_of
 
-    method = registry.load(case.config.method.name)
-    if method.pooled:
-        return f"{method.title} has all data in one place, and no silo sends anything"
-    if any(compressible(*step.types()) for step in handlers_of(method.client).values()):
+    if case.method.pooled:
+        return f"{case.pooled}, and no silo sends anything"
+    if any(compressible(*step.types()) for step in handlers_of(case.method.client).values()):
         return None
-    return f"no answer of {method.title} holds a model that the client was sent"
+    return f"no answer of {case.method.title} holds a model that the client was sent"
 
 
 def _robust(case: Case, key: str, value: Any) -> str | None:
     """It is about what several clients send."""
-    method = registry.load(case.config.method.name)
     if value == "none":
         return None
-    if case.config.run.alone:
-        return "with run.alone every client is in a federation of one"
-    why = "has all data in one place" if method.pooled else "has every silo train by itself" if method.alone else ""
-    return f"{method.title} {why}" if why else None
-
-
-def _perturb(case: Case, key: str, value: Any) -> str | None:
-    level = PerturbOptions.of(case.config.perturb).label_sparsity
-    return None if level else "no label is taken away (perturb.label_sparsity is 0)"
-
-
-def _hidden(case: Case, key: str, value: Any) -> str | None:
-    """It is about the nodes that are not trained on."""
-    if not value or case.config.scenario.name != "inductive":
-        return None
-    return "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"
-
-
-def _method(case: Case, key: str, value: Any) -> str | None:
-    return _declared(case, case.config.method_config(), key, value)
+    trains = f"{case.method.title} has every silo train by itself" if case.method.alone else None
+    return _BY_ITSELF if case.config.run.alone else case.pooled or trains
 
 
 def _moments(case: Case, key: str, value: Any) -> str | None:
@@ -323,9 +298,8 @@ def _moments(case: Case, key: str, value: Any) -> str | None:
     settings = case.config.method_config()
     if not value or not isinstance(settings, LocalTrainingConfig):
         return None
-    method = registry.load(case.config.method.name)
-    if method.alone or isinstance(settings, OneRoundConfig):
-        return f"no client of {method.title} trains after a download"
+    if case.method.alone or isinstance(settings, OneRoundConfig):
+        return f"no client of {case.method.title} trains after a download"
     if settings.optimizer == "sgd" and not settings.momentum:
         return "method.optimizer is 'sgd' and method.momentum is 0, so that nothing is kept that could be forgotten"
     return None
@@ -333,83 +307,82 @@ def _moments(case: Case, key: str, value: Any) -> str | None:
 
 def _one_round(case: Case, key: str, value: Any) -> str | None:
     """Where a method has one round, what is about several is about its reference rows, if that."""
-    method, settings = registry.load(case.config.method.name), case.config.method_config()
+    settings = case.config.method_config()
     if settings.total_rounds > 1 or settings.rounds == 1 or value is None or (value == 1 and key == "every"):
         return None
     rows = [registry.load(reference_method(case.config, name)).config for name in case.config.run.references]
     if not all(issubclass(kind, OneRoundConfig) for kind in rows):
         return None
-    beside = ", as has each of its reference rows" if rows else ""
-    return f"{method.title} has exactly one round{beside}"
+    return f"{case.method.title} has exactly one round{', as has each of its reference rows' if rows else ''}"
 
 
 def _participation(case: Case, key: str, value: Any) -> str | None:
     """It is about who sends something, which the others then have."""
-    method = registry.load(case.config.method.name)
-    if case.config.run.alone and value != 1:
-        return "with run.alone every client is in a federation of one"
-    if value == 1 or not (method.pooled or (method.alone and case.config.method_config().total_rounds == 1)):
-        return None
-    return _pooled(case) or f"{method.title} has every silo find its answer by itself, once"
+    if value == 1 or case.config.run.alone:
+        return None if value == 1 else _BY_ITSELF
+    once = case.method.alone and case.config.method_config().total_rounds == 1
+    return case.pooled or (f"{case.method.title} has every silo find its answer by itself, once" if once else None)
 
 
 def _noise(case: Case, key: str, value: Any) -> str | None:
     """It hides what leaves."""
-    return _apart(case) if value is not None and case.config.run.alone else None
+    return case.apart if value is not None and case.config.run.alone else None
 
 
 def _masked(case: Case, key: str, value: Any) -> str | None:
     """It hides what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
     summed = case.remote or case.config.evaluation.report == "federation"
-    return _apart(case) if value and (_pooled(case) or not summed) and not case.config.run.references else None
+    return case.apart if value and (case.method.pooled or not summed) and not case.config.run.references else None
 
 
 def _bounds(case: Case, key: str, value: Any) -> str | None:
     """It is about what silos send in training, also the one that holds all data."""
     usual = value == type(case.config.run).model_fields[key].default
-    return None if usual or _pooled(case) or case.config.run.references else _apart(case)
+    return None if usual or case.method.pooled or case.config.run.references else case.apart
 
 
 def _answers(case: Case, key: str, value: Any) -> str | None:
     """One place always answers; by themselves silos may still fail to say that they are done."""
-    return _pooled(case) if value is not None and not case.config.run.references else None
+    return case.pooled if value is not None and not case.config.run.references else None
 
 
 def _references(case: Case, key: str, value: Any) -> str | None:
     """By itself every silo is in the run already."""
-    method = registry.load(case.config.method.name)
-    if "alone" not in value or method.pooled or not (case.config.run.alone or method.alone):
+    if "alone" not in value or case.method.pooled or not (case.config.run.alone or case.method.alone):
         return None
-    what = "with run.alone" if case.config.run.alone else f"with {method.title}"
+    what = "with run.alone" if case.config.run.alone else f"with {case.method.title}"
     return f"{what} every silo is by itself in the run already, and the row would repeat it"
 
 
-def _pooled(case: Case) -> str | None:
-    method = registry.load(case.config.method.name)
-    return f"{method.title} has all data in one place" if method.pooled else None
-
-
-def _apart(case: Case) -> str | None:
-    """Why nothing of training leaves a silo, where nothing does."""
-    method = registry.load(case.config.method.name)
-    if case.config.run.alone:
-        return "with run.alone nothing of training leaves a silo"
-    return _pooled(case) or (f"of {method.title} nothing of training leaves a silo" if method.alone else None)
-
-
-def _run(case: Case, key: str, value: Any) -> str | None:
-    return _declared(case, case.config.run, key, value)
-
-
-def _declared(case: Case, settings: Settings, key: str, value: Any) -> str | None:
-    """What a setting declares: it matters where others have certain values."""
-    field = type(settings).model_fields.get(key)
-    return None if field is None or value == field.default else _unmet(case, settings, key)
+_BY_ITSELF = "with run.alone every client is in a federation of one"
 
 
 def _backbone(case: Case, key: str, value: Any) -> str | None:
-    method = registry.load(case.config.method.name)
-    return None if method.backbone else f"{method.title} has no backbone"
+    return None if case.method.backbone else f"{case.method.title} has no backbone"
+
+
+def _pool(case: Case, key: str, value: Any) -> str | None:
+    """A setting that every model of a pool has a value of its own for."""
+    pool = case.config.model.pool
+    if pool is None or key in ModelConfig.model_fields:
+        return None
+    try:
+        own = [extra for _, extra in models.pool(pool)] if isinstance(pool, str) else pool
+    except ConfigError:
+        return None  # an unknown pool is refused where it is used
+    if own and all(isinstance(extra, Mapping) and key in extra for extra in own):
+        return "every model of model.pool has a value of its own for it"
+    return None
+
+
+# -- why it is idle: by what the setting itself declares ------------------------------------------------------------
+
+
+def _declared(case: Case, key: str, value: Any, *, section: str) -> str | None:
+    """It matters where others have certain values."""
+    settings = case.config.method_config() if section == "method" else case.config.run
+    field = type(settings).model_fields.get(key)
+    return None if field is None or value == field.default else _unmet(case, settings, key)
 
 
 def _unmet(case: Case, settings: Settings, key: str) -> str | None:
@@ -437,34 +410,18 @@ def _written(value: Any) -> str:
     return "none" if value is None else shown(value)
 
 
-def _pool(case: Case, key: str, value: Any) -> str | None:
-    """A setting that every model of a pool has a value of its own for."""
-    pool = case.config.model.pool
-    if pool is None or key in ModelConfig.model_fields:
-        return None
-    try:
-        own = [extra for _, extra in models.pool(pool)] if isinstance(pool, str) else pool
-    except ConfigError:
-        return None  # an unknown pool is refused where it is used
-    if own and all(isinstance(extra, Mapping) and key in extra for extra in own):
-        return "every model of model.pool has a value of its own for it"
-    return None
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else value
-
+# -- the table -----------------------------------------------------------------------------------------------------
 
 _TABLE: dict[str, tuple[Idle, ...]] = {
-    "data.seed": (_generated,),
-    "data.root": (_raw_files,),
+    "data.seed": (_seed,),
+    "data.root": (_root,),
     "partition.*": (_stored_cut, _files),
     "partition.split": (_of_nodes,),
     "partition.split_index": (_of_nodes, _index),
     "scenario.*": (_scenario,),
     "perturb.feature_sparsity": (_hidden,),
     "perturb.keep_classes": (_perturb,),
-    "method.*": (_method,),
+    "method.*": (partial(_declared, section="method"),),
     "method.reset_optimizer": (_moments,),
     "method.participation": (_participation,),
     "method.epsilon": (_noise,),
@@ -477,7 +434,7 @@ _TABLE: dict[str, tuple[Idle, ...]] = {
     "evaluation.embeddings": (_embeddings,),
     "run.deadline": (_between,),
     "run.patience": (_between,),
-    "run.*": (_run,),
+    "run.*": (partial(_declared, section="run"),),
     "run.compression": (_compression,),
     "run.largest_ratio": (_between, _bounds),
     "run.largest_value": (_bounds,),

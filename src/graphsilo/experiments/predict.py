@@ -18,8 +18,9 @@ from graphsilo.data.silos.scaling import scaled, scaled_graph
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.union import check_finite, first_difference
 from graphsilo.data.sources import catalog
+from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.columns import Learned
-from graphsilo.data.sources.tables import is_description, read_spec
+from graphsilo.data.sources.tables import read_spec
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable
@@ -249,8 +250,7 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
     config = load_config(folder / "config.yaml", overrides={"run.device": "cpu"})
     # The stored partition stands for the rule: the silo is the one that was trained, whatever was changed since. What
     # else its section says, such as which features graphs have, holds.
-    stored = config.partition.model_copy(update={"file": str(folder / "partition.npz")})
-    config = config.model_copy(update={"partition": stored})
+    config = config.changed({"partition.file": str(folder / "partition.npz")})
     method = registry.load(config.method.name)
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash, describe
 from graphsilo.data.partition import Partition, audit, entry, partition_graphs
-from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.between import check_sides, own_links, side_notes, sides_of, with_cut_links
@@ -30,11 +30,12 @@ from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.union import check_finite, dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
+from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.columns import Learned, Vocabulary, share_words
 from graphsilo.data.sources.faults import Faults
 from graphsilo.data.sources.plain import settle_classes, signed_note
 from graphsilo.data.sources.sizes import require_memory
-from graphsilo.data.sources.tables import is_description, read_spec
+from graphsilo.data.sources.tables import read_spec
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
@@ -699,7 +700,7 @@ def complete_config(config: RunConfig, simulation: Participants) -> dict[str, An
 
 def _absolute(name: str) -> str:
     """A file's whole path, so that a run can be continued from any folder; names of data sets as they are."""
-    return str(Path(name).resolve()) if Path(name).suffix.lower() in catalog.GRAPH_FILES else name
+    return str(Path(name).resolve()) if catalog.is_file(name) else name
 
 
 def fingerprint(config: RunConfig, simulation: Participants) -> str:

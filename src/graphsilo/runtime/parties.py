@@ -114,8 +114,8 @@ class Parties:
 
 def _mask(party: Party, data: Any) -> Encoded:
     """The masked answer, which says of every field how many bytes of it there are."""
-    message = encode(party.current.mask(decode(data, Post)))
-    return Encoded(message.data, party.layout.kind.wire_name() + MASKED, party.layout.fields)
+    message, layout = encode(party.current.mask(decode(data, Post))), party.kept.layout
+    return Encoded(message.data, layout.kind.wire_name() + MASKED, layout.fields)
 
 
 _STEPS: Mapping[str, Callable[[Party, Any], Encoded]] = {

@@ -169,31 +169,22 @@ class Attempt:
         Raises:
             SecureSumFailed: It could not be opened.
         """
-        made: SecureSum[Reply] = SecureSum(kind, purpose, self.offers, self.sums.directory)
+        made: SecureSum[Reply] = SecureSum(kind, purpose, self.offers, self.sums.directory, self.wanted)
         for client, text in made.unlike.items():
             self.failures[client] = _failed(client, self.handler, MessageError(text))
         made.require()
-        self._require(made.clients)
         self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.letters)
         self._settle(made.clients)
         self._step(MASK, made.posts(), Masked, made.add)
         self._settle(made.clients)
         came = made.came()
-        self._require(came.clients)
         self._step(CONFIRM, dict.fromkeys(came.clients, came), Confirmation, made.confirm)
         confirmed = made.confirmed()
         self.opening = True
         self._step(OPEN, dict.fromkeys(made.confirming, confirmed), Opening, made.opening)
         total = made.result()
-        self.counted = made.in_sum
+        self.counted = tuple(came.clients)
         return total
-
-    def _require(self, left: Collection[ClientId]) -> None:
-        if len(left) < self.wanted:
-            raise SecureSumFailed(
-                f"{len(left)} silos are left for the sum of '{self.handler.name}', which is opened with {self.wanted} "
-                f"or more (method.min_clients)."
-            )
 
     def _step(
         self,

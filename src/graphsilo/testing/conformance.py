@@ -163,7 +163,7 @@ def check_resume(method: Method, settings: Mapping[str, Any]) -> None:
     """Stopped after any round and resumed from what it kept, it is the run in one go, bit for bit: its numbers, every
     client's and the server's models, and their states in between."""
     config = small_config(method, settings, run={"checkpoint_every": 1})
-    config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"models": True})})
+    config = config.changed({"evaluation.models": True})
     with tempfile.TemporaryDirectory() as folder:
         result = run(config, out=Path(folder) / "whole")
         rounds, whole = len(result.tree["seeds"][0]["rounds"]), numbers(result.tree)

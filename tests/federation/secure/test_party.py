@@ -421,7 +421,7 @@ def test_steps_out_of_order(until):
 
 def test_no_sum_without_an_answer():
     party = Party(0, Identity.made_up(), DIRECTORY, OpenedSums())
-    for ask in (lambda: party.current, party.again, lambda: party.layout):
+    for ask in (lambda: party.current, party.again, lambda: party.kept):
         with pytest.raises(DisclosureError, match=r"client 0 (takes part in no sum|has no answer)"):
             ask()
 

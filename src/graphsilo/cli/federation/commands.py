@@ -11,7 +11,14 @@ from typing import Annotated
 import typer
 
 from graphsilo.cli import terminal
-from graphsilo.cli.values import Debug, clients_of, commands
+from graphsilo.cli.values import (
+    Debug,
+    argument,
+    clients_of,
+    commands,
+    option,
+    switch,
+)
 from graphsilo.errors import ConfigError, RunError
 
 federation = commands("federation", "Silos at different machines: kits, jobs, status.")
@@ -21,18 +28,10 @@ KitFolder = Annotated[Path, typer.Option(metavar="KIT", help="The coordinator's 
 
 @federation.command()
 def init(
-    file: Annotated[Path, typer.Argument(metavar="federation.yaml", help="Name, coordinator, silos.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the kits and the federation's root key.")] = Path(
-        "kits"
-    ),
-    requests: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Signing requests of parties that made their key themselves (NAME.csr)."),
-    ] = None,
-    sealed: Annotated[
-        bool,
-        typer.Option("--sealed", help="Also write each site's kit as one encrypted file, and print its passphrase."),
-    ] = False,
+    file: Path = argument("federation.yaml", "Name, coordinator, silos."),
+    out: Path = option("DIR", "Folder for the kits and the federation's root key.", default=Path("kits")),
+    requests: Path | None = option("DIR", "Signing requests of parties that made their key themselves (NAME.csr)."),
+    sealed: bool = switch("--sealed", "Also write each site's kit as one encrypted file, and print its passphrase."),
     debug: Debug = False,
 ) -> None:
     """Make the kit of every party of a federation."""
@@ -60,8 +59,8 @@ def init(
 
 @federation.command()
 def request(
-    name: Annotated[str, typer.Argument(metavar="SITE", help="Name of this site in the federation.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the key and the request.")] = Path(),
+    name: str = argument("SITE", "Name of this site in the federation."),
+    out: Path = option("DIR", "Folder for the key and the request.", default=Path()),
     debug: Debug = False,
 ) -> None:
     """At a site: make its key and a signing request. The key stays; the request goes to the coordinator."""
@@ -73,8 +72,8 @@ def request(
 
 @federation.command()
 def complete(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that came back for this site's request.")],
-    key: Annotated[Path, typer.Option(metavar="FILE", help="The key that was made with the request.")],
+    kit: Path = argument("KIT", "The kit that came back for this site's request."),
+    key: Path = option("FILE", "The key that was made with the request.", default=...),
     debug: Debug = False,
 ) -> None:
     """At a site: put its key into the kit that was signed for it."""
@@ -85,8 +84,8 @@ def complete(
 
 @federation.command("open")
 def open_sealed(
-    file: Annotated[Path, typer.Argument(metavar="SITE.kit", help="A sealed kit.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the kit.")],
+    file: Path = argument("SITE.kit", "A sealed kit."),
+    out: Path = option("DIR", "Folder for the kit.", default=...),
     debug: Debug = False,
 ) -> None:
     """At a site: open a sealed kit; asks for its passphrase."""
@@ -98,14 +97,10 @@ def open_sealed(
 
 @federation.command()
 def add(
-    name: Annotated[str, typer.Argument(metavar="SILO", help="Name of the new silo; it gets the next client number.")],
-    site: Annotated[
-        str | None, typer.Option(metavar="SITE", help="The site it lives at; else a new one of its own name.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder that `init` made.")] = Path("kits"),
-    requests: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with the new site's signing request (SITE.csr).")
-    ] = None,
+    name: str = argument("SILO", "Name of the new silo; it gets the next client number."),
+    site: str | None = option("SITE", "The site it lives at; else a new one of its own name."),
+    out: Path = option("DIR", "The folder that `init` made.", default=Path("kits")),
+    requests: Path | None = option("DIR", "Folder with the new site's signing request (SITE.csr)."),
     debug: Debug = False,
 ) -> None:
     """Add a silo to a federation: its kit is made, the other kits are brought up to date."""
@@ -120,8 +115,8 @@ def add(
 
 @federation.command()
 def renew(
-    name: Annotated[str, typer.Argument(metavar="PARTY", help="A site, or coordinator.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder that `init` made.")] = Path("kits"),
+    name: str = argument("PARTY", "A site, or coordinator."),
+    out: Path = option("DIR", "The folder that `init` made.", default=Path("kits")),
     debug: Debug = False,
 ) -> None:
     """Sign a party's certificate again before it expires."""
@@ -132,23 +127,12 @@ def renew(
 
 @federation.command()
 def submit(
-    config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.yaml", help="What to run; the silos hold the data.")
-    ] = None,
+    config: Path | None = argument("CONFIG.yaml", "What to run; the silos hold the data.", default=None),
     kit: KitFolder = Path("kits/coordinator"),
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results; else inside the kit.")
-    ] = None,
-    go_on: Annotated[
-        str | None, typer.Option("--continue", metavar="JOB", help="Continue this stopped or failed job instead.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting; repeatable.")
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(metavar="er,icu", help="Silos that are left out, by name or number; nobody waits for them."),
-    ] = None,
+    out: Path | None = option("DIR", "Folder for the results; else inside the kit."),
+    go_on: str | None = option("JOB", "Continue this stopped or failed job instead.", flags="--continue"),
+    assignments: list[str] | None = option("NAME=VALUE", "Any setting; repeatable.", flags="--set"),
+    without: list[str] | None = option("er,icu", "Silos that are left out, by name or number; nobody waits for them."),
     debug: Debug = False,
 ) -> None:
     """Put a job in the coordinator's queue."""
@@ -177,7 +161,7 @@ def submit(
 
 @federation.command()
 def stop(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A job, by name or number.")],
+    job: str = argument("JOB", "A job, by name or number."),
     kit: KitFolder = Path("kits/coordinator"),
     debug: Debug = False,
 ) -> None:
@@ -198,7 +182,7 @@ def stop(
 @federation.command()
 def status(
     kit: KitFolder = Path("kits/coordinator"),
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+    as_json: bool = switch("--json", "Everything, for programs."),
     debug: Debug = False,
 ) -> None:
     """Show the coordinator, its silos and its jobs."""
@@ -227,9 +211,9 @@ def status(
 @federation.command()
 def logs(
     kit: KitFolder = Path("kits/coordinator"),
-    lines: Annotated[int, typer.Option("-n", metavar="N", help="How many lines.")] = 40,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
-    engine: Annotated[bool, typer.Option("--engine", help="The engine's log instead.")] = False,
+    lines: int = option("N", "How many lines.", flags="-n", default=40),
+    follow: bool = switch("--follow -f", "Go on as they come."),
+    engine: bool = switch("--engine", "The engine's log instead."),
     debug: Debug = False,
 ) -> None:
     """Show what the coordinator noted."""

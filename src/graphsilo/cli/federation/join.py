@@ -6,21 +6,21 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from graphsilo.cli import terminal, wait_until_stopped
-from graphsilo.cli.values import Debug
+from graphsilo.cli.values import (
+    Debug,
+    argument,
+    option,
+    switch,
+)
 from graphsilo.errors import ConfigError, nearest, one_line
 
 
 def join(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's kit.")],
-    silo: Annotated[
-        list[Path], typer.Option(metavar="silo.yaml", help="A silo that lives here; repeat it for several.")
-    ],
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    kit: Path = argument("KIT", "This site's kit."),
+    silo: list[Path] = option("silo.yaml", "A silo that lives here; repeat it for several.", default=...),
+    quiet: bool = switch("--quiet -q", "Print nothing but errors."),
     debug: Debug = False,
 ) -> None:
     """Take part in a federation with the silos of this site, until stopped."""

@@ -6,34 +6,30 @@ import contextlib
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from graphsilo.cli import Interrupted, check_stopped
-from graphsilo.cli.values import Debug, Track, trackers_of
+from graphsilo.cli.values import (
+    Debug,
+    Track,
+    argument,
+    option,
+    switch,
+    trackers_of,
+)
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.loading import load
 
 
 def serve(
-    kit: Annotated[
-        Path, typer.Argument(metavar="KIT", help="The coordinator's kit, from `graphsilo federation init`.")
-    ],
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG.yaml", help="Run this and end; else take jobs from `federation submit`."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results of CONFIG.yaml; else inside the kit.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of CONFIG.yaml; repeatable.")
-    ] = None,
-    page: Annotated[
-        int, typer.Option(metavar="PORT", help="Port of the status page on this machine; 0 takes a free one, -1 none.")
-    ] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")] = False,
+    kit: Path = argument("KIT", "The coordinator's kit, from `graphsilo federation init`."),
+    config: Path | None = argument(
+        "CONFIG.yaml", "Run this and end; else take jobs from `federation submit`.", default=None
+    ),
+    out: Path | None = option("DIR", "Folder for the results of CONFIG.yaml; else inside the kit."),
+    assignments: list[str] | None = option("NAME=VALUE", "Any setting of CONFIG.yaml; repeatable.", flags="--set"),
+    page: int = option("PORT", "Port of the status page on this machine; 0 takes a free one, -1 none.", default=0),
+    quiet: bool = switch("--quiet -q", "Print nothing but errors and the result."),
     track: Track = None,
     debug: Debug = False,
 ) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli.doctor import Finding
 from graphsilo.cli.silo.explain import explain
 from graphsilo.cli.silo.log import log
 from graphsilo.cli.terminal import bare, count, say, show, show_findings, table
-from graphsilo.cli.values import DataRoot, Debug, commands
+from graphsilo.cli.values import (
+    DataRoot,
+    Debug,
+    argument,
+    commands,
+    option,
+)
 from graphsilo.errors import DisclosureError, RunError, several
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ silo.command()(log)
 
 @silo.command()
 def check(
-    file: Annotated[Path, typer.Argument(metavar="SILO.yaml", help="What describes the silo.")],
+    file: Path = argument("SILO.yaml", "What describes the silo."),
     debug: Debug = False,
 ) -> None:
     """Read a silo's data as a run would, and show what the federation will learn of it and what stays."""
@@ -68,13 +72,12 @@ def check(
 
 @silo.command()
 def export(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Settings of a simulation, as for run.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the silos; made if it does not exist.")],
+    config: Path = argument("CONFIG.yaml", "Settings of a simulation, as for run."),
+    out: Path = option("DIR", "Folder for the silos; made if it does not exist.", default=...),
     data_root: DataRoot = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as partition.clients=5; repeatable."),
-    ] = None,
+    assignments: list[str] | None = option(
+        "NAME=VALUE", "Any setting, such as partition.clients=5; repeatable.", flags="--set"
+    ),
     debug: Debug = False,
 ) -> None:
     """Write every silo of a simulation into a folder of its own, to be carried to a machine of its own."""
@@ -143,7 +146,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
 
     from graphsilo.data.silos.scaling import far_apart, lost_values
     from graphsilo.data.sources.remarks import remarks
-    from graphsilo.data.sources.sql import Query
+    from graphsilo.data.sources.table_files import Query
 
     graph = held.graph.union
     if described.tables is not None:
@@ -367,7 +370,7 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
 
 def stays(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
     """What no card holds, and no message where that is asked."""
-    from graphsilo.data.sources.sql import Query
+    from graphsilo.data.sources.table_files import Query
 
     kept = ["every row of features and every label", "who is linked to whom"]
     if not of_a_run:  # what is scored counts it, and many methods do

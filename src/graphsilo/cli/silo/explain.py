@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphsilo.cli.terminal import bare, count, say, show, table
-from graphsilo.cli.values import Debug
+from graphsilo.cli.values import (
+    Debug,
+    argument,
+    option,
+)
 
 if TYPE_CHECKING:
     from graphsilo.report.silo_page import Explained
 
 
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="SILO.yaml", help="What describes the silo.")],
-    run: Annotated[str, typer.Argument(metavar="METHOD|CONFIG.yaml", help="A method, or the settings of a run.")],
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as run.secure_sums=true; repeatable."),
-    ] = None,
-    log: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="The log that the silo keeps of what it sends.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also as a page to print, such as page.html.")
-    ] = None,
+    file: Path = argument("SILO.yaml", "What describes the silo."),
+    run: str = argument("METHOD|CONFIG.yaml", "A method, or the settings of a run."),
+    assignments: list[str] | None = option(
+        "NAME=VALUE", "Any setting, such as run.secure_sums=true; repeatable.", flags="--set"
+    ),
+    log: Path | None = option("LOG", "The log that the silo keeps of what it sends."),
+    out: Path | None = option("FILE", "Also as a page to print, such as page.html."),
     debug: Debug = False,
 ) -> None:
     """Say what would leave a silo in a run under its policy, who sees it, what has left so far, what is promised."""

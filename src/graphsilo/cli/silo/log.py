@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphsilo.cli.terminal import count, say, show, table
-from graphsilo.cli.values import Debug
+from graphsilo.cli.values import (
+    Debug,
+    argument,
+    option,
+    switch,
+)
 from graphsilo.errors import RunError, nearest
 
 if TYPE_CHECKING:
@@ -16,18 +19,14 @@ if TYPE_CHECKING:
 
 
 def log(
-    path: Annotated[Path, typer.Argument(metavar="LOG", help="The log that a silo keeps of what it sends.")],
-    run: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this run.")] = None,
-    last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the last lines.")] = None,
-    received: Annotated[bool, typer.Option("--received", help="Also what came in.")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="Only the sums per kind of disclosure.")] = False,
-    repair: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="SILO.yaml",
-            help="The silo's file: have its account of all that left made again from the lines that can be read.",
-        ),
-    ] = None,
+    path: Path = argument("LOG", "The log that a silo keeps of what it sends."),
+    run: str | None = option("NAME", "Only of this run."),
+    last: int | None = option("N", "Only the last lines.", min=1),
+    received: bool = switch("--received", "Also what came in."),
+    summary: bool = switch("--summary", "Only the sums per kind of disclosure."),
+    repair: Path | None = option(
+        "SILO.yaml", "The silo's file: have its account of all that left made again from the lines that can be read."
+    ),
     debug: Debug = False,
 ) -> None:
     """Show what left a silo, message by message and in all."""

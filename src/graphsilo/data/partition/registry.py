@@ -14,10 +14,8 @@ import numpy as np
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import rules as folder
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import CutOptions
 from graphsilo.data.partition.own import rule_of
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, CutOptions, Rule
 from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
 

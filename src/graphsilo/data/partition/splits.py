@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.options import SplitMode
-from graphsilo.data.sources import catalog
+from graphsilo.data.partition.rule import SplitMode
+from graphsilo.data.sources.entries import find
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.random import derive_seed, numpy_generator
 from graphsilo.types import ClientId, NodeIds
@@ -37,7 +37,7 @@ def ratios_for(data_name: str) -> Ratios:
         >>> ratios_for("Chameleon")
         (0.48, 0.32, 0.2)
     """
-    known = catalog.find(data_name)
+    known = find(data_name)
     return DEFAULT_RATIOS if known is None else known.split_ratios or DEFAULT_RATIOS
 
 

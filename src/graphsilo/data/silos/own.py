@@ -37,7 +37,7 @@ from pydantic import BeforeValidator, field_validator
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition.options import Seed
+from graphsilo.data.partition.rule import Seed
 from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.between import own_links
@@ -331,7 +331,7 @@ def _data(description: SiloDescription, file: Path) -> tuple[TableSpec | None, P
         if not place.is_dir():
             raise DataError(f"{file}: the folder {place} (store) does not exist.")
         return None, place
-    if place.suffix.lower() not in (".yaml", ".yml"):
+    if not catalog.is_description(place):
         raise ConfigError(
             f"{file}: 'data' must name a description of tables (.yaml); got '{place.name}'. Tables themselves stand "
             f"under 'nodes' and 'edges'."

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, OutsideLinks, PublishedSplits
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.options import SplitMode
+from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
 from graphsilo.data.sources.columns import alike_words
 from graphsilo.data.truth import BooleanWords, join_truth

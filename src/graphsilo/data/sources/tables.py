@@ -73,8 +73,17 @@ from graphsilo.data.sources.description import (
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules, far_notes, unlabelled_note
 from graphsilo.data.sources.plain import is_signed
-from graphsilo.data.sources.sql import Query, read_queries
-from graphsilo.data.sources.table_files import Table, TableFile, distinct, is_text, mask
+from graphsilo.data.sources.table_files import (
+    ENDINGS,
+    FORMATS,
+    Query,
+    Table,
+    TableFile,
+    distinct,
+    format_of,
+    is_text,
+    mask,
+)
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError, several
@@ -88,7 +97,7 @@ _MANY_CLASSES = 20
 class _Source(Description):
     """Where a table is: in a file, or in a database."""
 
-    path: Name | None = setting(None, "a .csv, .tsv (both also with .gz), .parquet or .xlsx file, relative to this one")
+    path: Name | None = setting(None, f"a file that ends in {ENDINGS}, relative to this one")
     query: Name | None = setting(None, "one SELECT, in place of a file")
     connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
     delimiter: Character = setting(",", "what stands between the cells of a CSV file")
@@ -228,11 +237,6 @@ def read_spec(path: str | os.PathLike[str]) -> TableSpec:
     return spec_of(documents.read(file, "the data description"), file)
 
 
-def is_description(name: str | os.PathLike[str]) -> bool:
-    """Whether a data set of this name is described by a file that :func:`read_spec` reads."""
-    return Path(name).suffix.lower() in (".yaml", ".yml")
-
-
 def spec_of(content: object, file: Path) -> TableSpec:
     """Checks what a YAML file, or a part of one, says of tables.
 
@@ -293,16 +297,17 @@ def _source(file: Path, table: _Source, where: str) -> TableFile | Query:
     path, query, connection = table.path, table.query, table.connection
     if path is not None and query is None and connection is None:
         place = file.parent / Path(path).expanduser()
-        excel = place.suffix.lower() in (".xlsx", ".xlsm")
-        for key, fits in (("delimiter", not excel), ("header", not excel), ("sheet", excel)):
-            if key in table.model_fields_set and not fits:
-                raise ConfigError(
-                    f"{file}: {where}.{key} belongs to {'a CSV' if excel else 'an Excel file'}, and {place.name} is "
-                    f"none. Leave it out."
-                )
+        mine = format_of(place)
+        for kind in FORMATS if mine is not None else ():
+            for key in table.model_fields_set & set(kind.options):
+                if kind is not mine:
+                    raise ConfigError(
+                        f"{file}: {where}.{key} belongs to files of {kind.name}, and {place.name} is none. Leave it "
+                        f"out."
+                    )
         return TableFile(place, table.delimiter, table.sheet, table.header)
     if path is None and query is not None and connection is not None:
-        for key in ("delimiter", "header", "sheet"):
+        for key in (key for kind in FORMATS for key in kind.options):
             if key in table.model_fields_set:
                 raise ConfigError(f"{file}: {where}.{key} belongs to a file; a query has columns already.")
         return Query(query, connection, where, file)
@@ -330,7 +335,11 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     if missing is not None:
         spec = replace(spec, missing=missing)
     queries = [source for source in spec.places.values() if isinstance(source, Query)]
-    fetched = dict(zip(queries, read_queries(queries), strict=True))
+    fetched: dict[Query, Any] = {}
+    if queries:
+        from graphsilo.data.sources.sql import read_queries
+
+        fetched = dict(zip(queries, read_queries(queries), strict=True))
     faults = Faults(spec.file)
     parts = ("nodes", "edges", "labels", "outside")
     nodes, edges, labelled, outside = (_table(part, spec, fetched, faults) for part in parts)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.batch.executors import Executor, executor_of
-from graphsilo.experiments.batch.orders import order_of
+from graphsilo.experiments.batch.orders import Reply, order_of
 
 __all__ = ["Executor", "Outcome", "Task", "executor_of", "run"]
 
@@ -76,7 +77,7 @@ def run(
     with contextlib.ExitStack() as stack:
         if executor is None or isinstance(executor, str):
             executor = stack.enter_context(contextlib.closing(executor_of(executor)))
-        waiting, running = iter(tasks), dict[str, Task]()
+        waiting, running = iter(tasks), dict[Future[Reply], Task]()
         if isinstance(tasks, Sequence):  # all are known: refused before anything is run
             _check_apart(tasks)
         names, folders = set[str](), set[Path]()
@@ -93,11 +94,11 @@ def run(
                 except GraphsiloError as error:
                     yield Outcome(task.name, Path(task.out), str(error))
                     continue
-                running[task.name] = task
-                executor.submit(order, following)
-            for reply in executor.ended(LOOK_EVERY) if running else ():
+                running[executor.submit(order, following)] = task
+            wait(running, LOOK_EVERY, FIRST_COMPLETED)
+            for future in [future for future in running if future.done()]:
                 following()
-                task = running.pop(reply["name"])
+                task, reply = running.pop(future), future.result()
                 yield Outcome(task.name, Path(task.out), reply["error"], reply["stopped"])
             following()
 

@@ -317,11 +317,13 @@ class Client(ClientBase[FedRidgeConfig]):
         self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
         self.released.load_state(state.get("released", {}))
 
+    def model_of(self, view: str) -> Tensors:
+        """What ``load_final`` needs of a view."""
+        models, factors = self._models[view], self._sharpness[view]
+        return {**models, "about": torch.tensor([self._size, *(factors[name] for name in sorted(models))])}
+
     def final_models(self) -> dict[str, Tensors]:
-        return {
-            view: {**models, "about": torch.tensor([self._size, *(self._sharpness[view][n] for n in sorted(models))])}
-            for view, models in self._models.items()
-        }
+        return {view: self.model_of(view) for view in self._models}
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
         self._models = {view: {n: t for n, t in each.items() if n != "about"} for view, each in models.items()}

@@ -26,7 +26,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features
-from graphsilo.federation.codec_fast import outgoing
 from graphsilo.methods.fedsage_plus.impaired import (
     MAX_SLOTS,
     AllNodes,
@@ -150,7 +149,6 @@ def generate(
     noise: torch.Generator | Tensor,
     dropout_rate: float,
     mask: torch.Generator | Tensor | None,
-    into: Mapping[str, Tensor] | None = None,
 ) -> list[Tensor]:
     """Features of the predicted neighbours: tanh of an MLP on embedding + N(0, I).
 
@@ -161,7 +159,6 @@ def generate(
         noise: Where N(0, I) is drawn from, or the draws [rows, p]. There is noise in evaluation, too.
         dropout_rate: Before the last layer.
         mask: Where dropout is drawn from, or its factors; None for evaluation.
-        into: Where a backward pass is to put the gradients of the slots' weights, by name; None: anywhere.
 
     Returns:
         Per slot p, [rows with more than p, d].
@@ -181,32 +178,29 @@ def generate(
     result = []
     for slot, rows in enumerate(rows_per_slot(counts)):
         name, bias = slot_names(slot)
-        place = None if into is None else into[name]
-        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias], place))  # type: ignore[no-untyped-call]
+        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias]))  # type: ignore[no-untyped-call]
     return result
 
 
 class _SlotLayer(torch.autograd.Function):
-    """tanh(hidden · weightᵀ + bias), with the weight's gradient written to a given place: it is the largest of all."""
+    """tanh(hidden · weightᵀ + bias)."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, into: Tensor | None) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         made = tanh_(mm(hidden, weight.t(), bias, least=WORTH_ONCE))
         ctx.save_for_backward(hidden, weight, made)
-        ctx.into = into
         return made
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, made = ctx.saved_tensors
-        inner, own, bias, _ = ctx.needs_input_grad
+        inner, own, bias = ctx.needs_input_grad
         gradient = torch.ops.aten.tanh_backward(gradient, made)
         return (
             mm(gradient, weight, least=WORTH_ONCE) if inner else None,
-            mm(gradient.t(), hidden, least=WORTH_ONCE, into=ctx.into) if own else None,
+            mm(gradient.t(), hidden, least=WORTH_ONCE) if own else None,
             gradient.sum(0) if bias else None,
-            None,
         )
 
 
@@ -569,21 +563,11 @@ def cross_gradient(
         targets: A row each.
         dropout_rate: Before the last layer.
         generator: Source of noise and dropout.
-
-    Returns:
-        By name, to be sent and not written to (see ``outgoing``).
     """
     leaves = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
-    places = outgoing(weights)
-    generated = generate(leaves, embeddings, counts, generator, dropout_rate, generator, places)
+    generated = generate(leaves, embeddings, counts, generator, dropout_rate, generator)
     owners = [np.arange(len(features)) for features in generated]
-    found = gradients_of(feature_loss(generated, owners, targets), leaves)
-    if found.keys() != places.keys():
-        return found
-    for name, gradient in found.items():
-        if gradient.data_ptr() != places[name].data_ptr():
-            places[name].copy_(gradient)
-    return places
+    return gradients_of(feature_loss(generated, owners, targets), leaves)
 
 
 def fill(

@@ -62,6 +62,7 @@ class Client(ClientBase[FedTreesConfig]):
         self._forests: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._chosen = COMMON
+        self.chooses = True
         self._margins: dict[tuple[str, int], tuple[Any, int, Floats]] = {}
         self._held: dict[str, tuple[int, Any]] = {}
 
@@ -269,13 +270,13 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         before = len(self._forests[COMMON]["columns"])
         self._forests[COMMON] = shared_copy(request.forest, "cpu")
-        if ALONE not in self._forests:
-            classes = self.silo.schema.num_classes
-            return Scores(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
-        for step in range(before, len(request.forest["columns"])):
+        for step in range(before, len(request.forest["columns"])) if ALONE in self._forests else ():
             self._correct(step)
             self._grow_alone(step)
-        return self._choose(request.preferred)
+        if ALONE in self._forests and self.chooses:
+            return self._choose(request.preferred)
+        classes = self.silo.schema.num_classes
+        return Scores(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
 
     def _correct(self, step: int) -> None:
         tree = {name: each[step : step + 1] for name, each in self._forests[COMMON].items() if name != "base"}
@@ -339,7 +340,7 @@ class Client(ClientBase[FedTreesConfig]):
                 margins = np.tile(self._aggregate["base"].double().numpy(), (data.full.num_items, 1))
                 forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
         else:
-            margins = self._says(COMMON if view == "common" else self._chosen, data)
+            margins = self._says(self._track(view), data)
         return torch.from_numpy(_log_shares(margins)).to(data.device)
 
     def install_aggregate(self, weights: Tensors) -> None:
@@ -383,20 +384,28 @@ class Client(ClientBase[FedTreesConfig]):
     def release(self) -> None:
         self._forget()
 
+    def _track(self, view: str) -> str:
+        """The forest of a view: ``own`` is what was chosen, and who grows none of its own has the common one."""
+        track = self._chosen if view == "own" else view
+        return track if track in self._forests else COMMON
+
+    def model_of(self, view: str) -> Tensors:
+        """What ``load_final`` needs of a view: ``own`` or one of ``FORESTS``."""
+        return {**self._forests[self._track(view)], "directions": self._directions}
+
     def final_models(self) -> dict[str, Tensors]:
-        if not self._forests:
-            return {}
-        found = {"own": self._forests[self._chosen], "common": self._forests[COMMON]}
-        return {view: {**known, "directions": self._directions} for view, known in found.items()}
+        return {view: self.model_of(view) for view in ("own", COMMON)} if self._forests else {}
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        forests = {name: each for name, each in models["own"].items() if name != "directions"}
-        self._project(models["own"]["directions"])
-        self._forests, self._chosen = {COMMON: forests}, COMMON
+        self._project(next(iter(models.values()))["directions"])
+        self._forests = {
+            view: {name: each for name, each in model.items() if name != "directions"} for view, model in models.items()
+        }
+        self._chosen = "own"
 
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
-        return {"chosen": float(FORESTS.index(self._chosen))} if self._forests else {}
+        return {"chosen": float(FORESTS.index(self._chosen))} if self._chosen in self._forests else {}
 
 
 def _refuse_unless(usual: bool | np.bool_, what: str) -> None:

@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions, Seed
-from graphsilo.data.partition.rule import OPENFGL, Rule
+from graphsilo.data.partition.rule import OPENFGL, Cut, PartitionOptions, Rule, Seed
 from graphsilo.data.partition.rules.louvain import LouvainOptions, balanced, communities
 from graphsilo.data.partition.rules.metis import members, membership
 from graphsilo.errors import ConfigError, PartitionError

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import undirected_adjacency
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions, Seed
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule, Seed
 from graphsilo.data.partition.rules.metis import members
 from graphsilo.errors import PartitionError
 from graphsilo.settings import setting

@@ -8,9 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions, Seed
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule, Seed
 from graphsilo.data.partition.rules.metis import MetisOptions
 from graphsilo.data.partition.rules.metis import cut as metis_cut
 from graphsilo.errors import PartitionError

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import edges_inside, undirected_links
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions, Seed
 from graphsilo.data.partition.pairs import PairKind, PairSpace, sample_unlinked
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule, Seed
 from graphsilo.data.partition.rules.metis import MetisOptions
 from graphsilo.data.partition.rules.metis import cut as metis_cut
 from graphsilo.random import numpy_generator
