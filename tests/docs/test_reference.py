@@ -130,6 +130,30 @@ def test_every_option_of_every_command(reference: ModuleType) -> None:
             assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
 
 
+def test_every_method_and_decision_has_its_line(reference: ModuleType, checkout: Path) -> None:
+    lines = reference.methods().splitlines()[2:]
+    assert sorted(line.split("`")[1] for line in lines) == sorted(registry.names())
+    assert any(
+        "[`fedgta`](fedgta.md) | averaging | FedGTA: " in line and "| node | no | no |" in line for line in lines
+    )
+    first, *others = reference.decisions().splitlines()
+    assert first.startswith("- [001: a message is the only way out of a silo")
+    assert len(others) + 1 == len(list((checkout / "docs" / "decisions").glob("0*.md")))
+
+
+def test_every_room_says_what_is_in_it(reference: ModuleType, checkout: Path) -> None:
+    folders = {path.name for path in (checkout / "src" / "graphsilo").iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(first_cells(reference.rooms()))
+    assert {"batch", "seed", "service"} <= set(first_cells(reference.rooms("experiments")))
+
+
+def test_every_file_of_numbers_stands_on_a_page(reference: ModuleType, checkout: Path) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (checkout / "docs").rglob("*.md"))
+    asked = {found["argument"] for found in reference.MARKER.finditer(pages) if found["name"] == "measured"}
+    assert {path.stem for path in (checkout / "docs" / "measured").glob("*.csv")} == asked
+    assert reference.measured("workers").startswith("| speed-up | methods |\n|---|---|\n| above 1.8 | FedStar")
+
+
 def test_every_marker_of_every_page_is_replaced(reference: ModuleType, checkout: Path) -> None:
     for page in sorted((checkout / "docs").rglob("*.md")):
         text = page.read_text(encoding="utf-8")

@@ -170,12 +170,13 @@ class Client(ClientBase[FedLoGConfig]):
         for _ in range(config.pretrain_epochs):
             for batch in self.batches(draw):
                 nodes = self.train_nodes[batch.numpy()]
-                embedded, pull = trace(self.model, self.data.view(nodes), draw)
+                run = trace(self.model, self.data.view(nodes), draw)
+                embedded = run.logits
                 with torch.no_grad():
                     share = torch.addmm(head[-1], embedded, head[:-1]).softmax(1)
                     share = share.sub_(hot[self.train_labels[batch]]).div_(len(batch))
                     change = torch.cat([embedded.t() @ share, share.sum(0, keepdim=True)])
-                    optimizer.step([*pull(share @ head[:-1].t()), change])
+                    optimizer.step([*run.pull(share @ head[:-1].t()), change])
             if len(held) == 0:
                 continue
             with torch.no_grad():

@@ -183,13 +183,12 @@ class GradientMatching:
 
     def network(self, model: Model, head: tuple[Tensor, Tensor]) -> RandomNetwork:
         """A random network with the gradient that the real graph gives it; dropout is off."""
-        traced = model.trace(self.data.kept_view(self.nodes), None)
-        if traced is None:
+        trace = model.trace(self.data.kept_view(self.nodes), None)
+        if trace is None:
             raise ValueError(f"{type(model).__name__} has no backward pass without autograd")
-        embedded, pull = traced
         with torch.no_grad():
-            logits = torch.addmm(head[1], embedded, head[0])
-            real = pull((logits.softmax(1) - self.hot).div_(len(self.hot)) @ head[0].t())
+            logits = torch.addmm(head[1], trace.logits, head[0])
+            real = trace.pull((logits.softmax(1) - self.hot).div_(len(self.hot)) @ head[0].t())
         return RandomNetwork(model, head, real)
 
     @torch.no_grad()

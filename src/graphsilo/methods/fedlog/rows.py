@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.methods.fedlog.layers import BranchTargets, normalise, normalise_backward
-from graphsilo.models.base import Model
+from graphsilo.models.base import Model, Trace
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.stack import Trace
 from graphsilo.models.view import GraphTensors, View, distinct
 
 
@@ -74,17 +73,17 @@ class BatchRows:
         degree = self.degree.index_select(0, index)
         block = self.matrix[nodes]
         if self.whole:
-            embedded, back = trace(model, self.data.full, draw)
+            found = trace(model, self.data.full, draw)
             places, columns = index, block.indices.astype(np.int64)
         else:
             rows = distinct(self.data.num_nodes, block.indices, nodes)
-            embedded, back = trace(model, self.data.view(rows), draw)
+            found = trace(model, self.data.view(rows), draw)
             places = torch.from_numpy(np.searchsorted(rows, nodes)).to(self.data.device)
             columns = np.searchsorted(rows, block.indices)
-        shape = (len(nodes), len(embedded))
+        shape = (len(nodes), len(found.logits))
         local = sp.csr_matrix((block.data, columns, block.indptr), shape=shape)
         means = SparseOperator(local, device=self.data.device, dtype=self.data.dtype)
-        return Batch(embedded, back, places, means, degree, self.layer_norm)
+        return Batch(found.logits, found.pull, places, means, degree, self.layer_norm)
 
 
 def trace(model: Model, view: View, draw: torch.Generator | None) -> Trace:

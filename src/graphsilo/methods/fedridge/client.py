@@ -55,6 +55,8 @@ class Client(ClientBase[FedRidgeConfig]):
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}
+        self.holds_out = False
+        self._held_out: dict[str, Tensor] = {}
 
     # -- the sums ------------------------------------------------------------------------------------------------
 
@@ -191,7 +193,11 @@ class Client(ClientBase[FedRidgeConfig]):
             known = [shifted(weights, request.shifts[at], place) for weights in known]
             output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
             outputs = output.split(self.silo.schema.num_classes, dim=1)
-            best = self._judge.best([self._scored(output) for output in outputs], len(alone))
+            scored = [self._scored(output) for output in outputs]
+            best = self._judge.best(scored, len(alone))
+            if self.holds_out:
+                which = torch.from_numpy(self._judge.held_out(scored, len(alone)))
+                self._held_out[name] = torch.stack(outputs)[which, torch.arange(len(which))]
             for view, chosen in (("own", best), ("common", 0)):
                 self._models[view] = {**self._models[view], name: known[chosen]}
                 self._sharpness[view][name] = self._sharpest(outputs[chosen])
@@ -287,6 +293,12 @@ class Client(ClientBase[FedRidgeConfig]):
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
 
+    def says_held_out(self) -> Tensor:
+        """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
+        how good the own models are. Kept where ``holds_out`` is true."""
+        name = self._fitting(self._models["own"], self._seen)[0]
+        return F.log_softmax(self._sharpness["own"][name] * self._held_out[name], dim=1)
+
     def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
         """The features whose scores are added up for a graph: with label features where validation could judge them, on
         its own, and those of a model with noise.
@@ -307,6 +319,8 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def state(self) -> dict[str, Any]:
         state: dict[str, Any] = {"size": self._size, "models": self._models, "sharpness": self._sharpness}
+        if self.holds_out:
+            state["held_out"] = self._held_out
         if released := self.released.state():
             state["released"] = released
         return state
@@ -315,6 +329,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self._size = float(state["size"])
         self._models = {view: dict(models) for view, models in state["models"].items()}
         self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
+        self._held_out = dict(state.get("held_out", {}))
         self.released.load_state(state.get("released", {}))
 
     def model_of(self, view: str) -> Tensors:
