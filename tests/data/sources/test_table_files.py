@@ -14,7 +14,7 @@ import pytest
 from graphsilo.data import load_tables
 from graphsilo.data.sources import table_files
 from graphsilo.data.sources.faults import Faults
-from graphsilo.data.sources.table_files import Format, Table, TableFile
+from graphsilo.data.sources.table_files import Format, Table, TableFile, TableSource
 from graphsilo.errors import DataError
 from kit.tables import EDGES, NODES, rewrite
 
@@ -164,7 +164,7 @@ def test_a_truncated_archive(folder: Path) -> None:
 def test_what_only_bears_the_name_of_a_csv(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "n.csv").write_bytes(data)
     with pytest.raises(DataError, match=message):
-        Table.of(TableFile(tmp_path / "n.csv"), "nodes", {}, Faults("t"))
+        Table.of(TableFile(tmp_path / "n.csv", TableSource()), "nodes", {}, Faults("t"))
 
 
 UUIDS = [uuid.UUID(int=number) for number in (1, 2, 3)]
