@@ -13,6 +13,7 @@ import inspect
 import re
 import sys
 import tomllib
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,22 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if is_on_index():
         markdown = re.sub(r"'\.(\[[a-z,]+\])'", r"'graphsilo\1'", markdown)
     return MARKER.sub(_replace, markdown)
+
+
+def on_config(config: Any) -> Any:
+    """MkDocs calls this first: the page of every method stands behind the index of methods, by its family."""
+    for section in config["nav"]:
+        if "Methods" in section:
+            section["Methods"][1:1] = method_pages()
+    return config
+
+
+def method_pages() -> list[dict[str, list[str]]]:
+    """Pages of methods in the navigation, by family and title."""
+    pages: dict[str, list[str]] = {}
+    for item in methods_by_family():
+        pages.setdefault(item.family.capitalize(), []).append(f"methods/{item.name}.md")
+    return [{family: paths} for family, paths in pages.items()]
 
 
 def is_on_index() -> bool:
@@ -230,6 +247,26 @@ def every_setting() -> str:
     for section, owner, kind in every_group():
         parts += [f"### `{section}`, {owner}" if owner else f"## `{section}`", group(kind, section)]
     return "\n\n".join(parts)
+
+
+def methods_by_family() -> list[Any]:
+    """Every method, in the order of families and titles."""
+    from graphsilo.federation import registry
+
+    order = typing.get_args(registry.Family)
+    return sorted(registry.listings(), key=lambda item: (order.index(item.family), item.title.lower()))
+
+
+def methods() -> str:
+    """Every method in a line."""
+    from graphsilo.federation import registry
+
+    def row(item: Any) -> tuple[str, ...]:
+        sums = "–" if item.pooled else "no" if registry.load(item.name).config().single_answers else "yes"
+        mark = " †" if item.heterogeneous else ""
+        return (f"[{item.title}]({item.name}.md){mark}", item.family, item.summary, sums, ", ".join(item.tasks))
+
+    return table(("method", "kind", "what it does", "sums are enough", "tasks"), map(row, methods_by_family()))
 
 
 def settings(name: str) -> str:

@@ -16,6 +16,7 @@ from graphsilo.methods import auto
 from graphsilo.methods.auto import ChooseRequest, Client, ScoreRequest
 from kit import molecules
 from kit.fedtrees import silo_of
+from kit.messages import check_sent, sent
 
 GRAPH = {
     "data": {"name": "citation-sbm", "generator": {"nodes": 300}}, "partition": {"clients": 3}, "model": {},
@@ -24,10 +25,7 @@ GRAPH = {
 
 def played(kit, silos, rounds, name="auto", **settings):
     server, federation = kit.build(name, silos, **settings)
-    server.set_up(federation)
-    for number in range(1, rounds + 1):
-        federation.at("round", number)
-        server.round(federation, number)
+    kit.rounds(server, federation, rounds)
     return server, federation
 
 
@@ -213,3 +211,16 @@ def test_every_step_of_both_is_there_under_a_name_of_its_own():
         assert getattr(Client, name).types() == getattr(auto.PARTS[part].client, step).types()
         assert getattr(Client, name).__doc__ == getattr(auto.PARTS[part].client, step).__doc__
     assert registry.load("auto").config().of_parts()["trees"].rounds == 99
+
+
+def test_what_leaves_a_silo():
+    """What its parts send without noise, and the counts to choose by."""
+    parts = [(part, line) for part, name in (("ridge", "fedridge"), ("trees", "fedtrees")) for line in sent(name)]
+    check_sent(
+        "auto",
+        "\n".join(f"{part}_{line}" for part, line in parts if not line.startswith("noisy_statistics"))
+        + """
+        choose counts: counts int64 [models, classes, classes]
+        choose ranked: score float64
+        """,
+    )

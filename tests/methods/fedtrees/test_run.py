@@ -12,7 +12,6 @@ import torch.nn.functional as F
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError, MessageError
-from graphsilo.federation import registry
 from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Layout
@@ -28,16 +27,12 @@ from graphsilo.methods.fedtrees.messages import (
     MomentsRequest,
     StartRequest,
 )
-from graphsilo.testing import conformance
 from kit.fedtrees import QUICK, silo_of, with_directions
 
 
 def played(kit, silos, rounds=4, **settings):
     server, federation = kit.build("fedtrees", silos, **{**QUICK, **settings})
-    server.set_up(federation)
-    for number in range(1, rounds + 1):
-        federation.at("round", number)
-        server.round(federation, number)
+    kit.rounds(server, federation, rounds)
     return server, federation
 
 
@@ -292,11 +287,6 @@ def test_as_good_as_scikit_learns_on_one_silo(kit, monkeypatch):
     mine = client.predict(client.data, "aggregate")[test].argmax(1).numpy()
     assert (mine == labels[test]).mean() == pytest.approx(theirs.score(rows[test], labels[test]), abs=0.01)
     assert (mine == labels[test]).mean() > 0.9
-
-
-@pytest.mark.slow
-def test_worker_processes_give_the_same_numbers():
-    conformance.check_workers(registry.load("fedtrees"), {})
 
 
 UNUSUAL = {

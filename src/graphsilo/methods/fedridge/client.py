@@ -47,6 +47,9 @@ USUAL_SHARPNESS = 8.0
 class Client(ClientBase[FedRidgeConfig]):
     """Sums once, scores candidates once, and corrects the model it is given."""
 
+    kept = ("_size", "_models", "_sharpness", "_held_out")
+    stateful = ("released",)
+
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
         self.metric = METRICS[context.select_by]
@@ -316,21 +319,6 @@ class Client(ClientBase[FedRidgeConfig]):
             if tuple(tensor.shape) != (width, self.silo.schema.num_classes):
                 raise MessageError(f"the aggregate has shape {tuple(tensor.shape)}; {width} features were expected.")
         self._aggregate = dict(weights) or None
-
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"size": self._size, "models": self._models, "sharpness": self._sharpness}
-        if self.holds_out:
-            state["held_out"] = self._held_out
-        if released := self.released.state():
-            state["released"] = released
-        return state
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._size = float(state["size"])
-        self._models = {view: dict(models) for view, models in state["models"].items()}
-        self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
-        self._held_out = dict(state.get("held_out", {}))
-        self.released.load_state(state.get("released", {}))
 
     def model_of(self, view: str) -> Tensors:
         """What ``load_final`` needs of a view."""
