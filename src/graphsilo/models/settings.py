@@ -261,6 +261,7 @@ class ModelEntry:
         tasks: What it can be used for.
         aliases: Other names it answers to.
         edge_weights: Whether it can be run where edges have weights: they enter its sums, or it sees no edge.
+        keeps: What it keeps of propagated features, see ``footprint``.
     """
 
     name: str
@@ -271,6 +272,7 @@ class ModelEntry:
     tasks: tuple[Task, ...] = ("node", "link")
     aliases: tuple[str, ...] = ()
     edge_weights: bool = False
+    keeps: Literal["", "hop", "sum", "levels", "chained levels"] = ""
 
 
 _ALL: tuple[Task, ...] = ("node", "link", "graph")
@@ -313,7 +315,7 @@ BUILT_IN = (
     ModelEntry(
         "sgc", "a linear model on features propagated K times",
         "Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
-        SGCSettings, f"{_HERE}.sgc:SGC", edge_weights=True,
+        SGCSettings, f"{_HERE}.sgc:SGC", edge_weights=True, keeps="hop",
     ),
     ModelEntry(
         "sgc_stacked", "OpenFGL's sgc: stacked one-hop layers with ReLU between, in fact a GCN",
@@ -323,12 +325,12 @@ BUILT_IN = (
     ModelEntry(
         "ssgc", "S²GC: a linear model on the average of K propagation levels",
         "Zhu and Koniusz, Simple Spectral Graph Convolution, ICLR 2021",
-        SSGCSettings, f"{_HERE}.ssgc:SSGC", aliases=("s2gc",), edge_weights=True,
+        SSGCSettings, f"{_HERE}.ssgc:SSGC", aliases=("s2gc",), edge_weights=True, keeps="sum",
     ),
     ModelEntry(
         "ssgc_mlp", "the federated papers' SSGC: an MLP on the mean of the propagation levels",
         "Li et al., FedGTA: Topology-aware Averaging for Federated Graph Learning, VLDB 2024",
-        SSGCMLPSettings, f"{_HERE}.ssgc:MeanHopsMLP", edge_weights=True,
+        SSGCMLPSettings, f"{_HERE}.ssgc:MeanHopsMLP", edge_weights=True, keeps="sum",
     ),
     ModelEntry(
         "appnp", "an MLP whose predictions are propagated by personalised PageRank",
@@ -338,7 +340,7 @@ BUILT_IN = (
     ModelEntry(
         "appnp_features", "O-pFGL's APPNP: personalised PageRank on the features, then an MLP",
         "Yan et al., Personalized One-shot Federated Graph Learning for Heterogeneous Clients, 2024",
-        APPNPFeaturesSettings, f"{_HERE}.appnp:PropagatedAPPNP", edge_weights=True,
+        APPNPFeaturesSettings, f"{_HERE}.appnp:PropagatedAPPNP", edge_weights=True, keeps="sum",
     ),
     ModelEntry(
         "gcnii", "deep graph convolutions with initial residual and identity mapping",
@@ -353,11 +355,11 @@ BUILT_IN = (
     ModelEntry(
         "sign", "an MLP on the propagation levels side by side",
         "Frasca et al., SIGN: Scalable Inception Graph Neural Networks, 2020",
-        SIGNSettings, f"{_HERE}.sign:SIGN", edge_weights=True,
+        SIGNSettings, f"{_HERE}.sign:SIGN", edge_weights=True, keeps="levels",
     ),
     ModelEntry(
         "gamlp", "an MLP on the propagation levels, weighed per node by attention",
         "Zhang et al., Graph Attention Multi-Layer Perceptron, KDD 2022",
-        GAMLPSettings, f"{_HERE}.gamlp:GAMLP", edge_weights=True,
+        GAMLPSettings, f"{_HERE}.gamlp:GAMLP", edge_weights=True, keeps="chained levels",
     ),
 )  # fmt: skip
