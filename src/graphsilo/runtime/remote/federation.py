@@ -63,18 +63,12 @@ class Remote(Exchange):
         self._begin = {
             "do": "open",
             "run": self.run,
-            "seed": setup.seed,
             "method": setup.method.name,
-            "config": setup.config.model_dump(mode="json"),
-            "device": setup.device,
-            "common": setup.common.wire(),
             "agreeing": setup.method.client is ScalingClient,
             "alone": issubclass(setup.method.client, AloneClient),
             "counting": setup.method.client is CountingClient,
-            "scaling": setup.scaling.tree(),
-            "compression": setup.compression.wire(),
-            "select_by": setup.select_by,
             "beside": sites.beside,
+            **setup.tree(),
             **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
