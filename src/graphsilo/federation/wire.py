@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.message import DTYPES, tensors_in
+from graphsilo.federation.message import DTYPES
 
 MAGIC = b"GSM1"
 ALIGN = 64
@@ -177,8 +177,7 @@ class Layout:
             else:
                 values[name] = tuple([slot.tensor(buffer) for slot in content])
         if self.largest is None or not _whole_below(buffer, self.start, self.largest):
-            sent = (values[name] for name, form, content in self.fields if form != "plain" and content is not None)
-            check_numbers(self.slots, [tensor for value in sent for tensor in tensors_in(value)])
+            check_numbers(self.slots, buffer)
         return values
 
 
@@ -208,11 +207,13 @@ def check_gaps(buffer: NDArray[np.uint8], gaps: Sequence[tuple[int, int]], owner
             raise MessageError(f"{owner}: bytes between the tensors are not zero, and belong to no field.")
 
 
-def check_numbers(slots: Sequence[Slot], tensors: Sequence[Tensor]) -> None:
+def check_numbers(slots: Sequence[Slot], buffer: NDArray[np.uint8]) -> None:
     """Refuse NaN, infinity and numbers that are too large, where they are not allowed."""
-    for slot, tensor in zip(slots, tensors, strict=True):
-        largest = slot.largest
-        if largest is None or (slot.dtype in FLOATS and all_below(tensor.view(-1), largest)):
+    for slot in slots:
+        if (largest := slot.largest) is None:
+            continue
+        tensor = slot.tensor(buffer)
+        if slot.dtype in FLOATS and all_below(tensor.view(-1), largest):
             continue
         low, high = (float(edge) for edge in torch.aminmax(tensor))
         size = max(-low, high)
