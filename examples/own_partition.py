@@ -4,10 +4,8 @@ import numpy as np
 
 import graphsilo
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions
 from graphsilo.data.partition.registry import register
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule
 from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
 

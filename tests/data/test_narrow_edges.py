@@ -15,10 +15,10 @@ from graphsilo.data.silos.perturb import PerturbOptions, perturb
 from graphsilo.data.silos.pooling import pooled_silo
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
-from graphsilo.data.sources.generated_products import product_sbm
+from graphsilo.data.sources.generated import ProductSBM
 
 # 50,000² is past 2³¹: a key of a pair in 32 bits would wrap.
-NARROW = product_sbm(nodes=50_000, classes=4, features=2, mean_degree=4.0)
+NARROW = ProductSBM(nodes=50_000, classes=4, features=2, mean_degree=4.0).generate()
 WIDE = replace(NARROW, edges=NARROW.edges.astype(np.int64))
 
 

@@ -103,7 +103,7 @@ def test_a_browser_asks_nobody(site: Path) -> None:
             errors: list[str] = []
             page.on("request", lambda request: asked.append(request.url))
             page.on("pageerror", lambda error: errors.append(str(error)))
-            shown = ("index.html", "gallery.html", "sites.html", "which-method.html", "methods/fairfgl.html")
+            shown = ("index.html", "tables.html", "sites.html", "which-method.html", "methods/fairfgl.html")
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 900})
                 for path in (*shown, "methods/fedavg.html", "configuration.html", "python.html"):

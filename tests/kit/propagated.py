@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphsilo.data.sources.generated_products import product_sbm
+from graphsilo.data.sources.generated import ProductSBM
 
-GRAPH = product_sbm(nodes=700, classes=3, features=5, mean_degree=6.0)
+GRAPH = ProductSBM(nodes=700, classes=3, features=5, mean_degree=6.0).generate()
 
 
 BACKBONES = ("sgc", "sign", "gamlp", "ssgc", "ssgc_mlp", "appnp_features")

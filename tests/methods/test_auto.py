@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,9 +13,10 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import registry
 from graphsilo.methods import auto
-from graphsilo.methods.auto import Choices, ChooseRequest, Client
+from graphsilo.methods.auto import ChooseRequest, Client, ScoreRequest
 from kit import molecules
 from kit.fedtrees import silo_of
+from kit.messages import check_sent, sent
 
 GRAPH = {
     "data": {"name": "citation-sbm", "generator": {"nodes": 300}}, "partition": {"clients": 3}, "model": {},
@@ -25,10 +25,7 @@ GRAPH = {
 
 def played(kit, silos, rounds, name="auto", **settings):
     server, federation = kit.build(name, silos, **settings)
-    server.set_up(federation)
-    for number in range(1, rounds + 1):
-        federation.at("round", number)
-        server.round(federation, number)
+    kit.rounds(server, federation, rounds)
     return server, federation
 
 
@@ -60,40 +57,44 @@ def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     server, federation = played(kit, silos, 1)
     client = federation.client(0)
     assert (server.preferred, client._chosen) == ([0, 0], 0)
-    assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge"}
+    assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge-common"}
     for number in range(2, 16):
         server.round(federation, number)
-    assert server.preferred == [1, 1]
-    assert {name.partition("/")[0] for name in server.aggregate()} == {"trees"}
-    server.round(federation, 16)
-    assert client.study()["chosen"] == client._chosen == 1  # as all preferred when it was asked
-    assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data))
+    assert server.preferred == [3, 2]
+    assert {name.partition("/")[0] for name in server.aggregate()} == {"trees-common"}
+    assert client.study()["chosen"] == client._chosen == 3
+    assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data, "corrected"))
 
 
 @pytest.mark.parametrize("select_by", ["accuracy", "auc"])
 def test_the_choice_adds_up(kit, silos, select_by):
-    """Counts of every silo's validation nodes: own models of both methods, then the common ones."""
-    server, federation = played(kit, silos, 4, select_by=select_by)
-    answers = [federation.client(client).choose(ChooseRequest(choices=3, preferred=0)) for client in range(3)]
+    """Counts of every silo's validation nodes, for each choice."""
+    server, federation = played(kit, silos, 9, select_by=select_by)
+    clients = [federation.client(client) for client in range(3)]
+    answers = [client.score(ScoreRequest(choices=8, course=True)) for client in clients]
     total = sum(answer.counts for answer in answers)
     labels = np.concatenate([silo.graph.labels[silo.seen.items["val"]] for silo in silos])
     assert torch.equal(total[5].sum(1), torch.from_numpy(np.bincount(labels, minlength=3)))
     rights = []
-    for names, view in itertools.product((("ridge",), ("trees",), ("ridge", "trees")), ("own", "common")):
+    for models in auto.CHOICES:
         right = 0
-        for client, silo in enumerate(silos):
-            each = [
-                federation.client(client)._parts[name].predict(federation.client(client).data, view) for name in names
-            ]
-            found = sum(each).argmax(1)
-            right += int((found.numpy() == silo.graph.labels)[silo.seen.items["val"]].sum())
+        for client, silo in zip(clients, silos, strict=True):
+            items = silo.seen.items["val"]
+            found = sum(
+                client._parts["ridge"].says_held_out()
+                if (name, view) == ("ridge", "own")
+                else client._parts[name].predict(client.data, view)[items]
+                for name, view in models
+            ).argmax(1)
+            right += int((found.numpy() == silo.graph.labels[items]).sum())
         rights.append(right)
-    assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == [*rights[::2], *rights[1::2]]
+    assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == rights
     if select_by == "accuracy":
-        assert server.preferred == [int(np.argmax(rights[::2])), int(np.argmax(rights[1::2]))]
-    above, below = sum(answer.ranked["auc"] for answer in answers)
-    assert server.curve[-1] == pytest.approx(float(above[1] / below[1]))
-    assert server.ridge == pytest.approx(float(above[0] / below[0]))
+        common = {0: rights[0], 2: rights[2], 5: rights[5]}
+        assert server.preferred == [int(np.argmax(rights)), max(common, key=common.get)]
+    auc = np.divide(*sum(answer.ranked["auc"] for answer in answers).numpy())
+    assert server.curve[-1] == pytest.approx(max(auc[2:5]))
+    assert server.ridge == pytest.approx(max(auc[:2]))
 
 
 def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
@@ -102,38 +103,44 @@ def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
     metric, labels = METRICS["accuracy"], silos[0].graph.labels[silos[0].seen.items["val"]]
     clear = np.eye(3, dtype=np.float32)[labels]
     for other, wanted in ((1 - clear, 0), (clear, 1)):
-        client._says = lambda choice, view, other=other: other if choice else clear
-        client.choose(ChooseRequest(choices=3, preferred=1))
+        client._says = lambda choice, other=other: other if choice else clear
+        client.choose(ChooseRequest(choices=8, preferred=1))
         assert client._chosen == wanted
     assert metric.of_outputs(labels, clear) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("curve", "ridge", "hopeless"),
+    ("curve", "steps", "ridge", "hopeless"),
     [
-        ([0.5] * 8 + [0.6] * 8, 0.85, False),  # 0.6 + 0.1 · log2(96 / 16) = 0.858
-        ([0.5] * 8 + [0.6] * 8, 0.86, True),
-        ([0.5] * 8 + [0.6] * 7, 0.99, False),  # asked after 16, 32, 64 steps
-        ([0.5] * 8 + [0.6] * 9, 0.99, False),
-        ([0.7] * 8 + [0.6] * 8, 0.61, True),  # it does not get worse, either
-        ([0.7] * 8 + [0.6] * 8, 0.59, False),
-        ([0.5] * 16 + [0.6] * 16, 0.75, False),  # 0.6 + 0.1 · log2(96 / 32) = 0.758
-        ([0.5] * 16 + [0.6] * 16, 0.76, True),
+        ([0.5, 0.6], 16, 0.85, False),  # 0.6 + 0.1 · log2(96 / 16) = 0.858
+        ([0.5, 0.6], 16, 0.86, True),
+        ([0.7, 0.6], 16, 0.61, True),  # it does not get worse, either
+        ([0.7, 0.6], 16, 0.59, False),
+        ([0.1, 0.5, 0.6], 32, 0.75, False),  # 0.6 + 0.1 · log2(96 / 32) = 0.758
+        ([0.1, 0.5, 0.6], 32, 0.76, True),
     ],
 )
-def test_trees_that_stay_behind_are_given_up(kit, silos, curve, ridge, hopeless):
+def test_trees_that_stay_behind_are_given_up(kit, silos, curve, steps, ridge, hopeless):
     server, _ = kit.build("auto", silos, rounds=97)
     server.curve, server.ridge = curve, ridge
-    assert server._is_hopeless() is hopeless
+    assert server._is_hopeless(steps) is hopeless
+
+
+def test_how_trees_get_on_is_asked_after_8_16_and_32_steps(kit, silos, monkeypatch):
+    asked = []
+    monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server, steps: asked.append(steps))
+    server, _ = played(kit, silos, 34)
+    assert (len(server.curve), asked) == (3, [16, 32])
 
 
 def test_a_run_ends_with_the_last_step_that_may_pay(monkeypatch):
     """Its last round is scored and kept as any other's."""
-    monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server: len(server.curve) == 3)
+    monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server, steps: True)
+    monkeypatch.setattr(auto, "FEWEST", 4)
     config = {**GRAPH, "method": {"name": "auto", "rounds": 50}, "evaluation": {"every": 3}}
     [seed] = graphsilo.run(config, report=False).tree["seeds"]
-    assert [row["round"] for row in seed["rounds"]] == [1, 2, 3, 4]
-    assert ["validation" in row for row in seed["rounds"]] == [False, False, True, True]
+    assert [row["round"] for row in seed["rounds"]] == [1, 2, 3, 4, 5]
+    assert ["validation" in row for row in seed["rounds"]] == [False, False, True, False, True]
 
 
 def test_with_one_round_it_is_fedridge():
@@ -163,50 +170,33 @@ def test_without_validation_nodes_nobody_can_tell(kit, silos):
     assert server.ends_early
     before = federation.client(0).state()
     server.round(federation, 2)  # as with --reference alone, where other silos go on
-    assert federation.client(0).state()["chosen"] == before["chosen"] == 0
+    assert federation.client(0).state()["chosen"] == before["chosen"] == 1
     assert not len(federation.client(0)._parts["trees"]._forests["common"]["columns"])
 
 
 def test_what_is_kept_says_the_same(kit, silos):
-    for rounds, chosen in ((1, 0), (15, 1), (15, 2)):
+    for rounds, own, common in ((1, 1, 0), (15, 3, 2), (15, 7, 5)):
         server, federation = played(kit, silos, rounds)
         client = federation.client(1)
-        client._chosen = server.preferred[1] = chosen
+        client._chosen, server.preferred[1] = own, common
         fresh = Client(client.context)
         fresh.load_final(client.final_models())
         assert torch.equal(fresh.predict(client.data), client.predict(client.data))
         fresh.install_aggregate(server.aggregate())
         client.install_aggregate(server.aggregate())
         assert torch.equal(fresh.predict(client.data, "aggregate"), client.predict(client.data, "aggregate"))
-    with pytest.raises(MessageError, match="no method that is tried here: forest"):
+    with pytest.raises(MessageError, match="no models that are tried here: forest"):
         client.install_aggregate({"forest/values": torch.zeros(1)})
 
 
-@pytest.mark.parametrize(("choices", "preferred"), [(3, -1), (3, 3), (4, 0), (1, 1), (0, 0)])
+@pytest.mark.parametrize(("choices", "preferred"), [(8, -1), (8, 8), (3, 0), (2, 2), (0, 0)])
 def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred):
     _, federation = played(kit, silos, 2)
     with pytest.raises(MessageError, match="was said to be the best"):
         federation.client(0).choose(ChooseRequest(choices=choices, preferred=preferred))
     _, alone = kit.build("auto", silos, rounds=1)
     with pytest.raises(MessageError, match="was said to be the best"):
-        alone.client(0).choose(ChooseRequest(choices=3, preferred=0))
-
-
-def test_choices_that_no_items_give():
-    counts = torch.tensor([[[3, 1], [0, 2]], [[4, 0], [1, 1]]])
-    right = Choices(counts=counts, ranked={"auc": torch.tensor([[3.0, 2.0], [6.0, 6.0]], dtype=torch.float64)})
-    right.check()
-    right.check_size(6.0, 0.0)
-    with pytest.raises(MessageError, match="counts 6 items; there are 5 at most"):
-        right.check_size(5.0, 0.0)
-    for wrong, text in (
-        ({"counts": torch.tensor([[[3, 1], [0, 2]], [[4, 1], [1, 0]]])}, "not the same items"),
-        ({"counts": -counts}, "-4 items in one place"),
-        ({"ranked": {"auc": torch.tensor([[7.0], [6.0]], dtype=torch.float64)}}, "no mean of scores"),
-        ({"ranked": {"auc": torch.tensor([[3.0], [7.0]], dtype=torch.float64)}}, "no mean of scores"),
-    ):
-        with pytest.raises(MessageError, match=text):
-            replace(right, **wrong).check()
+        alone.client(0).choose(ChooseRequest(choices=8, preferred=0))
 
 
 def test_every_step_of_both_is_there_under_a_name_of_its_own():
@@ -221,3 +211,16 @@ def test_every_step_of_both_is_there_under_a_name_of_its_own():
         assert getattr(Client, name).types() == getattr(auto.PARTS[part].client, step).types()
         assert getattr(Client, name).__doc__ == getattr(auto.PARTS[part].client, step).__doc__
     assert registry.load("auto").config().of_parts()["trees"].rounds == 99
+
+
+def test_what_leaves_a_silo():
+    """What its parts send without noise, and the counts to choose by."""
+    parts = [(part, line) for part, name in (("ridge", "fedridge"), ("trees", "fedtrees")) for line in sent(name)]
+    check_sent(
+        "auto",
+        "\n".join(f"{part}_{line}" for part, line in parts if not line.startswith("noisy_statistics"))
+        + """
+        choose counts: counts int64 [models, classes, classes]
+        choose ranked: score float64
+        """,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsilo.data.sources.generated import citation_sbm
+from graphsilo.data.sources.generated import CitationSBM
 from graphsilo.models import build
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.models.view import GraphTensors
@@ -50,7 +50,7 @@ def test_footprint_of_factors_by_hand() -> None:
 @pytest.mark.parametrize("name", ["sgc", "sign", "gamlp"])
 @pytest.mark.parametrize("rows", [5, 200])
 def test_footprint_of_sparse_features_is_what_is_kept(name: str, rows: int) -> None:
-    graph = citation_sbm(nodes=600, classes=3, features=2000, feature_density=0.02, mean_degree=6.0)
+    graph = CitationSBM(nodes=600, classes=3, features=2000, feature_density=0.02, mean_degree=6.0).generate()
     data = GraphTensors(graph)
     model = build(name, num_features=2000, num_classes=3, seed=0, hops=3)
     for seen in (data.kept_view(np.arange(rows)), data.full):

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.sources import scratch
-from graphsilo.data.sources.generated import citation_sbm
+from graphsilo.data.sources.generated import CitationSBM
 from graphsilo.models import build, view
 from graphsilo.models.view import GraphTensors, add_weighted, normalise, weighted
 from kit.propagated import BACKBONES, GRAPH
@@ -44,7 +44,7 @@ def test_mapped_features_give_the_same_output(name: str, tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_sparse_features_and_what_becomes_of_them(name: str) -> None:
-    sparse = citation_sbm(nodes=300, classes=3, features=90, feature_density=0.1)
+    sparse = CitationSBM(nodes=300, classes=3, features=90, feature_density=0.1).generate()
     dense = Graph(sparse.features.toarray(), sparse.edges, sparse.labels, 3)
     before = sparse.features.copy()
     model = build(name, num_features=90, num_classes=3, seed=0)

@@ -291,13 +291,16 @@ def chosen(
 
 def test_what_validation_chose_is_said_with_what_it_says_of_each(tmp_path: Path) -> None:
     early, late = {"chosen": 0, "chosen_0": 0.84}, {"chosen": 2, "chosen_0": 0.84, "chosen_1": 0.7, "chosen_2": 0.86}
+    each = "accuracy the common forest 86.0, FedRidge's common model 84.0 and FedRidge's own models 70.0"
     assert chosen(tmp_path, [[early, late]]) == (
-        "All silos' validation items prefer the mean of both: accuracy FedRidge 84.0, FedTrees 70.0 and the mean of "
-        "both 86.0, at the best round of each."
+        f"All silos' validation items prefer the common forest: {each}, at the best round of each."
     )
     assert chosen(tmp_path, [[early, late], [late], [late, {**early, "chosen_0": 0.81}]]) == (
-        "All silos' validation items prefer the mean of both (2 of 3 seeds) and FedRidge (1 of 3 seeds): accuracy "
-        "FedRidge 84.0, FedTrees 70.0 and the mean of both 86.0, at the best round of each."
+        "All silos' validation items prefer the common forest (2 of 3 seeds) and FedRidge's common model (1 of 3 "
+        f"seeds): {each}, at the best round of each."
+    )
+    assert chosen(tmp_path, [[{**late, "chosen_3": 0.69}, {**late, "chosen_4": 0.6}]]).endswith(
+        f"{each}, and less of 2 others, at the best round of each."
     )
     assert chosen(tmp_path, [[early]], method="fedavg") == ""
     assert chosen(tmp_path, [[{}]]) == ""

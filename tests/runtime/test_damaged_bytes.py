@@ -155,10 +155,10 @@ def frame(mutations: Mutations) -> bytes:
     draw = mutations.random
     places = [[draw.choice([0, 1, 5, 100, 4096, 1 << 16, (1 << 16) + 1, 2**40, -1]),
                draw.choice([-1, -1, -2, 0, 64, 4096, 1 << 16, 1 << 40, 2**63 - 1])]]  # fmt: skip
-    tree: Any = {"x": 1, "payloads": [[5, -1]] if draw.random() < 0.5 else places}
-    packed = msgspec.msgpack.encode(mutations.value(tree) if draw.random() < 0.5 else tree)
-    whole = b"GSF2" + struct.pack("<IQ", len(packed), draw.choice([5, 5, 0, 2**63])) + packed + b"hello"
-    return mutations.bytes(whole, 16) if draw.random() < 0.5 else whole
+    header: Any = {"x": 1, "places": [[5, -1]] if draw.random() < 0.5 else places}
+    packet = damaged(bytes(pack({"id": "", **header}, [b"hello"])), mutations)
+    whole = b"GSP1" + struct.pack("<Q", draw.choice([len(packet), len(packet), 0, 2**63])) + packet
+    return mutations.bytes(whole, 12) if draw.random() < 0.5 else whole
 
 
 STATE = {"a": torch.ones(3, 3), "l": [1, 2.0, {"k": torch.ones(2, dtype=torch.bool)}], (1, 2): "x", 5: None}

@@ -184,7 +184,7 @@ def repeat(record: RunRecord, config: RunConfig, seed: int, *, observer: Observe
     if before is None:
         raise ConfigError(f"the run has seeds {[each.seed for each in record.seeds]}; {seed} was asked for.")
     method = registry.load(config.method.name)
-    one = config.model_copy(update={"run": config.run.model_copy(update={"seeds": [seed]})})
+    one = config.changed({"run.seeds": [seed]})
     simulation = prepare(one, method)
     recorder = Recorder()
     result = runner.run(
@@ -200,9 +200,7 @@ def rerun(repetition: Repetition, silos: tuple[Silo, ...], seed: int) -> Repetit
     Where sums are secure these are plain, which comes to the same and is faster, and the answers are not kept.
     """
     settings, secure = repetition.config.method_config(), repetition.config.run.secure_sums
-    evaluation = repetition.config.evaluation.model_copy(update={"every": settings.total_rounds})
-    plain = repetition.config.run.model_copy(update={"secure_sums": False})
-    config = repetition.config.model_copy(update={"evaluation": evaluation, "run": plain})
+    config = repetition.config.changed({"evaluation.every": settings.total_rounds, "run.secure_sums": False})
     recorder = Recorder()
     simulation = replace(repetition.simulation, silos=silos)
     one = RecordedSeed(config, repetition.method, settings, simulation, seed, None, None, recorder=recorder)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphsilo.data.graph import Graph, GraphCollection
-    from graphsilo.data.sources.catalog import CatalogEntry, LoadOptions, entry, load, names
+    from graphsilo.data.sources.catalog import LoadOptions, load
+    from graphsilo.data.sources.entries import CatalogEntry, entry, names
     from graphsilo.data.sources.files import load_graph, save_graph
     from graphsilo.data.sources.tables import load_tables
 
@@ -28,15 +29,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CatalogEntry": "sources.catalog",
+    "CatalogEntry": "sources.entries",
     "Graph": "graph",
     "GraphCollection": "graph",
     "LoadOptions": "sources.catalog",
-    "entry": "sources.catalog",
+    "entry": "sources.entries",
     "load": "sources.catalog",
     "load_graph": "sources.files",
     "load_tables": "sources.tables",
-    "names": "sources.catalog",
+    "names": "sources.entries",
     "save_graph": "sources.files",
 }
 

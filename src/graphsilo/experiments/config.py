@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo import documents
-from graphsilo.data.partition.options import Seed, SplitMode
+from graphsilo.data.partition.rule import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import (
@@ -290,7 +290,7 @@ def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
     from graphsilo.federation import registry
 
     owned: dict[str, list[tuple[str, type[Settings]]]] = {
-        "data": [("every data set", LoadOptions), *((name, kind) for name, (kind, _) in GENERATORS.items())],
+        "data": [("every data set", LoadOptions), *GENERATORS.items()],
         "partition": [
             *((rule.name, rule.options) for rule in rules()),
             *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),
@@ -406,6 +406,40 @@ class RunConfig(Settings):
         made._explicit = frozenset(names)
         return made
 
+    def get(self, name: str, missing: Any = None) -> Any:
+        """A setting by dotted name, or what stands for one that it does not have."""
+        section, _, key = name.partition(".")
+        found = getattr(self, section)
+        if not isinstance(found, dict):
+            found = dict(found) if key in type(found).model_fields else getattr(found, "options", {})
+        return found.get(key, missing)
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """The same with other settings, by dotted name: made by the program, so that nobody has said them."""
+        update: dict[str, Any] = {}
+        for name, value in values.items():
+            section, _, key = name.partition(".")
+            found = update.get(section, getattr(self, section))
+            if isinstance(found, dict):
+                update[section] = {**found, key: value}
+                continue
+            more = {key: value} if key in type(found).model_fields else {"options": {**found.options, key: value}}
+            update[section] = found.model_copy(update=more)
+        return self.model_copy(update=update)
+
+    def unsaid(self, names: Iterable[str]) -> Self:
+        """The same, as if nobody had said these settings of sections."""
+        update: dict[str, Any] = {}
+        for name in names:
+            section, _, key = name.partition(".")
+            found = update.get(section, getattr(self, section))
+            said = found if isinstance(found, dict) else found.model_dump(exclude_unset=True)
+            said = {other: value for other, value in said.items() if other != key}
+            if "options" in said:
+                said["options"] = {other: value for other, value in said["options"].items() if other != key}
+            update[section] = said if isinstance(found, dict) else type(found)(**said)
+        return self.model_copy(update={**update, "given": [name for name in self.given if name not in set(names)]})
+
     def method_config(self) -> MethodConfig:
         """The method's settings, typed.
 
@@ -483,10 +517,8 @@ def _as_tree(value: Any) -> Any:
 
 def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
     """The same, with the backbone of the method's paper where the user names none."""
-    method, model = values.get("method"), values.get("model")
-    name = method.get("name") if isinstance(method, Mapping) else getattr(method, "name", None)
-    asked = model.keys() if isinstance(model, Mapping) else getattr(model, "model_fields_set", ())
-    if not isinstance(name, str) or {"name", "pool"} & set(asked):
+    name, model = values.get("method", {}).get("name"), values.get("model", {})
+    if not isinstance(name, str) or {"name", "pool"} & model.keys():
         return values
     from graphsilo.federation import registry
 
@@ -495,8 +527,7 @@ def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
         usual = usual.get(_likely_task(values))
     if usual:
         options = {key: value for key, value in usual.items() if key != "name"}
-        chosen = model.get("options") if isinstance(model, Mapping) else getattr(model, "options", None)
-        values["model"] = {"name": usual["name"], "options": {**options, **dict(chosen or {})}}
+        values["model"] = {"name": usual["name"], "options": {**options, **model.get("options", {})}}
     return values
 
 
@@ -504,8 +535,7 @@ def _likely_task(values: Mapping[str, Any]) -> str:
     """The task asked for, or what the named data is made for; a file counts as a graph, as nobody has opened it yet."""
     from graphsilo.data.sources import catalog
 
-    data = values.get("data", DataConfig())
-    name = data.get("name", DataConfig().name) if isinstance(data, Mapping) else getattr(data, "name", None)
+    name = values.get("data", {}).get("name", DataConfig().name)
     first = name[0] if isinstance(name, list) and name else name
     try:
         return str(values.get("task") or catalog.entry(str(first)).task)

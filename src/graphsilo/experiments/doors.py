@@ -442,7 +442,7 @@ def groups(section: str, name: str) -> tuple[type[Settings], ...]:
     if section == "data":
         from graphsilo.data.sources import catalog, generated
 
-        kind = None if catalog.is_file(name) else generated.settings_of(catalog.entry(name).name)
+        kind = None if catalog.is_file(name) else generated.GENERATORS.get(catalog.entry(name).name)
         return (catalog.LoadOptions,) if kind is None else (catalog.LoadOptions, kind)
     from graphsilo.data.partition import entry, graph_rules, rules
 

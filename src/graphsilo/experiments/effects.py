@@ -1,7 +1,7 @@
 """Settings that were said and would change nothing: refused if the call said them itself, else left out and remarked.
 
-One table says when a setting is idle; of a method's and of a run's the setting itself may say it: ``when`` of
-``graphsilo.settings.setting``.
+A setting that others decide about says so itself: ``when`` of ``graphsilo.settings.setting``. What depends on more than
+settings stands in one table below.
 What a base configuration says for several runs is not held against one of them; what a call says for this run is.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphsilo import models
 from graphsilo.data.partition import Partition
@@ -19,13 +19,18 @@ from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_o
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
-from graphsilo.experiments.config import SECTIONS, ModelConfig, RunConfig
-from graphsilo.experiments.doors import FLAGS
-from graphsilo.experiments.references import SEVERAL_ROUNDS, reference_method
+from graphsilo.experiments.config import ModelConfig, RunConfig
+from graphsilo.experiments.doors import FLAGS, plain
+from graphsilo.experiments.references import reference_method
 from graphsilo.federation import registry
+from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
+from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig
 from graphsilo.settings import Settings, above
 from graphsilo.types import Task
+
+Rule: TypeAlias = "Callable[[Case, Any], str | bool | None]"
+"""Given a run and a setting's value: why it changes nothing; falsy where it may."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,14 @@ class Case:
         return self.config.partition.file
 
     @property
-    def names(self) -> list[str]:
-        """Data sets and files."""
+    def method(self) -> Method:
+        return registry.load(self.config.method.name)
+
+    @property
+    def sources(self) -> set[str]:
+        """Where the data comes from: ``file``, ``generated``, ``raw`` files of the catalog's, ``unknown``."""
         name = self.config.data.name
-        return name if isinstance(name, list) else [name]
+        return {_source(each) for each in (name if isinstance(name, list) else [name])}
 
     @property
     def one_each(self) -> bool:
@@ -63,9 +72,27 @@ class Case:
             isinstance(self.config.data.name, list)
         )  # fmt: skip
 
+    @property
+    def pooled(self) -> str | None:
+        """Why there is nothing between silos, where all data is in one place."""
+        return f"{self.method.title} has all data in one place" if self.method.pooled else None
 
-Idle = Callable[[Case, str, Any], str | None]
-"""Given a run, a setting's name in its section and its value: why it changes nothing; None where it may."""
+    @property
+    def apart(self) -> str | None:
+        """Why nothing of training leaves a silo, where nothing does."""
+        if self.config.run.alone:
+            return "with run.alone nothing of training leaves a silo"
+        leaves = f"of {self.method.title} nothing of training leaves a silo" if self.method.alone else None
+        return self.pooled or leaves
+
+
+def _source(name: str) -> str:
+    if catalog.is_file(name):
+        return "file"
+    try:
+        return "generated" if catalog.entry(name).generated else "raw"
+    except ConfigError:
+        return "unknown"  # it is refused where it is used
 
 
 def settled(config: RunConfig, *, task: Task | None = None, partition: Partition | None = None, out: Path | None = None,
@@ -122,58 +149,33 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
 def _idle(case: Case) -> Iterator[tuple[str, str]]:
     for name in case.config.given:
         section, _, key = name.partition(".")
-        if case.remote and section in ("data", "partition", "scenario", "perturb"):
+        if not key or (case.remote and section in ("data", "partition", "scenario", "perturb")):
             continue  # the silos hold their data; the run says so of whole sections
-        value = _value(case.config, section, key)
-        if value is _ABSENT:
-            continue
-        for rule in (*_TABLE.get(f"{section}.*", ()), *_TABLE.get(name, ())):
-            reason = rule(case, key, value)
-            if reason is not None:
-                yield name, reason
-                break
+        value = case.config.get(name, _ABSENT)
+        if value is not _ABSENT and (reason := next(_reasons(case, section, key, value), None)):
+            yield name, reason
+
+
+def _reasons(case: Case, section: str, key: str, value: Any) -> Iterator[str]:
+    """Why a setting of this value changes nothing."""
+    yield from filter(None, (family(case, key, value) for family in _FAMILIES.get(section, ())))
+    yield from filter(None, (_unmet(case, section, key, value),))
+    yield from filter(None, (rule(case, value) for rule in _TABLE.get(f"{section}.{key}", ())))
 
 
 _ABSENT = object()
 _HARMLESS = frozenset({"data.root"})
 """What a person may well say for many runs alike."""
-
-
 _ITEMS = {"run.references": ["alone"]}
 """Of a list the items that may be idle; the others stay."""
 
 
-def _value(config: RunConfig, section: str, key: str) -> Any:
-    found = getattr(config, section)
-    if section == "perturb":
-        return found.get(key, _ABSENT)
-    if key in getattr(found, "model_fields_set", ()):
-        return getattr(found, key)
-    return getattr(found, "options", {}).get(key, _ABSENT)
-
-
 def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
-    update: dict[str, Any] = {}
-    for name in idle:
-        section, _, key = name.partition(".")
-        found = update.get(section, getattr(config, section))
-        if section == "perturb":
-            update[section] = {other: value for other, value in found.items() if other != key}
-        elif key in SECTIONS[section].model_fields:
-            default = SECTIONS[section].model_fields[key].get_default(call_default_factory=True)
-            if name in _ITEMS:
-                default = [item for item in getattr(found, key) if item not in _ITEMS[name]]
-            changed = found.model_copy(update={key: default})
-            changed.model_fields_set.discard(key)
-            update[section] = changed
-        else:
-            options = {other: value for other, value in found.options.items() if other != key}
-            update[section] = found.model_copy(update={"options": options})
-    said = {name: _ITEMS.get(name) or _value(config, *name.split(".", 1)) for name in idle}
+    said = {name: _ITEMS.get(name) or config.get(name) for name in idle}
     texts = [f"{name} {shown(said[name])} has no effect: {idle[name]}." for name in idle]
-    update["given"] = [name for name in config.given if name not in idle]
-    update["remarks"] = [*config.remarks, *(text for text in texts if text not in config.remarks)]
-    return config.model_copy(update=update)
+    others = {name: [item for item in config.get(name) if item not in _ITEMS[name]] for name in idle if name in _ITEMS}
+    remarks = [*config.remarks, *(text for text in texts if text not in config.remarks)]
+    return config.unsaid(idle).changed(others).model_copy(update={"remarks": remarks})
 
 
 def _named(name: str) -> str:
@@ -181,7 +183,7 @@ def _named(name: str) -> str:
     return f"{item}{name} ({FLAGS[name]})" if name in FLAGS else f"{item}{name}"
 
 
-# -- the table -----------------------------------------------------------------------------------------------------
+# -- what hangs on a choice ---------------------------------------------------------------------------------------
 
 
 def _stored_cut(case: Case, key: str, value: Any) -> str | None:
@@ -194,7 +196,7 @@ def _stored_cut(case: Case, key: str, value: Any) -> str | None:
     if key in ("rule", "split") and value == "auto":
         return None
     there = {"seed": cut.seed, "split": cut.split, "ratios": cut.ratios, "rule": cut.rule, **cut.options}
-    if key in there and _plain(there[key]) == _plain(value):
+    if key in there and plain(there[key]) == plain(value):
         return None
     return f"the stored partition {case.stored} is used as it is ({key} {shown(there.get(key))})"
 
@@ -210,15 +212,6 @@ def _files(case: Case, key: str, value: Any) -> str | None:
     return "each client has a data set of its own, so nothing is cut by a rule"
 
 
-def _of_nodes(case: Case, key: str, value: Any) -> str | None:
-    return "graph classification splits whole graphs, per client and class" if case.task == "graph" else None
-
-
-def _index(case: Case, key: str, value: Any) -> str | None:
-    split = case.config.partition.split if case.partition is None else case.partition.split
-    return None if split in ("auto", "predefined", "stored") else f"the split is {split}, not predefined"
-
-
 def _scenario(case: Case, key: str, value: Any) -> str | None:
     known = dict(ScenarioOptions())
     name = case.config.scenario.name
@@ -229,216 +222,10 @@ def _scenario(case: Case, key: str, value: Any) -> str | None:
     return f"it {owners}, and this is '{name}'"
 
 
-def _generated(case: Case, key: str, value: Any) -> str | None:
-    made = [name for name in case.names if not _is_file(name) and _entry(name) and _entry(name).generated]
-    return None if made or not all(_is_file(name) or _entry(name) for name in case.names) else (
-        "it is the seed of generated data, and this data is not generated"
-    )  # fmt: skip
-
-
-def _raw_files(case: Case, key: str, value: Any) -> str | None:
-    read = [name for name in case.names if not _is_file(name) and not (_entry(name) and _entry(name).generated)]
-    return None if read else "it is the folder of the catalog's raw files, and this data does not come from there"
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).suffix.lower() in catalog.GRAPH_FILES
-
-
-def _entry(name: str) -> Any:
-    try:
-        return catalog.entry(name)
-    except ConfigError:
-        return None
-
-
-def _select_by(case: Case, key: str, value: Any) -> str | None:
-    known = selecting(case.task)
-    return None if value in (None, *known) else f"{case.task} prediction selects by {known[0]}"
-
-
-def _reported(case: Case, key: str, value: Any) -> str | None:
-    """It chooses between models that are scored on the same graphs."""
-    method = registry.load(case.config.method.name)
-    modes: Sequence[str] = case.config.evaluation.modes or [f"{view}_local" for view in method.evaluates]
-    alike = [mode for mode in modes if mode.partition("_")[2] == modes[0].partition("_")[2]]
-    if value not in ("silo", "first") or len(alike) > 1:
-        return None
-    return f"there is one model of {method.title} that is scored ({alike[0]}), and nothing to choose from"
-
-
-def _embeddings(case: Case, key: str, value: Any) -> str | None:
-    # Between machines every job has a folder, and every site its own.
-    return "there is no folder to write to; name one as out" if value and not case.out and not case.remote else None
-
-
-def _between(case: Case, key: str, value: Any) -> str | None:
-    return None if case.remote else "it is about runs between machines"
-
-
-def _compression(case: Case, key: str, value: Any) -> str | None:
-    """It is about models that clients make of one that they were sent."""
-    if value == "none":
-        return None
-    from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
-    from graphsilo.federation.interface import handlers_of
-
-    method = registry.load(case.config.method.name)
-    if method.pooled:
-        return f"{method.title} has all data in one place, and no silo sends anything"
-    if any(compressible(*step.types()) for step in handlers_of(method.client).values()):
-        return None
-    return f"no answer of {method.title} holds a model that the client was sent"
-
-
-def _robust(case: Case, key: str, value: Any) -> str | None:
-    """It is about what several clients send."""
-    method = registry.load(case.config.method.name)
-    if value == "none":
-        return None
-    if case.config.run.alone:
-        return "with run.alone every client is in a federation of one"
-    why = "has all data in one place" if method.pooled else "has every silo train by itself" if method.alone else ""
-    return f"{method.title} {why}" if why else None
-
-
-def _perturb(case: Case, key: str, value: Any) -> str | None:
-    level = PerturbOptions.of(case.config.perturb).label_sparsity
-    return None if level else "no label is taken away (perturb.label_sparsity is 0)"
-
-
-def _hidden(case: Case, key: str, value: Any) -> str | None:
-    """It is about the nodes that are not trained on."""
-    if not value or case.config.scenario.name != "inductive":
-        return None
-    return "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"
-
-
-def _method(case: Case, key: str, value: Any) -> str | None:
-    return _declared(case, case.config.method_config(), key, value)
-
-
-def _moments(case: Case, key: str, value: Any) -> str | None:
-    """Forgetting them at a download needs both."""
-    settings = case.config.method_config()
-    if not value or not isinstance(settings, LocalTrainingConfig):
-        return None
-    method = registry.load(case.config.method.name)
-    if method.alone or isinstance(settings, OneRoundConfig):
-        return f"no client of {method.title} trains after a download"
-    if settings.optimizer == "sgd" and not settings.momentum:
-        return "method.optimizer is 'sgd' and method.momentum is 0, so that nothing is kept that could be forgotten"
-    return None
-
-
-def _one_round(case: Case, key: str, value: Any) -> str | None:
-    """Where a method has one round, what is about several is about its reference rows, if that."""
-    method, settings = registry.load(case.config.method.name), case.config.method_config()
-    if settings.total_rounds > 1 or settings.rounds == 1 or value is None or (value == 1 and key == "every"):
-        return None
-    rows = [registry.load(reference_method(case.config, name)).config for name in case.config.run.references]
-    if not all(issubclass(kind, OneRoundConfig) for kind in rows):
-        return None
-    beside = ", as has each of its reference rows" if rows else ""
-    return f"{method.title} has exactly one round{beside}"
-
-
-def _participation(case: Case, key: str, value: Any) -> str | None:
-    """It is about who sends something, which the others then have."""
-    method = registry.load(case.config.method.name)
-    if case.config.run.alone and value != 1:
-        return "with run.alone every client is in a federation of one"
-    if value == 1 or not (method.pooled or (method.alone and case.config.method_config().total_rounds == 1)):
-        return None
-    return _pooled(case) or f"{method.title} has every silo find its answer by itself, once"
-
-
-def _noise(case: Case, key: str, value: Any) -> str | None:
-    """It hides what leaves."""
-    return _apart(case) if value is not None and case.config.run.alone else None
-
-
-def _masked(case: Case, key: str, value: Any) -> str | None:
-    """It hides what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
-    summed = case.remote or case.config.evaluation.report == "federation"
-    return _apart(case) if value and (_pooled(case) or not summed) and not case.config.run.references else None
-
-
-def _bounds(case: Case, key: str, value: Any) -> str | None:
-    """It is about what silos send in training, also the one that holds all data."""
-    usual = value == type(case.config.run).model_fields[key].default
-    return None if usual or _pooled(case) or case.config.run.references else _apart(case)
-
-
-def _answers(case: Case, key: str, value: Any) -> str | None:
-    """One place always answers; by themselves silos may still fail to say that they are done."""
-    return _pooled(case) if value is not None and not case.config.run.references else None
-
-
-def _references(case: Case, key: str, value: Any) -> str | None:
-    """By itself every silo is in the run already."""
-    method = registry.load(case.config.method.name)
-    if "alone" not in value or method.pooled or not (case.config.run.alone or method.alone):
-        return None
-    what = "with run.alone" if case.config.run.alone else f"with {method.title}"
-    return f"{what} every silo is by itself in the run already, and the row would repeat it"
-
-
-def _pooled(case: Case) -> str | None:
-    method = registry.load(case.config.method.name)
-    return f"{method.title} has all data in one place" if method.pooled else None
-
-
-def _apart(case: Case) -> str | None:
-    """Why nothing of training leaves a silo, where nothing does."""
-    method = registry.load(case.config.method.name)
-    if case.config.run.alone:
-        return "with run.alone nothing of training leaves a silo"
-    return _pooled(case) or (f"of {method.title} nothing of training leaves a silo" if method.alone else None)
-
-
-def _run(case: Case, key: str, value: Any) -> str | None:
-    return _declared(case, case.config.run, key, value)
-
-
-def _declared(case: Case, settings: Settings, key: str, value: Any) -> str | None:
-    """What a setting declares: it matters where others have certain values."""
-    field = type(settings).model_fields.get(key)
-    return None if field is None or value == field.default else _unmet(case, settings, key)
-
-
-def _backbone(case: Case, key: str, value: Any) -> str | None:
-    method = registry.load(case.config.method.name)
-    return None if method.backbone else f"{method.title} has no backbone"
-
-
-def _unmet(case: Case, settings: Settings, key: str) -> str | None:
-    """The condition of a setting that does not hold, or that of a setting which its condition is about."""
-    fields: Mapping[str, Any] = type(settings).model_fields
-    extra = fields[key].json_schema_extra if key in fields else None
-    when: Mapping[str, Any] = extra.get("when", {}) if isinstance(extra, dict) else {}
-    for other, allowed in when.items():
-        now: Any = case.task if other == "task" else getattr(settings, other)
-        if other == "task" and now is None:
-            continue
-        least = above(allowed)
-        holds = now in allowed if least is None else (now or 0) > least
-        if not holds:
-            values = " or ".join(map(_written, allowed)) if least is None else allowed
-            named = "the task" if other == "task" else f"{settings.section}.{other}"
-            return f"{named} is {_written(now)}; it is used where that is {values}"
-        if reason := _unmet(case, settings, other):
-            return reason
-    return None
-
-
-def _written(value: Any) -> str:
-    """As a person would write it."""
-    return "none" if value is None else shown(value)
-
-
-def _pool(case: Case, key: str, value: Any) -> str | None:
-    """A setting that every model of a pool has a value of its own for."""
+def _model(case: Case, key: str, value: Any) -> str | None:
+    """A backbone that the method does not have, or a setting that every model of a pool has a value of its own for."""
+    if not case.method.backbone:
+        return f"{case.method.title} has no backbone"
     pool = case.config.model.pool
     if pool is None or key in ModelConfig.model_fields:
         return None
@@ -451,38 +238,187 @@ def _pool(case: Case, key: str, value: Any) -> str | None:
     return None
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else value
+_FAMILIES = {"partition": (_stored_cut, _files), "scenario": (_scenario,), "model": (_model,)}
 
 
-_TABLE: dict[str, tuple[Idle, ...]] = {
-    "data.seed": (_generated,),
-    "data.root": (_raw_files,),
-    "partition.*": (_stored_cut, _files),
+# -- what a setting declares ----------------------------------------------------------------------------------------
+
+
+def _group(config: RunConfig, section: str) -> Settings:
+    if section == "method":
+        return config.method_config()
+    found: Settings = PerturbOptions.of(config.perturb) if section == "perturb" else getattr(config, section)
+    return found
+
+
+def _unmet(case: Case, section: str, key: str, value: Any) -> str | None:
+    """The condition of a setting that does not hold, or that of a setting which its condition is about."""
+    settings = _group(case.config, section)
+    fields: Mapping[str, Any] = type(settings).model_fields
+    if key not in fields or value == fields[key].default:
+        return None
+    extra = fields[key].json_schema_extra
+    when: Mapping[str, Any] = extra.get("when", {}) if isinstance(extra, dict) else {}
+    for other, allowed in when.items():
+        now: Any = case.task if other == "task" else getattr(settings, other)
+        if other == "task" and now is None:
+            continue
+        least = above(allowed)
+        holds = now in allowed if least is None else (now or 0) > least
+        if not holds:
+            values = " or ".join(map(_written, allowed)) if least is None else allowed
+            named = "the task" if other == "task" else f"{section}.{other}"
+            return f"{named} is {_written(now)}; it is used where that is {values}"
+        if reason := _unmet(case, section, other, _ABSENT):
+            return reason
+    return None
+
+
+def _written(value: Any) -> str:
+    """As a person would write it."""
+    return "none" if value is None else shown(value)
+
+
+# -- what depends on more than settings -----------------------------------------------------------------------------
+
+
+def _sends_no_model(run: Case, value: Any) -> str | None:
+    """Compression is about models that clients make of one that they were sent."""
+    if value == "none":
+        return None
+    from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
+    from graphsilo.federation.interface import handlers_of
+
+    if run.method.pooled:
+        return f"{run.pooled}, and no silo sends anything"
+    if any(compressible(*step.types()) for step in handlers_of(run.method.client).values()):
+        return None
+    return f"no answer of {run.method.title} holds a model that the client was sent"
+
+
+def _nothing_to_choose(run: Case, value: Any) -> str | None:
+    """``evaluation.model`` chooses between models that are scored on the same graphs."""
+    modes: Sequence[str] = run.config.evaluation.modes or [f"{view}_local" for view in run.method.evaluates]
+    alike = [mode for mode in modes if mode.partition("_")[2] == modes[0].partition("_")[2]]
+    if value not in ("silo", "first") or len(alike) > 1:
+        return None
+    return f"there is one model of {run.method.title} that is scored ({alike[0]}), and nothing to choose from"
+
+
+def _other_split(run: Case, value: Any) -> str | None:
+    split = run.config.partition.split if run.partition is None else run.partition.split
+    return None if split in ("auto", "predefined", "stored") else f"the split is {split}, not predefined"
+
+
+def _other_metric(run: Case, value: Any) -> str | None:
+    known = selecting(run.task)
+    return None if value in (None, *known) else f"{run.task} prediction selects by {known[0]}"
+
+
+def _no_moments(run: Case, value: Any) -> str | None:
+    """Forgetting them at a download needs both."""
+    settings = run.config.method_config()
+    if not value or not isinstance(settings, LocalTrainingConfig):
+        return None
+    if run.method.alone or isinstance(settings, OneRoundConfig):
+        return f"no client of {run.method.title} trains after a download"
+    if settings.optimizer == "sgd" and not settings.momentum:
+        return "method.optimizer is 'sgd' and method.momentum is 0, so that nothing is kept that could be forgotten"
+    return None
+
+
+def _one_round(run: Case, value: Any) -> str | None:
+    """Where a method has one round, what is about several is about its reference rows, if that."""
+    settings = run.config.method_config()
+    if settings.total_rounds > 1 or settings.rounds == 1 or value is None:
+        return None
+    rows = [registry.load(reference_method(run.config, name)).config for name in run.config.run.references]
+    if not all(issubclass(kind, OneRoundConfig) for kind in rows):
+        return None
+    return f"{run.method.title} has exactly one round{', as has each of its reference rows' if rows else ''}"
+
+
+def _everybody_takes_part(run: Case, value: Any) -> str | None:
+    """``participation`` is about who sends something, which the others then have."""
+    if value == 1:
+        return None
+    once = run.method.alone and run.config.method_config().total_rounds == 1
+    by_itself = f"{run.method.title} has every silo find its answer by itself, once" if once else None
+    return _BY_ITSELF if run.config.run.alone else run.pooled or by_itself
+
+
+def _no_outvoting(run: Case, value: Any) -> str | None:
+    """A robust average is about what several clients send."""
+    trains = f"{run.method.title} has every silo train by itself" if run.method.alone else None
+    return None if value == "none" else _BY_ITSELF if run.config.run.alone else run.pooled or trains
+
+
+def _no_sums(run: Case, value: Any) -> str | None:
+    """Masks hide what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
+    summed = run.remote or run.config.evaluation.report == "federation"
+    return run.apart if value and (run.method.pooled or not summed) and not run.config.run.references else None
+
+
+def _row_twice(run: Case, value: Any) -> str | None:
+    """By itself every silo is in the run already."""
+    if "alone" not in value or run.method.pooled or not (run.config.run.alone or run.method.alone):
+        return None
+    what = "with run.alone" if run.config.run.alone else f"with {run.method.title}"
+    return f"{what} every silo is by itself in the run already, and the row would repeat it"
+
+
+def _bounds(usual: float) -> Rule:
+    """A bound is about what silos send in training, also the one that holds all data."""
+    return lambda run, value: None if value == usual or run.method.pooled or run.config.run.references else run.apart
+
+
+def _where(condition: Rule, words: str) -> Rule:
+    return lambda run, value: words if condition(run, value) else None
+
+
+_BY_ITSELF = "with run.alone every client is in a federation of one"
+_between = _where(lambda run, _: not run.remote, "it is about runs between machines")
+_of_nodes = _where(
+    lambda run, _: run.task == "graph", "graph classification splits whole graphs, per client and class"
+)  # fmt: skip
+_TABLE: dict[str, tuple[Rule, ...]] = {
+    "data.seed": (
+        _where(lambda run, _: not {"generated", "unknown"} & run.sources,
+               "it is the seed of generated data, and this data is not generated"),
+    ),
+    "data.root": (
+        _where(lambda run, _: not {"raw", "unknown"} & run.sources,
+               "it is the folder of the catalog's raw files, and this data does not come from there"),
+    ),
     "partition.split": (_of_nodes,),
-    "partition.split_index": (_of_nodes, _index),
-    "scenario.*": (_scenario,),
-    "perturb.feature_sparsity": (_hidden,),
-    "perturb.keep_classes": (_perturb,),
-    "method.*": (_method,),
-    "method.reset_optimizer": (_moments,),
-    "method.participation": (_participation,),
-    "method.epsilon": (_noise,),
-    "method.delta": (_noise,),
-    "method.noise": (_noise,),
-    "method.min_clients": (_answers,),
-    "model.*": (_backbone, _pool),
-    "evaluation.model": (_reported,),
-    "evaluation.select_by": (_select_by,),
-    "evaluation.embeddings": (_embeddings,),
+    "partition.split_index": (_of_nodes, _other_split),
+    "perturb.feature_sparsity": (
+        _where(lambda run, value: value and run.config.scenario.name == "inductive",
+               "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"),
+    ),
+    "method.reset_optimizer": (_no_moments,),
+    "method.participation": (_everybody_takes_part,),
+    **dict.fromkeys(
+        ("method.epsilon", "method.delta", "method.noise"),
+        (lambda run, value: value is not None and run.config.run.alone and run.apart,),
+    ),
+    # One place always answers; by themselves silos may still fail to say that they are done.
+    "method.min_clients": (lambda run, value: value and not run.config.run.references and run.pooled,),
+    "method.rounds": (_one_round,),
+    "evaluation.every": (lambda run, value: value > 1 and _one_round(run, value),),
+    "evaluation.model": (_nothing_to_choose,),
+    "evaluation.select_by": (_other_metric,),
+    "evaluation.embeddings": (  # between machines every job has a folder, and every site its own
+        _where(lambda run, value: value and not run.out and not run.remote,
+               "there is no folder to write to; name one as out"),
+    ),
+    "run.early_stopping": (_one_round,),
     "run.deadline": (_between,),
     "run.patience": (_between,),
-    "run.*": (_run,),
-    "run.compression": (_compression,),
-    "run.largest_ratio": (_between, _bounds),
-    "run.largest_value": (_bounds,),
-    "run.secure_sums": (_masked,),
-    "run.robust": (_robust,),
-    "run.references": (_references,),
-    **dict.fromkeys(SEVERAL_ROUNDS, (_one_round,)),
-}
+    "run.compression": (_sends_no_model,),
+    "run.largest_ratio": (_between, _bounds(LARGEST_RATIO)),
+    "run.largest_value": (_bounds(LARGEST_WEIGHT),),
+    "run.secure_sums": (_no_sums,),
+    "run.robust": (_no_outvoting,),
+    "run.references": (_row_twice,),
+}  # fmt: skip

@@ -18,8 +18,9 @@ from graphsilo.data.sources.files import save_graph
 from graphsilo.data.sources.objects import graph_of, is_graph
 from graphsilo.errors import ConfigError, unusable
 from graphsilo.experiments.doors import Door
-from graphsilo.experiments.storage.inputs import DATA, PARTITION
 
+DATA, PARTITION = "data.npz", "partition.npz"
+"""What a graph and a partition of a call's are called, beside its client numbers, ``GIVEN``."""
 KINDS = (
     "a data set's name, a file, a table of settings, or a graph (graphsilo's, PyTorch Geometric's, NetworkX's, DGL's)"
 )

@@ -6,6 +6,8 @@ difference to it. ``local`` trains the backbone by itself, whatever the method.
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.storage.records import Means
@@ -62,37 +64,32 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         options["cross_edges"] = False
     if config.evaluation.report == "federation" and "best_round" in kind.model_fields:
         options["best_round"] = "common"  # nobody sees a client's own score
-    # Data in one place has no sums over silos.
-    summed = {"secure_sums": False} if method.pooled else {}
-    report = {"report": "silos"} if method.pooled else {}
-    return config.model_copy(
-        update={
-            "method": config.method.model_copy(update={"name": method.name, "options": options}),
-            "evaluation": config.evaluation.model_copy(
-                update={"embeddings": False, **({} if name == "alone" else {"modes": None, "model": "run"}), **report}
-            ),
-            "run": config.run.model_copy(
-                update={
-                    "references": [],
-                    "alone": name == "alone",
-                    # Others send no model, or all that they know in one answer.
-                    "compression": config.run.compression if name == "alone" else "none",
-                    # And so few that there is nobody to outvote.
-                    "robust": "none",
-                    "liars": 1,
-                    "precision": config.run.precision if method.backbone else "float32",
-                    **summed,
-                }
-            ),
-            "remarks": [],  # they stand beside the run's own
-            "given": [
-                name
-                for name in config.given
-                if (method.backbone or not name.startswith("model."))
-                and not (issubclass(kind, OneRoundConfig) and name in SEVERAL_ROUNDS)
-            ],
-        }
-    ).with_explicit(())
+    is_alone = name == "alone"
+    changes: dict[str, Any] = {
+        "method.name": method.name,
+        "method.options": options,
+        "evaluation.embeddings": False,
+        "run.references": [],
+        "run.alone": is_alone,
+        # Others send no model, or all that they know in one answer.
+        "run.compression": config.run.compression if is_alone else "none",
+        # And so few that there is nobody to outvote.
+        "run.robust": "none",
+        "run.liars": 1,
+        "run.precision": config.run.precision if method.backbone else "float32",
+    }
+    if not is_alone:
+        changes |= {"evaluation.modes": None, "evaluation.model": "run"}
+    if method.pooled:  # data in one place has no sums over silos
+        changes |= {"evaluation.report": "silos", "run.secure_sums": False}
+    given = [
+        name
+        for name in config.given
+        if (method.backbone or not name.startswith("model."))
+        and not (issubclass(kind, OneRoundConfig) and name in SEVERAL_ROUNDS)
+    ]
+    # Remarks stand beside the run's own.
+    return config.changed(changes).model_copy(update={"remarks": [], "given": given}).with_explicit(())
 
 
 def with_alone(config: RunConfig) -> RunConfig:
@@ -102,11 +99,7 @@ def with_alone(config: RunConfig) -> RunConfig:
     method = method_of(config)
     if config.says("run.references") or method.alone:
         return config
-    return config.model_copy(
-        update={
-            "run": config.run.model_copy(update={"references": ["local", "alone"] if method.backbone else ["alone"]})
-        }
-    )
+    return config.changed({"run.references": ["local", "alone"] if method.backbone else ["alone"]})
 
 
 def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:

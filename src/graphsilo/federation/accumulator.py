@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.codec_fast import JoinedTensors, Part
 from graphsilo.federation.message import FieldSpec, Message, differing, message_shapes, tensors_in
-from graphsilo.federation.wire import aligned_bytes
+from graphsilo.federation.wire import JoinedTensors, aligned_bytes
 from graphsilo.types import ClientId
 
 Reply = TypeVar("Reply", bound=Message)
@@ -182,7 +181,6 @@ class _Group:
         self.clients: list[ClientId] = []
         self.sizes: dict[int, float] = {}
         self._values: dict[str, Any] = {}
-        self._whole: dict[str, _Joined] = {}
         self._waiting: list[list[Share]] = []
         self._bytes = 0
 
@@ -222,58 +220,16 @@ class _Group:
                     share = int(weight) if isinstance(value, int) and weight == int(weight) else weight
                     self._values[name] = self._values.get(name, 0) + value * share
 
-    def _named(self, name: str, shares: Sequence[Share]) -> dict[str, Tensor]:
+    def _named(self, name: str, shares: Sequence[Share]) -> Mapping[str, Tensor]:
         """Named tensors, added as one where all of them lie the same way in their messages."""
-        totals: dict[str, Tensor] = self._values.get(name, {})
-        joined = [_joined(value) for value, _ in shares]
-        first = joined[0]
-        whole = self._whole.get(name)
-        layout = whole.layout if whole is not None else first.layout if first is not None and not totals else None
-        if layout is not None and all(
-            one is not None and (one.layout is layout or one.layout == layout) for one in joined
+        totals: Mapping[str, Tensor] = self._values.get(name, {})
+        like = totals or shares[0][0]
+        if isinstance(like, JoinedTensors) and all(
+            isinstance(one, JoinedTensors) and (one.parts is like.parts or one.parts == like.parts) for one, _ in shares
         ):
-            total = _sum(
-                None if whole is None else whole.flat,
-                [(one.flat, weight) for one, (_, weight) in zip(joined, shares, strict=True) if one is not None],
-            )
-            if whole is None:
-                self._whole[name] = _Joined(total, layout)
-                totals = {key: total.as_strided(*part) for key, part in layout.items()}
-            return totals
+            flat = _sum(like.flat if totals else None, [(one.flat, weight) for one, weight in shares])
+            return totals or JoinedTensors(flat, like.parts)
         return {key: _sum(totals.get(key), [(value[key], weight) for value, weight in shares]) for key in shares[0][0]}
-
-
-class _Joined(NamedTuple):
-    """Named tensors that lie behind each other, as one.
-
-    Attributes:
-        flat: All of them and what lies between, [entries].
-        layout: Shape, stride and place in ``flat`` of each, by name.
-    """
-
-    flat: Tensor
-    layout: Mapping[str, Part]
-
-
-def _joined(tensors: Mapping[str, Tensor]) -> _Joined | None:
-    """Float32 tensors that are parts of one piece of memory and fill nearly all of it; None for any others."""
-    if isinstance(tensors, JoinedTensors):
-        return _Joined(tensors.flat, tensors.parts) if tensors.flat.dtype is torch.float32 else None
-    layout: dict[str, Part] = {}
-    entries, start, memory, flat = 0, 0, 0, None
-    for name, tensor in tensors.items():
-        if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
-            return None
-        address = tensor.untyped_storage().data_ptr()
-        if flat is None:
-            flat, memory, start = tensor, address, int(tensor.storage_offset())
-        place = int(tensor.storage_offset()) - start
-        # Between tensors of a message lie less than 64 bytes, all zero.
-        if address != memory or not 0 <= place - entries < 16:
-            return None
-        layout[name] = tuple(tensor.shape), tensor.stride(), place
-        entries = place + tensor.numel()
-    return None if flat is None else _Joined(flat.as_strided((entries,), (1,), start), layout)
 
 
 def _bytes(value: Any) -> int:

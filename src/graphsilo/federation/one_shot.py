@@ -93,6 +93,8 @@ ConfigT = TypeVar("ConfigT", bound=OneShotConfig)
 class OneShotClient(TrainingClient[ConfigT], Generic[ConfigT]):
     """Trains its own model alone, and receives the student."""
 
+    stateful: ClassVar[tuple[str, ...]] = (*TrainingClient.stateful, "common")
+
     def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
         self.common = self.build_model(context.common)
@@ -109,13 +111,6 @@ class OneShotClient(TrainingClient[ConfigT], Generic[ConfigT]):
         """The one download."""
         load_weights(self.common_weights, request.weights)
         return Done(clients=1)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "student": weights_of(self.common)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        load_weights(self.common_weights, state["student"])
 
 
 class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):

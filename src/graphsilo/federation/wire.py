@@ -1,17 +1,28 @@
 """The bytes of a message: what stands where, and what numbers may be in them.
 
-Layout: ``GSM1``, header length (u32), header (msgpack), padding to 64 bytes, then the tensors, each aligned to 64
-bytes. The header is ``[wire name, {field: plain value or tensor references}, payload length]``; a tensor reference is
-``[dtype, shape, offset]``. :mod:`graphsilo.federation.codec` writes and reads it.
+    GSM1 | H: length of the header, u32 | header, H bytes of msgpack | zeros to a multiple of 64 | payload
+
+- All numbers are little-endian. The header is ``[name, fields, length of the payload]``, with the name of the message
+  (``Message.wire_name``).
+- ``fields`` has an entry by name for each field that is sent: a plain value as msgpack has it, nil where it is left
+  out, and for tensors a reference, named references, or a list of them.
+- A reference is ``[type, shape, offset]``: one of the types of ``message.DTYPES``, the sizes, and where in the payload
+  the tensor begins. Tensors lie row by row, in the order of the header, each at the next multiple of 64 with zeros
+  before it: every byte belongs to a field or is zero.
+- A state on a disk is the same with ``["state", tree, length]``, where ``{"\\0t": reference}`` is a tensor and
+  ``{"\\0d": [[key, value], ...]}`` a dictionary.
+
+:mod:`graphsilo.federation.codec` writes and reads it.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -20,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.message import DTYPES
+from graphsilo.federation.message import DTYPES, tensors_in
 
 MAGIC = b"GSM1"
 ALIGN = 64
@@ -77,6 +88,137 @@ class Slot:
         if self.dtype is torch.bool and int(flat.view(torch.uint8).max()) > 1:
             raise MessageError(f"{self.where} holds bytes that are no truth values.")
         return flat if len(self.shape) == 1 else flat.view(self.shape)
+
+
+Part: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Shape, stride and place of a tensor in a larger one."""
+
+
+class JoinedTensors(Mapping[str, Tensor]):
+    """Named tensors that lie behind each other in a message: whoever sums models takes them as one.
+
+    Attributes:
+        flat: All of them and the zeros between, [entries].
+        parts: Shape, stride and place in ``flat`` of each, by name.
+    """
+
+    __slots__ = ("_views", "flat", "parts")
+
+    def __init__(self, flat: Tensor, parts: Mapping[str, Part]):
+        self.flat, self.parts = flat, parts
+        self._views: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self.flat.as_strided(*self.parts[name])
+        return view
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRun:
+    """The named tensors of one field, read as one piece of memory.
+
+    Attributes:
+        dtype: Of all of them.
+        offset: Of the first one, in bytes.
+        count: Entries from there to the end of the last one.
+        parts: As in JoinedTensors.
+    """
+
+    dtype: torch.dtype
+    offset: int
+    count: int
+    parts: Mapping[str, Part]
+
+    @classmethod
+    def of(cls, slots: Mapping[str, Slot]) -> TensorRun | None:
+        """None where the tensors do not allow it."""
+        dtypes = {slot.dtype for slot in slots.values()}
+        if len(slots) < 2 or len(dtypes) > 1 or torch.bool in dtypes or not all(slot.count for slot in slots.values()):
+            return None
+        (dtype,) = dtypes
+        start = min(slot.offset for slot in slots.values())
+        parts = {
+            name: (
+                tuple(slot.shape),
+                torch.empty(slot.shape, device="meta").stride(),
+                (slot.offset - start) // dtype.itemsize,
+            )
+            for name, slot in slots.items()
+        }
+        *_, last = slots.values()
+        return cls(dtype, start, (last.offset - start) // dtype.itemsize + last.count, parts)
+
+    def read(self, buffer: NDArray[np.uint8]) -> JoinedTensors:
+        flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
+        return JoinedTensors(flat, self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a header says, once it was found right: the next message with the same header needs no more reading.
+
+    Attributes:
+        size: Bytes of the whole message.
+        start: Where the payload begins.
+        fields: Name, form, and a plain field's value, a tensor's place, the places of named tensors by name or as a
+            run, or the places in a list.
+        slots: The tensors, in field order.
+        gaps: Where bytes begin and end that belong to no tensor and not to the header.
+        largest: The smallest of the bounds of all tensors that have one, where these are float32; else None.
+    """
+
+    size: int
+    start: int
+    fields: tuple[tuple[str, str, Any], ...]
+    slots: tuple[Slot, ...]
+    gaps: tuple[tuple[int, int], ...]
+    largest: float | None
+
+    def read(self, buffer: NDArray[np.uint8], owner: str) -> dict[str, Any]:
+        check_gaps(buffer, self.gaps, owner)
+        values: dict[str, Any] = {}
+        for name, form, content in self.fields:
+            if form == "plain" or content is None:
+                values[name] = copied(content)
+            elif form == "tensor":
+                values[name] = content.tensor(buffer)
+            elif isinstance(content, TensorRun):
+                values[name] = content.read(buffer)
+            elif form == "tensors":
+                values[name] = MappingProxyType({key: slot.tensor(buffer) for key, slot in content.items()})
+            else:
+                values[name] = tuple([slot.tensor(buffer) for slot in content])
+        if self.largest is None or not _whole_below(buffer, self.start, self.largest):
+            sent = (values[name] for name, form, content in self.fields if form != "plain" and content is not None)
+            check_numbers(self.slots, [tensor for value in sent for tensor in tensors_in(value)])
+        return values
+
+
+def copied(value: Any) -> Any:
+    """A plain value of one's own."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
+def common_largest(slots: Sequence[Slot]) -> float | None:
+    bounds = [slot.largest for slot in slots if slot.largest is not None]
+    narrow = all(slot.dtype is torch.float32 for slot in slots if slot.largest is not None)
+    return min(bounds) if bounds and narrow else None
+
+
+def _whole_below(buffer: NDArray[np.uint8], start: int, largest: float) -> bool:
+    """Whether no entry of a message of float32 tensors is above a bound, all at once: padding is zero."""
+    count = (buffer.shape[0] - start) // 4
+    return all_below(torch.frombuffer(buffer.data, dtype=torch.float32, count=count, offset=start), largest)
 
 
 def check_gaps(buffer: NDArray[np.uint8], gaps: Sequence[tuple[int, int]], owner: str) -> None:
@@ -137,17 +279,14 @@ def aligned_bytes(size: int) -> NDArray[np.uint8]:
     return data
 
 
-def aligned_copy(payload: memoryview) -> NDArray[np.uint8]:
-    """The bytes in such memory."""
-    data = aligned_bytes(payload.nbytes)
-    data[:] = np.frombuffer(payload, dtype=np.uint8)
-    return data
-
-
 def aligned_view(payload: memoryview) -> NDArray[np.uint8]:
     """The bytes where they are, if that is such memory and may be written to; else a copy."""
     data = np.frombuffer(payload, dtype=np.uint8)
-    return aligned_copy(payload) if payload.readonly or data.ctypes.data % ALIGN else data
+    if not payload.readonly and data.ctypes.data % ALIGN == 0:
+        return data
+    copy = aligned_bytes(payload.nbytes)
+    copy[:] = data
+    return copy
 
 
 def aligned(size: int) -> int:

@@ -1,9 +1,10 @@
 """Auto — FedRidge, then FedTrees, and what validation prefers.
 
 The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
-where the forest would not catch up. After each round all silos' validation items together say, by counts, whether one
-of the two is better or the mean of both; a silo departs from it where its own say so clearly. Both methods bring what a
-silo reaches by itself into that choice. The reported round is chosen as in any method.
+where the forest would not catch up. After each round all silos' validation items together say, by counts, which kind of
+model is best: of one method or a mean of both; common, corrected by each silo, or of its own rows. All silos take that
+kind, and one departs from it where its own items say so clearly: a choice of each silo's, among few items, is worse.
+The reported round is chosen as in any method.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge, chosen_of, confusions, weighted, worth
+from graphsilo.evaluate.choice import CLEAR, Judge, chosen_of, worth
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import (
     Check,
@@ -42,16 +44,30 @@ from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
+from graphsilo.methods.fedtrees.messages import Done
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId
 
 PARTS = {"ridge": fedridge.METHOD, "trees": fedtrees.METHOD}
 """In the order of rounds."""
-CHOICES = (("ridge",), ("trees",), ("ridge", "trees"))
-"""What is chosen among: the log-probabilities of one, or the mean of both. Of equals the first is taken."""
-DOUBT = 1.64
-"""Standard errors by which a silo must be better off with another choice than the one that all silos prefer."""
-VIEWS = ("own", "common")
+COMMON = "common"
+CHOICES = (
+    (("ridge", COMMON),),
+    (("ridge", "own"),),
+    (("trees", COMMON),),
+    (("trees", "corrected"),),
+    (("trees", "alone"),),
+    (("ridge", COMMON), ("trees", COMMON)),
+    (("ridge", "own"), ("trees", "corrected")),
+    (("ridge", "own"), ("trees", COMMON), ("trees", "alone")),
+)
+"""What is chosen among, named in ``METHOD``: means of the log-probabilities of methods' models, each of some view. Of
+equals the first is taken."""
+FIRST = 2
+"""How many of them there are before the first tree."""
+SHARED = tuple(place for place, models in enumerate(CHOICES) if all(view == COMMON for _, view in models))
+"""Those of which all silos have the same model."""
+_OF_TREES = tuple(place for place, models in enumerate(CHOICES) if all(name == "trees" for name, _ in models))
 COURSE = "auc"
 """The metric by which is said how trees get on: where nearly all nodes are of one class, accuracy begins late."""
 FEWEST = 16
@@ -100,44 +116,28 @@ class AutoConfig(MethodConfig):
         return max(part.square_columns(schema) for part in self.of_parts().values())
 
 
-class ChooseRequest(Message):
-    """Ask which of the methods is better.
+class ScoreRequest(Message):
+    """Ask how good each kind of model is.
 
     Attributes:
-        choices: How many of ``CHOICES`` there are by now.
-        preferred: Number of the choice that all silos' validation items together preferred before.
+        choices: How many of ``CHOICES`` there are by now: those of FedRidge, or all.
+        course: Whether the AUC is asked for, too: scores are sorted for it.
+    """
+
+    choices: int = sends("control")
+    course: bool = sends("control")
+
+
+class ChooseRequest(Message):
+    """Tell what all silos' validation items together prefer.
+
+    Attributes:
+        choices: How many of ``CHOICES`` there are.
+        preferred: The number of one.
     """
 
     choices: int = sends("control")
     preferred: int = sends("control")
-
-
-class Choices(Message):
-    """What one client's validation items say of the methods so far.
-
-    Attributes:
-        counts: [2 · choices, C true, C predicted] validation items: of its own models, then of the common ones.
-        ranked: AUC and, where it is a metric of scores, ``evaluation.select_by``, by name [2, 2 · choices]: its value
-            times the items that it rests on, and these.
-    """
-
-    counts: Tensor = sends("counts", dtype=torch.int64, shape=("models", "classes", "classes"), evaluated=True)
-    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
-
-    def check(self) -> None:
-        true = self.counts.sum(2)
-        if self.counts.numel() and (int(self.counts.min()) < 0 or bool((true != true[0]).any())):
-            raise MessageError(
-                f"Choices has {int(self.counts.min())} items in one place, or not the same items for each model."
-            )
-        items = self.counts.sum((1, 2))
-        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
-            raise MessageError("Choices.ranked is no mean of scores from 0 to 1, of as many items as were scored.")
-
-    def check_size(self, items: float, degrees: float) -> None:
-        most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0
-        if most > items:
-            raise MessageError(f"Choices counts {most} items; there are {items:g} at most.")
 
 
 class Client(ClientBase[AutoConfig]):
@@ -146,56 +146,89 @@ class Client(ClientBase[AutoConfig]):
     def __init__(self, context: ClientContext[AutoConfig]):
         super().__init__(context)
         configs: dict[str, Any] = context.config.of_parts()
-        self._parts = {name: PARTS[name].client(replace(context, config=config)) for name, config in configs.items()}
-        self._chosen = self._aggregate = 0
+        self._parts: dict[str, Any] = {
+            name: PARTS[name].client(replace(context, config=config)) for name, config in configs.items()
+        }
+        self._chosen, self._aggregate = FIRST - 1, 0
+        self._said: dict[str, tuple[GraphTensors, Tensor]] = {}
+        self._outputs: list[NDArray[np.float32]] = []
+        # All silos together choose among what these would choose by the same few items.
+        self._parts["ridge"].holds_out = True
+        if trees := self._parts.get("trees"):
+            trees.chooses = False
 
     def part(self, name: str) -> ClientBase[Any]:
         """Its side of a method, in this round."""
-        part = self._parts[name]
+        part: ClientBase[Any] = self._parts[name]
+        self._outputs = []
+        if name == "ridge":
+            self._said.clear()
         part.round, part.repeat = self.round, self.repeat
         return part
 
     @handler
-    def choose(self, request: ChooseRequest) -> Choices:
-        """Score the models that there are, and take those that all silos prefer, or others where its own validation
-        items clearly do."""
+    def score(self, request: ScoreRequest) -> Candidates:
+        """Say how good each kind of model is by own validation items."""
+        self._check(request.choices)
+        judge, outputs = self._judge(request.choices)
+        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+
+    @handler
+    def choose(self, request: ChooseRequest) -> Done:
+        """Take the kind that all silos prefer, or another one where own validation items clearly do."""
         count = request.choices
-        if not 0 <= request.preferred < count <= len(CHOICES) or (count > 1 and "trees" not in self._parts):
-            raise MessageError(f"choice {request.preferred} of {count} was said to be the best.")
-        judge = Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], DOUBT)
-        outputs = {view: [self._says(choice, view) for choice in range(count)] for view in VIEWS}
+        self._check(count, request.preferred)
+        judge, outputs = self._judge(count)
         order = sorted(range(count), key=lambda choice: choice != request.preferred)
-        self._chosen = order[judge.best([outputs["own"][choice] for choice in order], count - 1)]
-        known, classes = [*outputs["own"], *outputs["common"]], self.silo.schema.num_classes
-        ranked = {
-            name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in known]))
-            for name in {COURSE, self.context.select_by}
-            if METRICS[name].ranking is not None
-        }
-        guesses = np.stack([output.argmax(axis=1) for output in known], axis=1)
-        return Choices(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
+        self._chosen = order[judge.best([outputs[choice] for choice in order], count - 1)]
+        self._outputs = []
+        return Done(clients=1)
+
+    def _check(self, count: int, preferred: int = 0) -> None:
+        if count not in (FIRST, len(CHOICES)) or not 0 <= preferred < count or (
+            count > FIRST and "trees" not in self._parts
+        ):  # fmt: skip
+            raise MessageError(f"choice {preferred} of {count} was said to be the best.")
+
+    def _judge(self, count: int) -> tuple[Judge, list[NDArray[np.float32]]]:
+        """Of the own validation items, and [n, C] log-probabilities of these for each choice."""
+        if len(self._outputs) != count:
+            self._outputs = [self._says(choice) for choice in range(count)]
+        return Judge(
+            METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], CLEAR
+        ), self._outputs
 
     @cached_property
     def _validation(self) -> NDArray[np.int64]:
         return self.silo.labelled_validation()
 
-    def _says(self, choice: int, view: str) -> NDArray[np.float32]:
-        """[validation items, C] log-probabilities."""
-        output = self._mean(choice, self.tensors(self.silo.seen.graph), view)
-        found: NDArray[np.float32] = output.cpu().numpy()[self._validation]
+    def _says(self, choice: int) -> NDArray[np.float32]:
+        data, ridge = self.tensors(self.silo.seen.graph), self._parts["ridge"]
+        found: NDArray[np.float32] = _mean([
+            ridge.says_held_out() if model == ("ridge", "own") else self._part_says(*model, data)[self._validation]
+            for model in CHOICES[choice]
+        ]).cpu().numpy()  # fmt: skip
         return found
 
-    def _mean(self, choice: int, data: GraphTensors, view: str) -> Tensor:
-        each = [self._parts[name].predict(data, view) for name in CHOICES[choice]]
-        return each[0] if len(each) == 1 else F.log_softmax(torch.stack(each).mean(0), dim=1)
+    def _part_says(self, name: str, view: str, data: GraphTensors) -> Tensor:
+        """[n, C] log-probabilities of one method's model. FedRidge's stays the same from round to round."""
+        held = self._said.get(view) if name == "ridge" else None
+        if held is None or held[0] is not data:
+            held = data, self._parts[name].predict(data, view)
+        if name == "ridge":
+            self._said[view] = held
+        return held[1]
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        return self._mean(self._aggregate if view == "aggregate" else self._chosen, data, view)
+        if view == "aggregate":
+            return _mean([self._part_says(name, view, data) for name, _ in CHOICES[self._aggregate]])
+        return _mean([self._part_says(name, whose, data) for name, whose in CHOICES[self._chosen]])
 
     def install_aggregate(self, weights: Tensors) -> None:
-        self._aggregate = _choice_of(weights)
-        for name in CHOICES[self._aggregate]:
-            self._parts[name].install_aggregate(_without(name, weights))
+        self._aggregate, found = _models_of(weights)
+        for (name, _), model in found.items():
+            self._parts[name].install_aggregate(model)
+        self._said.pop("aggregate", None)
 
     def state(self) -> dict[str, Any]:
         return {"chosen": self._chosen, **{name: part.state() for name, part in self._parts.items()}}
@@ -204,48 +237,64 @@ class Client(ClientBase[AutoConfig]):
         self._chosen = int(state["chosen"])
         for name, part in self._parts.items():
             part.load_state(state[name])
+        self._said.clear()
 
     def release(self) -> None:
+        self._said.clear()
+        self._outputs = []
         for part in self._parts.values():
             part.release()
 
     def final_models(self) -> dict[str, Tensors]:
-        found: dict[str, Tensors] = {}
-        for name in CHOICES[self._chosen]:
-            for view, weights in self._parts[name].final_models().items():
-                found[view] = {**found.get(view, {}), **_within(name, weights)}
-        return found
+        if not self._parts["ridge"].final_models():  # before round 1
+            return {}
+        # How sharp FedRidge's common model is, each silo knows for itself.
+        kept = {"own": CHOICES[self._chosen], COMMON: (("ridge", COMMON),)}
+        return {
+            view: _joined({(name, whose): self._parts[name].model_of(whose) for name, whose in models})
+            for view, models in kept.items()
+        }
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        self._chosen = _choice_of(models["own"])
-        for name in CHOICES[self._chosen]:
-            self._parts[name].load_final({view: _without(name, weights) for view, weights in models.items()})
+        self._chosen, found = _models_of(models["own"])
+        found |= _models_of(models[COMMON])[1]
+        self._said.clear()
+        for name, part in self._parts.items():
+            if mine := {view: model for (whose, view), model in found.items() if whose == name}:
+                part.load_final(mine)
 
     def study(self) -> Mapping[str, Any]:
-        """What the silo took: 0 FedRidge, 1 FedTrees, 2 the mean of both; and what each says of itself."""
-        found = {f"{name}_{key}": value for name, part in self._parts.items() for key, value in part.study().items()}
+        """What the silo took, the number of a choice; and what FedRidge says of itself."""
+        found = {f"ridge_{key}": value for key, value in self._parts["ridge"].study().items()}
         return {"chosen": float(self._chosen), **found} if found else {}
 
 
-def _choice_of(weights: Tensors) -> int:
-    """Whose weights these are.
+def _mean(outputs: Sequence[Tensor]) -> Tensor:
+    """[n, C] log-probabilities."""
+    return outputs[0] if len(outputs) == 1 else F.log_softmax(torch.stack(list(outputs)).mean(0), dim=1)
+
+
+def _joined(models: Mapping[tuple[str, str], Tensors]) -> dict[str, Tensor]:
+    return {f"{name}-{view}/{key}": tensor for (name, view), model in models.items() for key, tensor in model.items()}
+
+
+def _models_of(weights: Tensors) -> tuple[int, dict[tuple[str, str], dict[str, Tensor]]]:
+    """The number of the choice whose models these are, and the models by method and view.
 
     Raises:
         MessageError: They are of no choice.
     """
-    names = {name.partition("/")[0] for name in weights}
-    for number, choice in enumerate(CHOICES):
-        if names == set(choice):
-            return number
-    raise MessageError(f"weights are of no method that is tried here: {', '.join(sorted(names))[:80]}.")
-
-
-def _within(name: str, weights: Tensors) -> dict[str, Tensor]:
-    return {f"{name}/{key}": tensor for key, tensor in weights.items()}
-
-
-def _without(name: str, weights: Tensors) -> dict[str, Tensor]:
-    return {key.removeprefix(f"{name}/"): tensor for key, tensor in weights.items() if key.startswith(f"{name}/")}
+    found: dict[tuple[str, str], dict[str, Tensor]] = {}
+    for name, tensor in weights.items():
+        whose, _, key = name.partition("/")
+        method, _, view = whose.partition("-")
+        found.setdefault((method, view), {})[key] = tensor
+    for number, models in enumerate(CHOICES):
+        if found.keys() == set(models):
+            return number, found
+    raise MessageError(
+        f"weights are of no models that are tried here: {', '.join(sorted({name for name, _ in found}))[:80]}."
+    )
 
 
 def _step_of(part: str, step: Handler[Any, Any]) -> Handler[Any, Any]:
@@ -301,9 +350,9 @@ class Server(ServerBase[AutoConfig]):
 
     Attributes:
         parts: The server of each method.
-        preferred: Numbers of the choices whose own models, and whose common ones, all silos' validation items together
-            liked best.
-        curve: AUC of FedTrees' own models after each of its steps.
+        preferred: Numbers of the choice that all silos' validation items together liked best, and of the best one of
+            which all silos have the same model.
+        curve: AUC of FedTrees' best models after 8, 16, 32, ... of its steps.
         ridge: AUC of FedRidge's.
     """
 
@@ -313,7 +362,7 @@ class Server(ServerBase[AutoConfig]):
         super().__init__(context)
         configs: dict[str, Any] = self.config.of_parts()
         self.parts = {name: PARTS[name].server(replace(context, config=config)) for name, config in configs.items()}
-        self.preferred, self.curve, self.ridge = [0, 0], list[float](), -math.inf
+        self.preferred, self.curve, self.ridge = [FIRST - 1, 0], list[float](), -math.inf
 
     def expected_bytes(self) -> tuple[int, int]:
         each = [part.expected_bytes() for part in self.parts.values()]
@@ -339,37 +388,38 @@ class Server(ServerBase[AutoConfig]):
         part.log.clear()
 
     def _choose(self, federation: Federation, steps: int) -> None:
-        choices = len(CHOICES) if steps else 1
-        request = ChooseRequest(choices=choices, preferred=self.preferred[0])
-        found = federation.sum(Client.choose, request).require(self.config.min_clients)
+        choices = len(CHOICES) if steps else FIRST
+        # After 8, 16, 32, ... steps, or none.
+        course = steps == 0 or (steps >= FEWEST // 2 and steps & (steps - 1) == 0)
+        request = ScoreRequest(choices=choices, course=course)
+        found = federation.sum(Client.score, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
         values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
         if not values:  # nobody can tell whether trees are better
             self.ends_early = True
             return
-        self.preferred = [int(np.argmax(values[:choices])), int(np.argmax(values[choices:]))]  # the first of equals
-        course = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
-        if steps:
-            self.curve.append(course[1])
-        else:
-            self.ridge = course[0]
-        self.log.update(chosen_of(self.preferred[0], metric, values[:choices]))
-        self.ends_early = "trees" not in self.parts or self._is_hopeless()
+        shared = [place for place in SHARED if place < choices]
+        self.preferred = [int(np.argmax(values)), max(shared, key=values.__getitem__)]  # the first of equals
+        chosen = ChooseRequest(choices=choices, preferred=self.preferred[0])
+        federation.sum(Client.choose, chosen).require(self.config.min_clients)
+        self.log.update(chosen_of(self.preferred[0], metric, values))
+        self.ends_early = "trees" not in self.parts
+        if course:
+            each = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
+            if not steps:
+                self.ridge = max(each)
+                return
+            self.curve.append(max(each[place] for place in _OF_TREES))
+            self.ends_early = steps >= FEWEST and self._is_hopeless(steps)
 
-    def _is_hopeless(self) -> bool:
+    def _is_hopeless(self, steps: int) -> bool:
         """Whether the trees would stay behind, if each doubling of the steps gained as much as the last one did. It
         gains less and less, as a rule."""
-        steps = len(self.curve)
-        if steps < FEWEST or steps & (steps - 1):
-            return False
-        now, before = self.curve[-1], self.curve[steps // 2 - 1]
+        before, now = self.curve[-2:]
         return now + max(now - before, 0.0) * math.log2((self.config.rounds - 1) / steps) < self.ridge
 
     def aggregate(self) -> Tensors | None:
-        found: dict[str, Tensor] = {}
-        for name in CHOICES[self.preferred[1]]:
-            found.update(_within(name, self.parts[name].aggregate() or {}))
-        return found or None
+        return _joined({model: self.parts[model[0]].aggregate() or {} for model in CHOICES[self.preferred[1]]}) or None
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "parts": {name: part.state() for name, part in self.parts.items()}}
@@ -393,8 +443,16 @@ METHOD = Method(
     backbone=False,
     edge_weights=True,
     choices={
-        "chosen": ("FedRidge", "FedTrees", "the mean of both"),
-        "trees_chosen": ("the common forest", "its leaves corrected", "trees of the silo's own"),
+        "chosen": (
+            "FedRidge's common model",
+            "FedRidge's own models",
+            "the common forest",
+            "corrected forests",
+            "trees of each silo's own",
+            "the mean of both common models",
+            "the mean of FedRidge's own models and corrected forests",
+            "the mean of FedRidge's own models, the common forest and own trees",
+        ),
     },
     balances="balance=0.5",
 )

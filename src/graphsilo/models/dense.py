@@ -47,9 +47,7 @@ def varying_rows(wanted: bool = True) -> Iterator[None]:
         _VARYING.reset(token)
 
 
-def mm(
-    left: Tensor, right: Tensor, shift: Tensor | None = None, *, least: int | None = None, into: Tensor | None = None
-) -> Tensor:
+def mm(left: Tensor, right: Tensor, shift: Tensor | None = None, *, least: int | None = None) -> Tensor:
     """left @ right + shift, contiguous, without gradient.
 
     Args:
@@ -57,18 +55,17 @@ def mm(
         right: [k, n].
         shift: [n].
         least: Multiplications beyond which oneDNN is worth its call; None: ``WORTH``.
-        into: [m, n] where the result is to be written.
     """
     (rows, inner), columns = left.shape, right.shape[1]
     if not _by_onednn(left, rows * inner * columns, WORTH if least is None else least):
-        return torch.mm(left, right, out=into) if shift is None else torch.addmm(shift, left, right, out=into)
+        return torch.mm(left, right) if shift is None else torch.addmm(shift, left, right)
     multiply = torch.ops.mkldnn._linear_pointwise
     # oneDNN copies a left factor that does not lie row by row; the right one it takes either way.
     if shift is None and not left.is_contiguous() and (columns * (rows + inner) < rows * inner):
         found: Tensor = multiply(right.t(), left, None, "none", [], "").t()
     else:
         found = multiply(left, right.t(), shift, "none", [], "")
-    return found.contiguous() if into is None else into.copy_(found)
+    return found.contiguous()
 
 
 def bmm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:

@@ -84,8 +84,6 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
     allow(order["allowed"])
     config = load_config(folder / "config.json").with_explicit(order["explicit"])
     workers, seconds = config.run.workers, order["seconds"]
-    alone = config.run.model_copy(update={"workers": 1, "seeds": config.run.seeds[:1], "references": ()})
-    every = config.evaluation.model_copy(update={"every": 1})
     line = Connection(**order["line"]) if order["line"] else None
 
     def measured(*arguments: Any) -> MeteredRun:
@@ -113,7 +111,8 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
     if order["finish"]:
         module, _, function = order["finish"].partition(":")
         report = getattr(importlib.import_module(module), function)
-    config = config.model_copy(update={"run": alone, "evaluation": every})
+    first = config.run.seeds[:1]
+    config = config.changed({"run.workers": 1, "run.seeds": first, "run.references": (), "evaluation.every": 1})
     runner.run(config, out=out, report=report, seed_run=measured)
     emit({"event": "finished", "sizes": sizes(out)})
 

@@ -35,6 +35,8 @@ _ALIKE = (
     "All {count} seeds gave the same {metric}, and other scores differ: this one does not tell their models apart, as "
     "where each answers one class for everything."
 )
+SHOWN = 3
+"""How many of the things that a method chooses among are named."""
 LEAST_SEEDS = 6
 """From so many seeds on, an exact test can call a difference one at the level of 5 %."""
 
@@ -62,8 +64,13 @@ def choice(record: RunRecord) -> str:
         if len(counts) == 1
         else listed(f"{name} ({count} of {len(taken)} seeds)" for name, count in counts)
     )
-    each = listed(f"{name} {metric(fmean(values), selected)}" for name, values in said.items() if values)
-    return f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}, at the best round of each."
+    good = metric_of(selected).goodness
+    means = sorted(((fmean(values), name) for name, values in said.items() if values), key=lambda each: -good(each[0]))
+    each = listed(f"{name} {metric(value, selected)}" for value, name in means[:SHOWN])
+    tried = f", and less of {len(means) - SHOWN} others" if len(means) > SHOWN else ""
+    return (
+        f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}{tried}, at the best round of each."
+    )
 
 
 @dataclass(frozen=True)

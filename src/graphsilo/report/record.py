@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from graphsilo.data.sources.class_names import CLASS_NAMES
+from graphsilo.data.sources.entries import find
 from graphsilo.errors import RunError
 from graphsilo.evaluate.metrics import ordered
 from graphsilo.experiments.doors import RECORDS
@@ -176,7 +176,8 @@ class Run:
         """What its classes are called: as the data says, or as the field knows them; None where they have numbers."""
         known = self.result.class_names
         if known is None:
-            named = CLASS_NAMES.get(str(self.config.get("data", {}).get("name")), ())
+            found = find(str(self.config.get("data", {}).get("name")))
+            named = () if found is None else found.class_names
             known = list(named) if len(named) == self.result.data.classes else None
         return known
 

@@ -114,18 +114,14 @@ class Parties:
 
 def _mask(party: Party, data: Any) -> Encoded:
     """The masked answer, which says of every field how many bytes of it there are."""
-    message = encode(party.current.mask(decode(data, Post)))
-    return Encoded(message.data, party.layout.kind.wire_name() + MASKED, party.layout.fields)
+    message, layout = encode(party.current.mask(decode(data, Post))), party.kept.layout
+    return Encoded(message.data, layout.kind.wire_name() + MASKED, layout.fields)
 
 
 _STEPS: Mapping[str, Callable[[Party, Any], Encoded]] = {
-    AGAIN: lambda party, data: encode(_again(party, decode(data, Again))),
+    AGAIN: lambda party, data: encode(decode(data, Again) and party.again()),
     SHARE: lambda party, data: encode(party.current.share(decode(data, Roster))),
     MASK: _mask,
     CONFIRM: lambda party, data: encode(party.current.confirm(decode(data, Came))),
     OPEN: lambda party, data: encode(party.current.open(decode(data, Confirmed))),
 }
-
-
-def _again(party: Party, request: Again) -> Message:
-    return party.again()

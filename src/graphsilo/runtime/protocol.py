@@ -56,18 +56,20 @@ class Packet:
         return str(self.header["id"])
 
 
-def parts(header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Parts:
+def parts(header: Mapping[str, Any], payloads: Sequence[Any] = (), *, checked: bool = True) -> Parts:
     """A packet: everything before its payloads, and the payloads where they are.
 
     Args:
         header: Plain values; must hold ``id``.
         payloads: Anything with a buffer, e.g. numpy arrays of bytes; or a ``Broadcast``.
+        checked: Whether it holds a checksum, which nobody looks at who reads it as ``whole``.
     """
     pieces = [payload if isinstance(payload, Broadcast) else memoryview(payload).cast("B") for payload in payloads]
     check, sizes = 0, []
     for place, piece in enumerate(pieces):
         view = piece.view if isinstance(piece, Broadcast) else piece
-        check = piece.check if isinstance(piece, Broadcast) and place == 0 else zlib.crc32(view, check)
+        if checked:
+            check = piece.check if isinstance(piece, Broadcast) and place == 0 else zlib.crc32(view, check)
         sizes.append(view.nbytes)
     packed = msgspec.msgpack.encode({"v": VERSION, **header, "sizes": sizes, "check": check})
     head = _HEAD.pack(_MAGIC, len(packed)) + packed
@@ -106,7 +108,7 @@ def unpack(body: Body, *, limit: int | None = None, clients: int = 1, whole: boo
         body: What came.
         limit: Most bytes that are taken.
         clients: How many clients the site has: its header may be as long as they need.
-        whole: Another process of this machine has looked at the checksum.
+        whole: The checksum is not looked at: a process of this machine made it, or has done so.
 
     Raises:
         ProtocolError: It is cut short, damaged, larger than ``limit``, of another version, or no packet at all.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphsilo.errors import DisclosureError, FederationError, GraphsiloError, MessageError, one_line
@@ -141,27 +141,24 @@ class SecureSums:
                 yield client, _failed(client, handler, error)
 
 
+@dataclass
 class Attempt:
     """One try to open a sum.
 
     Attributes:
+        wanted: Of how many at least.
         opening: Whether somebody was asked to open it: from then on no other sum of the same answers can be.
         counted: Whose answers are in the sum, once it is opened.
     """
 
-    def __init__(
-        self,
-        sums: SecureSums,
-        exchange: Exchange,
-        handler: Handler[Any, Any],
-        offers: Mapping[ClientId, Offer],
-        failures: dict[ClientId, Failure],
-        wanted: int = MIN_PARTIES,
-    ):
-        self.wanted = wanted
-        self.sums, self.exchange, self.handler, self.offers, self.failures = sums, exchange, handler, offers, failures
-        self.opening = False
-        self.counted: tuple[ClientId, ...] = ()
+    sums: SecureSums
+    exchange: Exchange
+    handler: Handler[Any, Any]
+    offers: Mapping[ClientId, Offer]
+    failures: dict[ClientId, Failure]
+    wanted: int = MIN_PARTIES
+    opening: bool = False
+    counted: tuple[ClientId, ...] = ()
 
     def open(self, kind: type[Reply], purpose: Purpose) -> Reply:
         """The sum.
@@ -169,31 +166,22 @@ class Attempt:
         Raises:
             SecureSumFailed: It could not be opened.
         """
-        made: SecureSum[Reply] = SecureSum(kind, purpose, self.offers, self.sums.directory)
+        made: SecureSum[Reply] = SecureSum(kind, purpose, self.offers, self.sums.directory, self.wanted)
         for client, text in made.unlike.items():
             self.failures[client] = _failed(client, self.handler, MessageError(text))
         made.require()
-        self._require(made.clients)
         self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.letters)
         self._settle(made.clients)
         self._step(MASK, made.posts(), Masked, made.add)
         self._settle(made.clients)
         came = made.came()
-        self._require(came.clients)
         self._step(CONFIRM, dict.fromkeys(came.clients, came), Confirmation, made.confirm)
         confirmed = made.confirmed()
         self.opening = True
         self._step(OPEN, dict.fromkeys(made.confirming, confirmed), Opening, made.opening)
         total = made.result()
-        self.counted = made.in_sum
+        self.counted = tuple(came.clients)
         return total
-
-    def _require(self, left: Collection[ClientId]) -> None:
-        if len(left) < self.wanted:
-            raise SecureSumFailed(
-                f"{len(left)} silos are left for the sum of '{self.handler.name}', which is opened with {self.wanted} "
-                f"or more (method.min_clients)."
-            )
 
     def _step(
         self,

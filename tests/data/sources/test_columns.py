@@ -108,7 +108,7 @@ def test_dates_that_are_none(tmp_path: Path, order: str, text: str, message: str
         ("dates: {ward: {days_since: 2024-01-01}}, one_hot: [ward]", "'ward' stands under two of"),
         ("boolean: [y]", "'y' is the label column and cannot be a feature"),
         ('decimal: ";"', r"nodes\.decimal must be"),
-        ("sheet: A", r"nodes\.sheet belongs to an Excel file, and n\.csv is none"),
+        ("sheet: A", r"nodes\.sheet belongs to files of Excel, and n\.csv is none"),
     ],
 )
 def test_mistakes_in_the_description(tmp_path: Path, nodes: str, message: str) -> None:

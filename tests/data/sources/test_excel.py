@@ -54,7 +54,7 @@ def test_sheets_of_excel(tmp_path: Path) -> None:
         ("sheet: Stays", "sheet: Links", r"is empty"),
         ("[age, smoker]", "[age, mixed]", r"'mixed' has one value where the feature is not a number: row 2 \(line 5\)"),
         ("[age, smoker]", "[age, seen, smoker]", r"'seen' .*'seen' stands|days_since"),
-        ("sheet: Stays, ", 'sheet: Stays, delimiter: ";", ', r"nodes\.delimiter belongs to a CSV"),
+        ("sheet: Stays, ", 'sheet: Stays, delimiter: ";", ', r"nodes\.delimiter belongs to files of CSV"),
     ):
         (tmp_path / "t.yaml").write_text(
             text.replace(old, new).replace(", dates: {seen: {days_since: 2024-01-01}}" if "seen, " in new else "\0", "")
@@ -94,7 +94,7 @@ def test_files_that_are_no_sheets(tmp_path: Path) -> None:
         read_tables(read_spec(tmp_path / "t.yaml"))
     (tmp_path / "t.yaml").write_text(text.replace("n.xlsx", "n.xls"))
     (tmp_path / "n.xls").write_text("id")
-    with pytest.raises(DataError, match=r"must be a \.csv, \.tsv \(both also with \.gz\), \.parquet or \.xlsx file"):
+    with pytest.raises(DataError, match=r"must be a file that ends in \.csv, .*, \.xlsx"):
         read_tables(read_spec(tmp_path / "t.yaml"))
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.plain import SIGNED, Plain, class_numbers, collection, settle_classes
+from graphsilo.data.sources.plain import SIGNED, class_numbers, collection, plain_graph, settle_classes
 from graphsilo.errors import DataError
 
 GIVEN: dict[str, Any] = {
@@ -20,7 +20,7 @@ GIVEN: dict[str, Any] = {
 
 
 def made(**changes: Any) -> Graph:
-    return Plain.of("g", **{**GIVEN, **changes}).graph()
+    return plain_graph("g", **{**GIVEN, **changes})
 
 
 KINDS = {
@@ -35,7 +35,7 @@ KINDS = {
 def test_the_same_graph_of_whatever_kind(kind: str) -> None:
     turn = KINDS[kind]
     parts = {key: turn(GIVEN[key]) for key in ("x", "edge_index", "y", "edge_weight")}
-    graph = Plain.of("g", **parts, masks={"train": turn(GIVEN["masks"]["train"]), "val": None}).graph()
+    graph = plain_graph("g", **parts, masks={"train": turn(GIVEN["masks"]["train"]), "val": None})
     assert (graph.features.tolist(), graph.features.dtype) == (
         GIVEN["x"],
         np.float64 if kind in ("arrays", "lists") else np.float32,
@@ -133,7 +133,7 @@ def test_a_class_number_far_beyond_the_classes_is_refused_at_once(values: np.nda
 
 def several(*changes: dict[str, Any]) -> GraphCollection:
     common = {"x": [[1.0], [2.0]], "edge_index": [[0], [1]], "y": None, "masks": {}}
-    parts = [Plain.of(f"many, graph {place}", **{**common, **change}) for place, change in enumerate(changes)]
+    parts = [plain_graph(f"many, graph {place}", **{**common, **change}) for place, change in enumerate(changes)]
     return collection(parts, np.arange(len(parts)) % 2, "many")
 
 

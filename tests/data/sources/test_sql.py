@@ -16,7 +16,8 @@ import pytest
 
 from graphsilo.data import Graph, load, load_tables
 from graphsilo.data.sources import sql
-from graphsilo.data.sources.sql import Query, read_queries
+from graphsilo.data.sources.sql import read_queries
+from graphsilo.data.sources.table_files import Query
 from graphsilo.errors import ConfigError, DataError, GraphsiloError, installing
 
 CREATE = (

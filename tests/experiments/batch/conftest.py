@@ -87,7 +87,7 @@ def cluster(tmp_path, until):
             self.process = start(
                 "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)
             )
-            until(self.file.exists)
+            until(lambda: self.file.exists() and self.file.read_text())
             self.address = json.loads(self.file.read_text())["address"].removeprefix("tcp://")
             self.name = f"dask://{self.address}"
 

@@ -40,7 +40,7 @@ def test_two_processes_give_the_numbers_of_one_and_one_that_dies_loses_nothing(t
 
     def kill():
         until(lambda: len(notes(there[0].out)) > 20)
-        place._children[0].process.send_signal(signal.SIGKILL)
+        place._children[0].send_signal(signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()

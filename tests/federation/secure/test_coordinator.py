@@ -45,7 +45,7 @@ def check(parties: int, gone: dict[str, set[int]]) -> None:
             assert not [one for one in scene.sent if isinstance(one[2], Opening)]
         return
     total = scene.run(gone)
-    assert set(scene.made.in_sum) == masked
+    assert set(scene.made._came) == masked
     words = reference(answers, masked, scene.made.bits, parties)
     behind = 50 - scene.made.bits - (parties - 1).bit_length()
     assert (total.weights["w"] * 2.0**behind).tolist() == [float(word) for word in words]
@@ -272,7 +272,7 @@ def test_an_offer_that_the_others_would_refuse_is_left_out_by_name(lie, reason):
     fresh = keys[:32] == other[:32] and not lie.get("unsigned")
     assert set(made.unlike) == ({2, 4} if fresh else {2})  # of two with one fresh key nobody knows whose it is
     scene.run(made=made)
-    assert set(made.in_sum) == set(range(5)) - set(made.unlike)
+    assert set(made._came) == set(range(5)) - set(made.unlike)
 
 
 # -- what the coordinator sees -----------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
 
     from graphsilo.data.silos.scaling import far_apart, lost_values
     from graphsilo.data.sources.remarks import remarks
-    from graphsilo.data.sources.sql import Query
+    from graphsilo.data.sources.table_files import Query
 
     graph = held.graph.union
     if described.tables is not None:
@@ -370,7 +370,7 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
 
 def stays(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
     """What no card holds, and no message where that is asked."""
-    from graphsilo.data.sources.sql import Query
+    from graphsilo.data.sources.table_files import Query
 
     kept = ["every row of features and every label", "who is linked to whom"]
     if not of_a_run:  # what is scored counts it, and many methods do

@@ -2,14 +2,13 @@
 
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.audit import Audit, ClientAudit, audit
-from graphsilo.data.partition.graphs import GraphRule, graph_rules, partition_graphs
+from graphsilo.data.partition.graphs import graph_rules, partition_graphs
 from graphsilo.data.partition.registry import added, adopt, entry, partition, rules
 from graphsilo.data.partition.rule import Rule
 
 __all__ = [
     "Audit",
     "ClientAudit",
-    "GraphRule",
     "Partition",
     "Rule",
     "added",

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.sources.transforms import undirected_pattern
 from graphsilo.types import NodeIds
 
 
@@ -18,22 +19,10 @@ def undirected_adjacency(graph: Graph) -> sp.csr_matrix:
     Louvain and Metis walk neighbours in stored order, so one fixed order makes their answer independent of the
     order in which edges were listed. Edge weights play no part in cutting. O(nodes + edges).
     """
-    source, target = graph.edges
-    if (source == target).any():
-        proper = source != target
-        source, target = source[proper], target[proper]
     # One byte per entry until the pattern is known: on a large graph the entries are most of the memory.
-    shape = (graph.num_nodes, graph.num_nodes)
-    forward = sp.csr_matrix((np.ones(len(source), dtype=np.bool_), (source, target)), shape=shape)
-    forward.sort_indices()
-    backward = forward.T.tocsr()
-    if np.array_equal(forward.indptr, backward.indptr) and np.array_equal(forward.indices, backward.indices):
-        pattern = forward
-    else:
-        pattern = forward + backward
-        pattern.sort_indices()
-    del backward
-    return sp.csr_matrix((np.ones(pattern.nnz, dtype=np.float32), pattern.indices, pattern.indptr), shape=shape)
+    pattern = undirected_pattern(graph.edges, graph.num_nodes)
+    ones = np.ones(pattern.nnz, dtype=np.float32)
+    return sp.csr_matrix((ones, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
 def undirected_links(edges: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,8 +5,7 @@ Source: OpenFGL's graph-level protocol (label, topology and feature skew; cross-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,24 +14,14 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.options import CutOptions, PartitionOptions
 from graphsilo.data.partition.registry import check_clients
+from graphsilo.data.partition.rule import Cut, CutOptions, PartitionOptions, Rule
 from graphsilo.data.partition.rules.dirichlet import DirichletOptions, share_out
 from graphsilo.data.partition.rules.random_nodes import deal_out
 from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, stratified_splits
 from graphsilo.errors import ConfigError, PartitionError, nearest
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
-
-
-@dataclass(frozen=True)
-class GraphRule:
-    """One way to share graphs out; fields as in ``Rule``."""
-
-    name: str
-    summary: str
-    options: type[GraphOptions]
-    cut: Callable[[Sequence[GraphCollection], int, int, Any], list[NodeIds]]
 
 
 class GraphOptions(PartitionOptions):
@@ -76,41 +65,38 @@ def segments(values: NDArray[np.float64], clients: int) -> list[NodeIds]:
     return [np.sort(part) for part in np.array_split(np.argsort(values, kind="stable"), clients)]
 
 
-def _cut_dirichlet(
-    collections: Sequence[GraphCollection], clients: int, seed: int, options: GraphDirichletOptions
-) -> list[NodeIds]:
-    return share_out(
-        collections[0].labels, clients, alpha=options.alpha, min_items=options.min_nodes, seed=seed, what="graphs"
-    )
+def _cut_dirichlet(given: Sequence[GraphCollection], clients: int, seed: int, options: GraphDirichletOptions) -> Cut:
+    alpha, least = options.alpha, options.min_nodes
+    return Cut(tuple(share_out(given[0].labels, clients, alpha=alpha, min_items=least, seed=seed, what="graphs")))
 
 
-def _cut_domains(collections: Sequence[GraphCollection], *_: Any) -> list[NodeIds]:
-    sizes = [len(collection) for collection in collections]
-    return np.split(np.arange(sum(sizes), dtype=np.int64), np.cumsum(sizes)[:-1])
+def _cut_domains(given: Sequence[GraphCollection], *_: Any) -> Cut:
+    sizes = [len(collection) for collection in given]
+    return Cut(tuple(np.split(np.arange(sum(sizes), dtype=np.int64), np.cumsum(sizes)[:-1])))
 
 
 _GRAPH_RULES = (
-    GraphRule(
+    Rule(
         "random", "graphs dealt out at random in equal shares", GraphOptions,
-        lambda given, clients, seed, _: deal_out(len(given[0]), clients, seed),
+        lambda given, clients, seed, _: Cut(tuple(deal_out(len(given[0]), clients, seed))),
     ),
-    GraphRule(
+    Rule(
         "dirichlet", "label skew: every class shared out by Dirichlet proportions", GraphDirichletOptions,
         _cut_dirichlet,
     ),
-    GraphRule(
+    Rule(
         "topology", "graphs sorted by mean degree, cut into equal segments", GraphOptions,
-        lambda given, clients, *_: segments(mean_degrees(given[0]), clients),
+        lambda given, clients, *_: Cut(tuple(segments(mean_degrees(given[0]), clients))),
     ),
-    GraphRule(
+    Rule(
         "features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions,
-        lambda given, clients, *_: segments(mean_features(given[0]), clients),
+        lambda given, clients, *_: Cut(tuple(segments(mean_features(given[0]), clients))),
     ),
-    GraphRule("domains", "cross-domain: one data set per client", GraphOptions, _cut_domains),
+    Rule("domains", "cross-domain: one data set per client", GraphOptions, _cut_domains, counts=True),
 )  # fmt: skip
 
 
-def graph_rules() -> list[GraphRule]:
+def graph_rules() -> list[Rule]:
     """Every rule for collections of graphs."""
     return list(_GRAPH_RULES)
 
@@ -149,7 +135,7 @@ def partition_graphs(
     CutOptions.of({"seed": seed, **({} if clients is None else {"clients": clients})})
     settings = chosen.options.of(options, owner=chosen.name)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
-    if chosen.name == "domains":
+    if chosen.counts:
         if not given or (clients is not None and clients != len(given)):
             raise ConfigError(
                 f"partition 'domains' gives one data set to each client: {clients or 'some'} clients, but "
@@ -164,10 +150,7 @@ def partition_graphs(
         raise ConfigError(f"partition '{chosen.name}' needs the number of clients.")
     total = sum(len(collection) for collection in given)
     check_clients(clients, total, rule=chosen.name, what="graphs")
-    if clients == 1:
-        nodes = [np.arange(total, dtype=np.int64)]
-    else:
-        nodes = chosen.cut(given, clients, seed, settings)
+    nodes = (np.arange(total),) if clients == 1 else chosen.cut(given, clients, seed, settings).nodes
     empty = [client for client, part in enumerate(nodes) if not len(part)]
     if empty:
         raise PartitionError(
@@ -180,7 +163,7 @@ def partition_graphs(
         seed=seed,
         data="+".join(collection.name for collection in given),
         num_nodes=total,
-        nodes=tuple(nodes),
+        nodes=nodes,
         train=tuple(part[0] for part in splits),
         val=tuple(part[1] for part in splits),
         test=tuple(part[2] for part in splits),

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule
 from graphsilo.errors import ConfigError, PartitionError, several, shown
 from graphsilo.signatures import parameters_of, settings_of
 

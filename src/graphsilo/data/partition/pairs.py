@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.sources.block_model import contains
+from graphsilo.data.sources.generated import contains
 from graphsilo.errors import PartitionError
 
 PairKind: TypeAlias = Literal["any", "same", "different"]

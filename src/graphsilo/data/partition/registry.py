@@ -14,10 +14,8 @@ import numpy as np
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import rules as folder
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import CutOptions
 from graphsilo.data.partition.own import rule_of
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, CutOptions, Rule
 from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
 
@@ -150,7 +148,7 @@ def partition(
     mode = common.split
     if clients is not None:
         check_clients(clients, graph.num_nodes, rule=chosen.name)
-    if clients == 1 and chosen.name != "files":
+    if clients == 1 and not chosen.counts:
         cut = Cut((np.arange(graph.num_nodes, dtype=np.int64),))
     else:
         cut = chosen.cut(graph, clients, seed, settings)

@@ -14,9 +14,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
-from graphsilo.data.partition.options import SplitMode
-from graphsilo.data.sources import catalog
+from graphsilo.data.graph import SPLITS, Graph
+from graphsilo.data.partition.rule import SplitMode
+from graphsilo.data.sources.entries import find
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.random import derive_seed, numpy_generator
 from graphsilo.types import ClientId, NodeIds
@@ -37,7 +37,7 @@ def ratios_for(data_name: str) -> Ratios:
         >>> ratios_for("Chameleon")
         (0.48, 0.32, 0.2)
     """
-    known = catalog.find(data_name)
+    known = find(data_name)
     return DEFAULT_RATIOS if known is None else known.split_ratios or DEFAULT_RATIOS
 
 
@@ -172,14 +172,14 @@ def predefined_split(graph: Graph, *, split_index: int = 0) -> Split:
     Raises:
         DataError: The data carries no split, or there is no such column.
     """
-    missing = [name for name in ("train", "val", "test") if name not in graph.splits]
+    missing = [name for name in SPLITS if name not in graph.splits]
     if missing:
         raise DataError(
             f"{graph.name} carries no predefined {' or '.join(missing)} split: divide its nodes anew with "
             f"partition.split=stratified or global, or give it all three masks (train, val, test)."
         )
     columns: list[NodeIds] = []
-    for name in ("train", "val", "test"):
+    for name in SPLITS:
         mask = np.asarray(graph.splits[name], dtype=bool)
         if mask.ndim == 2:
             if not 0 <= split_index < mask.shape[1]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.partition.adjacency import both_directions
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import Items, Silo
+from graphsilo.data.sources.transforms import stack_features
 from graphsilo.errors import DataError, PartitionError, UnsupportedError
 from graphsilo.types import Mask, NodeIds
 
@@ -138,7 +138,7 @@ def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCo
     shifts = first_numbers(single)
     return replace(
         single[0],
-        features=_stack([graph.features for graph in single]),
+        features=stack_features([graph.features for graph in single]),
         edges=np.concatenate([graph.edges + shift for graph, shift in zip(single, shifts, strict=True)], axis=1),
         labels=np.concatenate([graph.labels for graph in single]),
         num_classes=max(graph.num_classes for graph in single),
@@ -148,13 +148,6 @@ def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCo
         node_names=_joined_names(single),
         edge_weights=_joined_weights(single),
     )
-
-
-def _stack(features: Sequence[Features]) -> Features:
-    dense = [block for block in features if isinstance(block, np.ndarray)]
-    if len(dense) == len(features):
-        return np.concatenate(dense)
-    return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in features], format="csr"))
 
 
 def _joined_weights(graphs: Sequence[Graph]) -> NDArray[np.float32] | None:

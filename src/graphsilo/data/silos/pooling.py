@@ -13,7 +13,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.pairs import pair_keys
 from graphsilo.data.silos.parts import disjoint_union, first_numbers, keep_edges, with_added_links
-from graphsilo.data.silos.scenarios import ScenarioOptions, build_with_rows
+from graphsilo.data.silos.scenarios import ScenarioOptions, build_silos
 from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import ConfigError
 from graphsilo.types import NodeIds, Task
@@ -49,8 +49,7 @@ def pooled_silo(
     Raises:
         As ``scenarios.build_silos``.
     """
-    built = build_with_rows(graph, partition, scenario=scenario, options=options, task=task, link_ratios=link_ratios)
-    silos = [silo for silo, _ in built]
+    silos = build_silos(graph, partition, scenario=scenario, options=options, task=task, link_ratios=link_ratios)
     pooled = pool_silos(silos)
     spoilt = pooled if spoil is None else pool_silos([spoil(silo) for silo in silos])
     if not cross_edges:
@@ -58,8 +57,8 @@ def pooled_silo(
     base = with_added_links(graph, partition)
     first = pooled.evaluations[0]
     assert first.part is not None
-    seen_rows = np.concatenate([rows.seen for _, rows in built])
-    train_rows = np.concatenate([rows.train for _, rows in built])
+    seen_rows = base.rows_of(first.graph.global_ids)
+    train_rows = base.rows_of(pooled.graph.global_ids)
     whole, seen_position = _cross(base, seen_rows)
     items = dict(first.items)
     if task == "node":

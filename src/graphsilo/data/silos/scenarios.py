@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import positions_inside, undirected_adjacency
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.options import CutOptions
 from graphsilo.data.partition.registry import entry, partition
+from graphsilo.data.partition.rule import CutOptions
 from graphsilo.data.silos.link_task import build_link_silos
 from graphsilo.data.silos.parts import (
     induced,
@@ -113,8 +113,7 @@ def partition_for_scenario(
     """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
 
     ``unseen`` and ``open`` cut K + 1 parts, the last of which becomes the new client; Metis then cuts k ways unless
-    ``recursive`` is given, as the published part sizes show. A stored partition (rule ``files``) that already holds
-    a new part is taken as it is.
+    ``recursive`` is given. A stored partition (rule ``files``) that already holds a new part is taken as it is.
 
     Args:
         graph: The whole graph.
@@ -130,7 +129,7 @@ def partition_for_scenario(
     kind = entry(rule)
     settings = dict(options or {})
     make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index)
-    if chosen in ("seen", "inductive") or kind.name == "files":
+    if chosen in ("seen", "inductive") or kind.counts:
         whole = make(graph, clients=clients, options=settings)
         _require_parts(whole, chosen)
         return whole
@@ -144,9 +143,7 @@ def partition_for_scenario(
         cropped = np.sort(generator.choice(graph.num_nodes, size=int(crop * graph.num_nodes), replace=False))
         rows = np.setdiff1d(rows, cropped)
         rest = graph.subgraph(rows)
-    if kind.name in ("metis", "topology"):
-        settings = {"recursive": False, **settings}
-    cut = make(rest, clients=clients + 1, options=settings)
+    cut = make(rest, clients=clients + 1, options={**kind.with_new, **settings})
     return replace(
         cut,
         num_nodes=graph.num_nodes,
@@ -255,12 +252,22 @@ def build_silos(
         PartitionError: The partition does not fit the graph or the scenario, or no client has anything to train on.
         UnsupportedError: The task is not one of a single graph, or has no such scenario.
     """
-    return [
-        silo
-        for silo, _ in build_with_rows(
-            graph, partition, scenario=scenario, options=options, task=task, link_ratios=link_ratios
+    settings = ScenarioOptions.of(options)
+    chosen = check_scenario(scenario)
+    if task == "link":
+        _require_seen(chosen)
+        return build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
+    if task != "node":
+        raise UnsupportedError(
+            f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
         )
-    ]
+    partition.check(graph)
+    _require_parts(partition, chosen)
+    context = _context(graph, partition, chosen, settings)
+    build = {"seen": _seen, "inductive": _inductive, "unseen": _unseen, "open": _unseen}[chosen]
+    silos = [build(context, client) for client in partition.present]
+    require_training(silos, "node", partition.split)
+    return silos
 
 
 def build_silo(
@@ -293,8 +300,7 @@ def build_silo(
             "'inductive'."
         )
     if task == "link":
-        if chosen != "seen":
-            raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
+        _require_seen(chosen)
         return build_link_silos(graph, partition, ratios=link_ratios, first_client=client)[0]
     if task != "node":
         raise UnsupportedError(f"a graph from tables serves the tasks node and link; '{task}' was asked for.")
@@ -304,46 +310,7 @@ def build_silo(
         raise PartitionError(
             f"client {client} has no training node, hence no graph to train on in the scenario 'inductive'."
         )
-    silo, _ = (_seen if chosen == "seen" else _inductive)(context, 0)
-    return replace(silo, client=client)
-
-
-@dataclass(frozen=True, eq=False)
-class SiloRows:
-    """Rows of the whole graph behind a silo's training graph and its first evaluation graph."""
-
-    train: NodeIds
-    seen: NodeIds
-
-
-def build_with_rows(
-    graph: Graph,
-    partition: Partition,
-    *,
-    scenario: str,
-    options: ScenarioOptions | Mapping[str, Any] | None,
-    task: Task,
-    link_ratios: Sequence[float] | None,
-) -> list[tuple[Silo, SiloRows]]:
-    """As ``build_silos``, and where each silo's nodes stand in the whole graph, for pooling."""
-    settings = ScenarioOptions.of(options)
-    chosen = check_scenario(scenario)
-    if task == "link":
-        if chosen != "seen":
-            raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{chosen}' was asked for.")
-        links = build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
-        return [(silo, SiloRows(partition.nodes[silo.client], partition.nodes[silo.client])) for silo in links]
-    if task != "node":
-        raise UnsupportedError(
-            f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
-        )
-    partition.check(graph)
-    _require_parts(partition, chosen)
-    context = _context(graph, partition, chosen, settings)
-    build = {"seen": _seen, "inductive": _inductive, "unseen": _unseen, "open": _unseen}[chosen]
-    built = [build(context, client) for client in partition.present]
-    require_training([silo for silo, _ in built], "node", partition.split)
-    return built
+    return replace((_seen if chosen == "seen" else _inductive)(context, 0), client=client)
 
 
 def _context(graph: Graph, partition: Partition, scenario: Scenario, options: ScenarioOptions) -> _Context:
@@ -380,12 +347,12 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
     )
 
 
-def _seen(context: _Context, client: int) -> tuple[Silo, SiloRows]:
+def _seen(context: _Context, client: int) -> Silo:
     part = context.partition
     nodes = part.nodes[client]
     graph = induced(context.graph, nodes, context.inside[client], context.table)
     items = _items(nodes, part, client)
-    silo = Silo(
+    return Silo(
         client=client,
         graph=graph,
         train=items["train"],
@@ -393,23 +360,22 @@ def _seen(context: _Context, client: int) -> tuple[Silo, SiloRows]:
         schema=context.schema,
         facts=_facts(graph, items["train"]),
     )
-    return silo, SiloRows(nodes, nodes)
 
 
-def _inductive(context: _Context, client: int) -> tuple[Silo, SiloRows]:
-    silo, rows = _seen(context, client)
+def _inductive(context: _Context, client: int) -> Silo:
+    silo = _seen(context, client)
     if not len(silo.train):
         raise PartitionError(
             f"client {client} has no training node, hence no graph to train on in the scenario 'inductive': ask for "
             f"fewer clients, or raise the training ratio."
         )
-    nodes = rows.seen[silo.train]
+    nodes = context.partition.nodes[client][silo.train]
     graph = induced(context.graph, nodes, context.inside[client], context.table)
     train = np.arange(len(nodes), dtype=np.int64)
-    return replace(silo, graph=graph, train=train, facts=_facts(graph, train)), SiloRows(nodes, rows.seen)
+    return replace(silo, graph=graph, train=train, facts=_facts(graph, train))
 
 
-def _unseen(context: _Context, client: int) -> tuple[Silo, SiloRows]:
+def _unseen(context: _Context, client: int) -> Silo:
     part, options = context.partition, context.options
     assert context.adjacency is not None
     labels = context.graph.labels
@@ -436,7 +402,7 @@ def _unseen(context: _Context, client: int) -> tuple[Silo, SiloRows]:
     lacking = np.isin(labels[returned], lost)
     index = len(kept) + np.arange(len(returned))
     questions = {"missing_class": index[scored & lacking], "unseen_node": index[scored & ~lacking]}
-    silo = Silo(
+    return Silo(
         client=client,
         graph=graph,
         train=items["train"],
@@ -449,7 +415,11 @@ def _unseen(context: _Context, client: int) -> tuple[Silo, SiloRows]:
             "returned_nodes": len(returned),
         },
     )
-    return silo, SiloRows(kept, kept)
+
+
+def _require_seen(scenario: Scenario) -> None:
+    if scenario != "seen":
+        raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{scenario}' was asked for.")
 
 
 def _require_parts(partition: Partition, scenario: Scenario) -> None:

@@ -139,15 +139,7 @@ class SiloStore:
         name = f"graph-{len(self._written)}"
         # The graph is kept beside its name: an id is only unique while the object lives.
         self._written[id(graph)] = (name, graph)
-        head: dict[str, Any]
-        arrays: dict[str, np.ndarray]
-        if isinstance(graph, GraphCollection):
-            head = {"union": self._write_graph(graph.union), "num_classes": graph.num_classes, "name": graph.name}
-            arrays = {"pointer": graph.pointer, "labels": graph.labels}
-            if graph.graph_ids is not None:
-                arrays["graph_ids"] = graph.graph_ids
-        else:
-            head, arrays = parts_of(graph)
+        head, arrays = parts_of(graph)
         self._put(name, head, arrays)
         return name
 
@@ -155,16 +147,6 @@ class SiloStore:
         known = self._read.get(name)
         if known is not None:
             return known
-        head, arrays = self._get(name)
-        graph: Graph | GraphCollection
-        if "union" in head:
-            union = self._read_graph(head["union"])
-            if not isinstance(union, Graph):
-                raise TypeError("the union of a collection is a graph")
-            graph = GraphCollection(
-                union, arrays["pointer"], arrays["labels"], head["num_classes"], head["name"], arrays.get("graph_ids")
-            )
-        else:
-            graph = graph_of(head, arrays)
+        graph = graph_of(*self._get(name))
         self._read[name] = graph
         return graph

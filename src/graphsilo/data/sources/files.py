@@ -63,17 +63,10 @@ def load_graph(path: str | os.PathLike[str]) -> Graph | GraphCollection:
 
 def write_graph(path: Path, graph: Graph | GraphCollection, *, facts: Mapping[str, Any] | None = None) -> None:
     """As :func:`save_graph`, with further plain values for the reader; raises OSError as it comes."""
-    arrays: dict[str, NDArray[Any]] = {}
-    meta: dict[str, Any] = {"format": FORMAT, "facts": dict(facts or {})}
     union = graph.union
-    if isinstance(graph, GraphCollection):
-        arrays["pointer"], arrays["graph_labels"] = graph.pointer, graph.labels
-        if graph.graph_ids is not None:
-            arrays["graph_ids"] = graph.graph_ids
-        meta["collection"] = {"name": graph.name, "num_classes": graph.num_classes}
-    head, own = parts_of(union)
-    meta |= {**head, "published_splits": isinstance(union.splits, PublishedSplits)}
-    arrays |= own
+    head, arrays = parts_of(graph)
+    published = isinstance(union.splits, PublishedSplits)
+    meta = {"format": FORMAT, "facts": dict(facts or {}), **head, "published_splits": published}
     # Edges are most of a large graph; node numbers nearly always fit into half the width.
     arrays["edges"] = union.edges.astype(np.int32 if union.num_nodes < 2**31 else np.int64)
     arrays |= {_SPLIT + name: np.asarray(mask) for name, mask in union.splits.items()}
@@ -82,10 +75,16 @@ def write_graph(path: Path, graph: Graph | GraphCollection, *, facts: Mapping[st
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def parts_of(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def parts_of(graph: Graph | GraphCollection) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """A graph but for its splits as plain values and arrays, from which ``graph_of`` makes it again."""
+    if isinstance(graph, GraphCollection):
+        head, arrays = parts_of(graph.union)
+        arrays |= {"pointer": graph.pointer, "graph_labels": graph.labels}
+        if graph.graph_ids is not None:
+            arrays["graph_ids"] = graph.graph_ids
+        return {**head, "collection": {"name": graph.name, "num_classes": graph.num_classes}}, arrays
     head = {key: getattr(graph, key) for key in ("name", "num_classes", "feature_names", "class_names")}
-    arrays: dict[str, NDArray[Any]] = {"edges": graph.edges, "labels": graph.labels}
+    arrays = {"edges": graph.edges, "labels": graph.labels}
     if sp.issparse(graph.features):
         arrays |= {f"features_{key}": getattr(graph.features, key) for key in _CSR}
         arrays["features_shape"] = np.asarray(graph.features.shape, dtype=np.int64)
@@ -101,7 +100,7 @@ def parts_of(graph: Graph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def graph_of(
     head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], splits: Mapping[str, NDArray[np.bool_]] | None = None
-) -> Graph:
+) -> Graph | GraphCollection:
     """The graph that ``parts_of`` took apart; of values that JSON held, too.
 
     Raises:
@@ -117,7 +116,7 @@ def graph_of(
     for name in (head["name"], *(names["feature_names"] or ()), *(names["class_names"] or ())):
         if wrong := unseen_fault(str(name)):
             raise ValueError(f"the name {shown(name)} {wrong}")
-    return Graph(
+    graph = Graph(
         features=features,
         edges=arrays["edges"],
         labels=arrays["labels"],
@@ -129,6 +128,11 @@ def graph_of(
         class_names=names["class_names"],
         edge_weights=arrays.get("edge_weights"),
         node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
+    )
+    if "collection" not in head:
+        return graph
+    return GraphCollection(
+        graph, arrays["pointer"], arrays["graph_labels"], **head["collection"], graph_ids=arrays.get("graph_ids")
     )
 
 
@@ -158,18 +162,7 @@ def _assemble(arrays: Mapping[str, NDArray[Any]]) -> tuple[Graph | GraphCollecti
         raise ValueError(f"it says format {meta['format']}")
     splits = {key[len(_SPLIT) :]: mask for key, mask in arrays.items() if key.startswith(_SPLIT)}
     wide = {**arrays, "edges": arrays["edges"].astype(np.int64)}
-    graph = graph_of(meta, wide, PublishedSplits(splits) if meta.get("published_splits") else splits)
-    if "collection" not in meta:
-        return graph, meta["facts"]
-    collection = GraphCollection(
-        union=graph,
-        pointer=arrays["pointer"],
-        labels=arrays["graph_labels"],
-        num_classes=meta["collection"]["num_classes"],
-        name=meta["collection"]["name"],
-        graph_ids=arrays.get("graph_ids"),
-    )
-    return collection, meta["facts"]
+    return graph_of(meta, wide, PublishedSplits(splits) if meta.get("published_splits") else splits), meta["facts"]
 
 
 def by_global_id(names: NDArray[Any] | None, ids: NDArray[Any] | None) -> NDArray[np.str_] | None:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph, GraphCollection, noted
+from graphsilo.data.graph import SPLITS, Graph, GraphCollection, noted
 from graphsilo.data.sources import plain, pyg
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.missing import UNLABELLED, unlabelled_note
-from graphsilo.data.sources.plain import SPLITS, ClassNames, Plain, is_signed
+from graphsilo.data.sources.plain import ClassNames, is_signed, plain_graph
 from graphsilo.errors import ConfigError, DataError, several, shown
 
 Names = str | Sequence[str] | None
@@ -147,17 +147,18 @@ def _of_networkx(graph: Any, said: Said) -> Graph:
     values = [data.get(key) for _, data in graph.nodes(data=True)]
     part = _networkx_part(graph, replace(said, name=name))
     if said.labels is None and all(value is None for value in values):
-        return part.graph()
+        return part
     labels, words, notes = _labels(values, name, key)
-    return noted(replace(part, labels=labels, class_names=words).graph(), notes)
+    classes = plain.class_count(labels, words)
+    return noted(replace(part, labels=labels, class_names=words, num_classes=classes), notes)
 
 
-def _networkx_part(graph: Any, said: Said) -> Plain:
+def _networkx_part(graph: Any, said: Said) -> Graph:
     name = said.name or "graph"
     nodes, columns = list(graph.nodes), [data for _, data in graph.nodes(data=True)]
     features, titles = _attributes(columns, said.features, nodes, name)
     ends, weights = _links(graph, {node: row for row, node in enumerate(nodes)}, said.weights, name)
-    made = Plain.of(
+    made = plain_graph(
         name, x=features, edge_index=ends, y=None, edge_weight=weights, num_nodes=len(nodes),
         masks={key: _mask(columns, f"{key}_mask", nodes, name) for key in SPLITS},
     )  # fmt: skip
@@ -315,12 +316,11 @@ def _of_dgl(graph: Any, said: Said) -> Graph:
                 f"the one that holds it: graphsilo.graph_of(graph, features='feat', labels='label', weights='weight')."
             )
     source, target = graph.edges()
-    made = Plain.of(
+    return plain_graph(
         name, x=nodes.get(features), edge_index=np.stack([source.cpu().numpy(), target.cpu().numpy()]),
         y=nodes.get(labels), edge_weight=links.get(weights), num_nodes=graph.num_nodes(),
         masks={key: nodes.get(f"{key}_mask") for key in SPLITS},
     )  # fmt: skip
-    return made.graph()
 
 
 def _dgl_key(wanted: Names, usual: str) -> str:

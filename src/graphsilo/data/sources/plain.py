@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -11,11 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
-from graphsilo.data.sources.transforms import compact_features
+from graphsilo.data.sources.transforms import compact_features, stack_features
 from graphsilo.errors import DataError, shown
-from graphsilo.types import Mask
 
-SPLITS = ("train", "val", "test")
 SIGNED = ("-1", "1")
 """Names of two classes that are written so."""
 _SPARE, _TIMES = 16, 2
@@ -27,104 +25,60 @@ Item = TypeVar("Item", bound="Graph | GraphCollection")
 ClassNames: TypeAlias = "tuple[str, ...] | None"
 
 
-@dataclass(frozen=True, eq=False)
-class Plain:
-    """One graph, as its library held it. Nothing is symmetrised, scaled or left out.
+def plain_graph(
+    name: str, *, x: Any, edge_index: Any, y: Any, edge_weight: Any = None, masks: Mapping[str, Any],
+    num_nodes: int | None = None, num_classes: int | None = None,
+) -> Graph:  # fmt: skip
+    """A graph of tensors, arrays or lists, any of which may be None but the edges; nothing is symmetrised or left out.
 
-    Attributes:
-        name: For errors.
-        features: [n, d], of whatever kind of number; [n, 0] where there are none.
-        edges: [2, e].
-        labels: [n], -1 unknown; None where there are none.
-        weights: [e] or None.
-        splits: Masks of the nodes.
-        class_names, feature_names, node_names: Where they are known.
+    Args:
+        name: Of the graph, for errors, too.
+        x: [n, d] or [n] features, dense or sparse.
+        edge_index: [2, e].
+        y: [n] or [n, 1] classes.
+        edge_weight: [e] or [e, 1].
+        masks: [n] or [n, s] truth values, or 0 and 1, by split.
+        num_nodes, num_classes: Where they are said; else there is one class more than the largest number.
+
+    Raises:
+        DataError: A part is no such array, or does not fit the others.
     """
-
-    name: str
-    features: Features
-    edges: NDArray[np.int64]
-    labels: NDArray[np.int64] | None = None
-    weights: NDArray[np.float32] | None = None
-    splits: Mapping[str, Mask] = field(default_factory=dict)
-    class_names: ClassNames = None
-    feature_names: tuple[str, ...] | None = None
-    node_names: NDArray[np.str_] | None = None
-
-    @classmethod
-    def of(
-        cls, name: str, *, x: Any, edge_index: Any, y: Any, edge_weight: Any = None, masks: Mapping[str, Any],
-        num_nodes: int | None = None, num_classes: int | None = None,
-    ) -> Plain:  # fmt: skip
-        """A graph of tensors, arrays or lists, any of which may be None but the edges.
-
-        Args:
-            name: For errors.
-            x: [n, d] or [n] features, dense or sparse.
-            edge_index: [2, e].
-            y: [n] or [n, 1] classes.
-            edge_weight: [e] or [e, 1].
-            masks: [n] or [n, s] truth values, or 0 and 1, by split.
-            num_nodes, num_classes: Where they are said.
-
-        Raises:
-            DataError: A part is no such array, or does not fit the others.
-        """
-        edges = _edges(array_of(edge_index, f"{name}: edge_index"), name)
-        labels, words = None, None
-        if y is not None:
-            values = _column(array_of(y, f"{name}: y"), name)
-            labels, words = class_numbers(values, name, num_classes=num_classes)
-        features = None if x is None else features_of(x, name)
-        told = {
-            "num_nodes": num_nodes,
-            "rows of x": None if features is None else features.shape[0],
-            "labels in y": None if labels is None else len(labels),
-        }
-        given = {what: count for what, count in told.items() if count is not None}
-        if len(set(given.values())) > 1:
-            counts = ", ".join(f"{count} {what}" if " " in what else f"{what}={count}" for what, count in given.items())
-            raise DataError(f"{name}: x has a row and y a label for each node, and there are {counts}.")
-        n = next(iter(given.values())) if given else _counted(edges, name)
-        check_edges(edges, n, name)
-        return cls(
-            name=name,
-            features=np.zeros((n, 0), dtype=np.float32) if features is None else features,
-            edges=edges,
-            labels=labels,
-            class_names=words,
-            weights=None if edge_weight is None else _weights(edge_weight, edges.shape[1], name),
-            splits={
-                key: _mask(array_of(mask, f"{name}: {key}_mask"), n, f"{name}: {key}_mask")
-                for key, mask in masks.items()
-                if mask is not None
-            },
-        )
-
-    @property
-    def num_nodes(self) -> int:
-        return int(self.features.shape[0])
-
-    def graph(self, num_classes: int | None = None) -> Graph:
-        """As a graph; with as many classes as are said, else one more than the largest number."""
-        n = self.num_nodes
-        labels = np.full(n, -1, dtype=np.int64) if self.labels is None else self.labels
-        return Graph(
-            features=compact_features(self.features),
-            edges=self.edges,
-            labels=labels,
-            num_classes=_class_count(labels, self.class_names, num_classes),
-            name=self.name,
-            splits=self.splits,
-            feature_names=self.feature_names,
-            class_names=self.class_names,
-            edge_weights=self.weights,
-            node_names=self.node_names,
-        )
+    edges = _edges(array_of(edge_index, f"{name}: edge_index"), name)
+    labels, words = None, None
+    if y is not None:
+        values = _column(array_of(y, f"{name}: y"), name)
+        labels, words = class_numbers(values, name, num_classes=num_classes)
+    features = None if x is None else features_of(x, name)
+    told = {
+        "num_nodes": num_nodes,
+        "rows of x": None if features is None else features.shape[0],
+        "labels in y": None if labels is None else len(labels),
+    }
+    given = {what: count for what, count in told.items() if count is not None}
+    if len(set(given.values())) > 1:
+        counts = ", ".join(f"{count} {what}" if " " in what else f"{what}={count}" for what, count in given.items())
+        raise DataError(f"{name}: x has a row and y a label for each node, and there are {counts}.")
+    n = next(iter(given.values())) if given else _counted(edges, name)
+    check_edges(edges, n, name)
+    labels = np.full(n, -1, dtype=np.int64) if labels is None else labels
+    return Graph(
+        features=compact_features(np.zeros((n, 0), dtype=np.float32) if features is None else features),
+        edges=edges,
+        labels=labels,
+        num_classes=class_count(labels, words, num_classes),
+        name=name,
+        splits={
+            key: _mask(array_of(mask, f"{name}: {key}_mask"), n, f"{name}: {key}_mask")
+            for key, mask in masks.items()
+            if mask is not None
+        },
+        class_names=words,
+        edge_weights=None if edge_weight is None else _weights(edge_weight, edges.shape[1], name),
+    )
 
 
 def collection(
-    parts: Sequence[Plain],
+    parts: Sequence[Graph],
     labels: NDArray[np.int64],
     name: str,
     *,
@@ -145,16 +99,16 @@ def collection(
         "give the nodes of all graphs as many",
         name,
     )
-    weighted = {place: part.weights is not None for place, part in linked.items()}
+    weighted = {place: part.edge_weights is not None for place, part in linked.items()}
     _alike(
         {place: "weights of its edges" if has else "none" for place, has in weighted.items()},
         "give them to all or to none",
         name,
     )
     pointer = np.concatenate([[0], np.cumsum([part.num_nodes for part in parts])]).astype(np.int64)
-    classes = _class_count(labels, class_names, num_classes)
+    classes = class_count(labels, class_names, num_classes)
     union = Graph(
-        features=compact_features(_stacked([part.features for part in described.values() or parts])),
+        features=compact_features(stack_features([part.features for part in described.values() or parts])),
         edges=np.concatenate([part.edges + start for part, start in zip(parts, pointer[:-1], strict=True)], axis=1),
         labels=np.full(int(pointer[-1]), -1, dtype=np.int64),
         num_classes=classes,
@@ -162,7 +116,7 @@ def collection(
         feature_names=next(iter(described.values())).feature_names if described else None,
         class_names=class_names,
         edge_weights=(
-            np.concatenate([part.weights for part in linked.values() if part.weights is not None])
+            np.concatenate([part.edge_weights for part in linked.values() if part.edge_weights is not None])
             if any(weighted.values())
             else None
         ),
@@ -175,13 +129,6 @@ def _alike(found: Mapping[int, str], todo: str, name: str) -> None:
     other = next((place for place, has in found.items() if has != found[first]), None)
     if other is not None:
         raise DataError(f"{name}: graph {first} has {found[first]}, and graph {other} has {found[other]}; {todo}.")
-
-
-def _stacked(blocks: Sequence[Features]) -> Features:
-    dense = [block for block in blocks if isinstance(block, np.ndarray)]
-    if len(dense) < len(blocks):
-        return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in blocks], format="csr"))
-    return np.concatenate(dense)
 
 
 # -- Arrays --------------------------------------------------------------------------------------------------------
@@ -276,7 +223,8 @@ def class_numbers(
     return labels, SIGNED if signed else None
 
 
-def _class_count(labels: NDArray[np.int64], names: ClassNames, said: int | None) -> int:
+def class_count(labels: NDArray[np.int64], names: ClassNames, said: int | None = None) -> int:
+    """How many classes there are: as is said, else as they are named, else one more than the largest number."""
     return said or (int(labels.max(initial=-1)) + 1 if names is None else len(names))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.plain import SPLITS, Plain, array_of, class_numbers, collection
+from graphsilo.data.graph import SPLITS, Graph, GraphCollection
+from graphsilo.data.sources.plain import array_of, class_numbers, collection, plain_graph
 from graphsilo.errors import DataError, one_line, several
 
 _PER_NODE = ("pos", *(f"{key}_mask" for key in SPLITS))
@@ -91,7 +91,7 @@ def graph_from_pyg(data: Any, *, name: str, num_classes: int | None = None) -> G
     Raises:
         DataError: A part is missing or does not fit.
     """
-    return _plain(data, name, num_classes).graph(num_classes)
+    return _graph(data, name, num_classes)
 
 
 def collection_from_pyg(graphs: Sequence[Any], *, name: str, num_classes: int | None = None) -> GraphCollection:
@@ -107,13 +107,13 @@ def collection_from_pyg(graphs: Sequence[Any], *, name: str, num_classes: int | 
         if y is None or len(y) != 1:
             got = "none" if y is None else f"{len(y)} values"
             raise DataError(f"{called} needs an edge_index and one label y, its class; it has {got} in y.")
-        parts.append(_plain(data, called, has_one_label=True))
+        parts.append(_graph(data, called, has_one_label=True))
         found.append(y)
     labels, words = class_numbers(np.concatenate(found), name, num_classes=num_classes)
     return collection(parts, labels, name, num_classes=num_classes, class_names=words)
 
 
-def _plain(data: Any, name: str, num_classes: int | None = None, *, has_one_label: bool = False) -> Plain:
+def _graph(data: Any, name: str, num_classes: int | None = None, *, has_one_label: bool = False) -> Graph:
     keys = sorted(str(key) for key in data.keys())  # noqa: SIM118  # an object of PyG's, no mapping
     edges, weights = data.get("edge_index"), data.get("edge_weight")
     if data.get("edge_attr") is not None and weights is None:
@@ -129,7 +129,7 @@ def _plain(data: Any, name: str, num_classes: int | None = None, *, has_one_labe
     told = None if "num_nodes" not in keys else data["num_nodes"]
     if told is None and data.get("x") is None and (has_one_label or data.get("y") is None):
         told = next((len(data[key]) for key in _PER_NODE if data.get(key) is not None), None)
-    return Plain.of(
+    return plain_graph(
         name, x=data.get("x"), edge_index=edges, y=None if has_one_label else data.get("y"), edge_weight=weights,
         masks={key: data.get(f"{key}_mask") for key in SPLITS}, num_nodes=None if told is None else int(told),
         num_classes=num_classes,

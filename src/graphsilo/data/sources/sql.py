@@ -1,15 +1,7 @@
 """Tables from a database: one query per table, read in chunks inside a transaction that cannot write.
 
 ```yaml
-nodes:
-  query: SELECT patient, age, ward, outcome FROM stays WHERE year = 2024
-  connection: env:WARD_DB     # the variable holds e.g. postgresql+psycopg://reader:secret@db.ward.local/stays
-  id: patient
-edges:
-  query: SELECT a, b FROM contacts
-  connection: sqlite:///contacts.db   # relative to the YAML file
-  source: a
-  target: b
+nodes: {query: SELECT patient, age FROM stays WHERE year = 2024, connection: "env:WARD_DB", id: patient}
 ```
 
 A database gives rows in any order, so nodes are put in the order of their ids and edges in that of their ends.
@@ -23,12 +15,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from graphsilo.data.sources.arrow import pa, pc
+from graphsilo.data.sources.table_files import Query
 from graphsilo.errors import ConfigError, DataError, installing
 
 if TYPE_CHECKING:
@@ -40,54 +32,10 @@ CONNECT_SECONDS = 15
 """How long an attempt to reach a server may take, unless the connection says ``connect_timeout``."""
 DRIVER = "postgresql+psycopg"
 
-_PLACES = frozenset({"dbname", "host", "hostaddr", "options", "port", "service"})
-"""Options of an address that say which database it is."""
 _SECRET = "(?:pass|pwd|secret|token)"
 _READING = ("select", "with", "values", "table")
 # What may hold a semicolon or a keyword that is not part of the statement: strings, quoted names, comments.
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", flags=re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Query:
-    """A table that a database is asked for.
-
-    Attributes:
-        text: One SELECT.
-        connection: A URL of SQLAlchemy, or ``env:NAME`` for a variable that holds one; as written, hence maybe with a
-            password.
-        part: ``nodes`` or ``edges``.
-        file: The description it stands in.
-    """
-
-    text: str
-    connection: str
-    part: str
-    file: Path
-
-    def __repr__(self) -> str:
-        return f"Query({self.where})"
-
-    @property
-    def where(self) -> str:
-        """What an error calls it."""
-        return f"{self.short} ({self.file})"
-
-    @property
-    def short(self) -> str:
-        return f"{self.part}.query"
-
-    @property
-    def address(self) -> tuple[Path | str, str]:
-        """The database as it is named, without user and password, and what it is asked."""
-        kind, _, place = self.connection.strip().partition("://")
-        asked = " ".join(self.text.split()).rstrip("; ")
-        if kind.lower().startswith("sqlite"):
-            return self.file.parent / Path(place[1:].partition("?")[0]).expanduser(), asked
-        server, _, database = re.sub(r"^[^:/]*(:[^@]*)?@", "", place).partition("/")
-        name, _, options = database.partition("?")
-        told = sorted(one for one in options.split("&") if one.partition("=")[0].lower() in _PLACES)
-        return "/".join([re.sub(r":5432$", "", server.lower()), name, *told]) if place else kind, asked
 
 
 def read_queries(queries: Sequence[Query]) -> list[Any]:

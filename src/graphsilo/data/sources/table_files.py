@@ -5,22 +5,24 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.data.sources.excel import read_sheet
 from graphsilo.data.sources.faults import Faults, lookalike
-from graphsilo.data.sources.sql import Query
 from graphsilo.errors import DataError, nearest
 
 _LARGEST_WHOLE = 2.0**63
+Lines: TypeAlias = "Callable[[Sequence[int]], Sequence[int | None]]"
+"""Numbers of rows, from 0 and ascending, to numbers of lines as the program of such files counts them."""
 SHOWN_ROWS = 3
 """Offending rows that an error lists before it only counts."""
 
@@ -50,6 +52,69 @@ class TableFile:
         return str(self.path) if self.sheet is None else f"{self.path}, sheet '{self.sheet}'"
 
 
+_PLACES = frozenset({"dbname", "host", "hostaddr", "options", "port", "service"})
+"""Options of an address that say which database it is."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A table that a database is asked for.
+
+    Attributes:
+        text: One SELECT.
+        connection: A URL of SQLAlchemy, or ``env:NAME`` for a variable that holds one; as written, hence maybe with a
+            password.
+        part: ``nodes`` or ``edges``.
+        file: The description it stands in.
+    """
+
+    text: str
+    connection: str
+    part: str
+    file: Path
+
+    def __repr__(self) -> str:
+        return f"Query({self.where})"
+
+    @property
+    def where(self) -> str:
+        """What an error calls it."""
+        return f"{self.short} ({self.file})"
+
+    @property
+    def short(self) -> str:
+        return f"{self.part}.query"
+
+    @property
+    def address(self) -> tuple[Path | str, str]:
+        """The database as it is named, without user and password, and what it is asked."""
+        kind, _, place = self.connection.strip().partition("://")
+        asked = " ".join(self.text.split()).rstrip("; ")
+        if kind.lower().startswith("sqlite"):
+            return self.file.parent / Path(place[1:].partition("?")[0]).expanduser(), asked
+        server, _, database = re.sub(r"^[^:/]*(:[^@]*)?@", "", place).partition("/")
+        name, _, options = database.partition("?")
+        told = sorted(one for one in options.split("&") if one.partition("=")[0].lower() in _PLACES)
+        return "/".join([re.sub(r":5432$", "", server.lower()), name, *told]) if place else kind, asked
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file that holds a table.
+
+    Attributes:
+        name: For people.
+        endings: Of the names of such files.
+        read: (file, part of the description) -> the table as pyarrow, and where its rows are in the file, if known.
+        options: Keys of a description that belong to such files alone.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    read: Callable[[TableFile, str], tuple[Any, Lines | None]]
+    options: tuple[str, ...] = ()
+
+
 class Table:
     """One table in memory. CSV columns stay text until it is known what they should be.
 
@@ -57,29 +122,18 @@ class Table:
         where, short: What errors call it.
         data: As pyarrow.
         faults: Takes what is wrong with values.
-        text: A CSV.
-        lines: Number of each row in a sheet of Excel.
+        lines: Says where rows are in the file.
 
     Raises:
         DataError: Two columns have one name.
     """
 
-    def __init__(
-        self,
-        where: str,
-        short: str,
-        data: Any,
-        faults: Faults,
-        *,
-        text: TableFile | None = None,
-        lines: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, where: str, short: str, data: Any, faults: Faults, lines: Lines | None = None) -> None:
         self.where = where
         self.short = short
         self._data = data
         self.faults = faults
-        self._text = text
-        self._sheet_lines = lines
+        self._lines = lines
         self.rows: int = data.num_rows
         self.names: list[str] = data.column_names
         double = next((column for column in self.names if self.names.count(column) > 1), None)
@@ -95,65 +149,19 @@ class Table:
         """
         if isinstance(source, Query):
             return cls(source.where, source.short, fetched[source], faults)
-        return cls._open(source, part, faults)
-
-    @classmethod
-    def _open(cls, source: TableFile, part: str, faults: Faults) -> Table:
-        path, delimiter = source.path, source.delimiter
+        path = source.path
         if not path.is_file():
             raise DataError(f"the table {path} does not exist.")
         if path.stat().st_size == 0:
             raise DataError(f"the table {path} is empty; it needs a header and rows.")
-        name = path.name.lower()
-        _check_kind(path, name)
+        kind = format_of(path)
+        if kind is None:
+            raise DataError(f"the table {path} must be a file that ends in {ENDINGS}; save it as one of them.")
         try:
-            if name.endswith((".parquet", ".pq")):
-                import pyarrow.parquet as pq
-
-                return cls(str(path), path.name, pq.read_table(path), faults)
-            if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
-                if delimiter == "," and ".tsv" in name[-7:]:
-                    delimiter = "\t"
-                source = replace(source, delimiter=delimiter)
-                return cls(str(path), path.name, cls._read_csv(source, part), faults, text=source)
-            if name.endswith((".xlsx", ".xlsm")):
-                data, lines = read_sheet(path, source.sheet, part)
-                return cls(str(source), path.name, data, faults, lines=lines)
+            data, lines = kind.read(source, part)
         except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
             raise DataError(f"the table {path} cannot be read: {str(error).strip().rstrip('.')}.") from error
-        raise DataError(
-            f"the table {path} must be a .csv, .tsv (both also with .gz), .parquet or .xlsx file; save it as one of "
-            f"them."
-        )
-
-    @staticmethod
-    def _read_csv(source: TableFile, part: str) -> Any:
-        from pyarrow import csv as arrow
-
-        path, delimiter = source.path, source.delimiter
-        parse = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        try:
-            with _open_text(path) as lines:
-                header = next(csv.reader(lines, delimiter=delimiter), [])
-        except csv.Error as error:
-            raise DataError(f"the header of the table {path} cannot be read ({error}); is it a text file?") from error
-        if any(_undecoded(cell) for cell in header):
-            raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
-        _check_delimiter(path, header, delimiter, part)
-        if not source.header:
-            header = [str(column + 1) for column in range(len(header))]
-        # An empty cell is missing; everything else stays as it is written, so that the id 007 is not the id 7.
-        convert = arrow.ConvertOptions(
-            column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
-        )
-        try:
-            read = arrow.ReadOptions(column_names=None if source.header else header)
-            return arrow.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            fault = _find_fault(source, header)
-            if fault is not None:
-                raise DataError(f"{path}: {fault}") from error
-            raise
+        return cls(str(source), path.name, data, faults, lines)
 
     def rename(self, names: Mapping[str, str], *, key: str) -> bool:
         """Gives columns other names.
@@ -244,9 +252,9 @@ class Table:
         rows = np.flatnonzero(bad)
         if not len(rows):
             return
-        lines = self._lines(rows[:SHOWN_ROWS])
+        lines = [None] * len(rows) if self._lines is None else self._lines(rows[:SHOWN_ROWS].tolist())
         shown = []
-        for row, line in zip(rows[:SHOWN_ROWS].tolist(), lines, strict=True):
+        for row, line in zip(rows[:SHOWN_ROWS].tolist(), lines, strict=False):
             place = f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
             value = None if values is None else values[row].as_py()
             shown.append(place if value is None else f"{place}: {value!r}")
@@ -266,26 +274,73 @@ class Table:
         advice = f"{hint}{todo[0].lower()}{todo[1:]}" if hint else todo
         self.refuse(name, bad, fault, values=values, todo=advice)
 
-    def _lines(self, rows: NDArray[np.int64]) -> list[int | None]:
-        """Line numbers of data rows. Only asked for in errors: text cells may hold line breaks, so the file is read."""
-        if self._sheet_lines is not None:
-            return [self._sheet_lines[row] for row in rows.tolist()]
-        if self._text is None:
-            return [None] * len(rows)
-        wanted = {int(row): place for place, row in enumerate(rows)}
-        found: list[int | None] = [None] * len(rows)
-        with _open_text(self._text.path) as lines:
-            for row, line, _ in _data_rows(lines, self._text):
-                if row in wanted:
-                    found[wanted[row]] = line
-                if row >= rows[-1]:
-                    break
-        return found
+
+# -- Formats -------------------------------------------------------------------------------------------------------
 
 
-def _check_kind(path: Path, name: str) -> None:
+def _read_csv(source: TableFile, part: str) -> tuple[Any, Lines]:
+    from pyarrow import csv as arrow
+
+    path = source.path
+    if source.delimiter == "," and ".tsv" in path.name.lower()[-7:]:
+        source = replace(source, delimiter="\t")
+    _check_text(path)
+    try:
+        with _open_text(path) as lines:
+            header = next(csv.reader(lines, delimiter=source.delimiter), [])
+    except csv.Error as error:
+        raise DataError(f"the header of the table {path} cannot be read ({error}); is it a text file?") from error
+    if any(_undecoded(cell) for cell in header):
+        raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
+    _check_delimiter(path, header, source.delimiter, part)
+    if not source.header:
+        header = [str(column + 1) for column in range(len(header))]
+    # An empty cell is missing; everything else stays as it is written, so that the id 007 is not the id 7.
+    convert = arrow.ConvertOptions(
+        column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
+    )
+    parse = arrow.ParseOptions(delimiter=source.delimiter, newlines_in_values=True)
+    read = arrow.ReadOptions(column_names=None if source.header else header)
+    try:
+        data = arrow.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        fault = _find_fault(source, header)
+        if fault is not None:
+            raise DataError(f"{path}: {fault}") from error
+        raise
+    return data, partial(_find_lines, source)
+
+
+def _read_parquet(source: TableFile, part: str) -> tuple[Any, None]:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(source.path), None
+
+
+def _read_excel(source: TableFile, part: str) -> tuple[Any, Lines]:
+    from graphsilo.data.sources.excel import read_sheet
+
+    data, numbers = read_sheet(source.path, source.sheet, part)
+    return data, lambda rows: [numbers[row] for row in rows]
+
+
+FORMATS = (
+    Format("CSV", (".csv", ".csv.gz", ".tsv", ".tsv.gz"), _read_csv, ("delimiter", "header")),
+    Format("Parquet", (".parquet", ".pq"), _read_parquet),
+    Format("Excel", (".xlsx", ".xlsm"), _read_excel, ("sheet",)),
+)
+"""Everything that is known of each kind of table file: a further one is one more entry."""
+ENDINGS = ", ".join(ending for kind in FORMATS for ending in kind.endings)
+
+
+def format_of(path: Path) -> Format | None:
+    """The kind of file that a name ends like; None where there is none."""
+    return next((kind for kind in FORMATS if path.name.lower().endswith(kind.endings)), None)
+
+
+def _check_text(path: Path) -> None:
     """Refuses a CSV by name that is something else by its first bytes."""
-    if not name.endswith((".csv", ".tsv")):
+    if path.suffix.lower() == ".gz":
         return
     with path.open("rb") as file:
         head = file.read(4)
@@ -316,6 +371,18 @@ def _data_rows(lines: Iterable[str], source: TableFile) -> Iterator[tuple[int, i
             yield row, line, cells
             row += 1
         line = reader.line_num + 1
+
+
+def _find_lines(source: TableFile, rows: Sequence[int]) -> list[int | None]:
+    """Only asked for in errors: text cells may hold line breaks, so the file is read."""
+    found: dict[int, int] = {}
+    with _open_text(source.path) as lines:
+        for row, line, _ in _data_rows(lines, source):
+            if row in rows:
+                found[row] = line
+            if row >= rows[-1]:
+                break
+    return [found.get(row) for row in rows]
 
 
 def _undecoded(text: str) -> bool:

@@ -5,6 +5,7 @@ Each function returns something new, or the very same object where there is noth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,12 +31,7 @@ def is_undirected(edges: NDArray[np.int64], num_nodes: int) -> bool:
     if (edges[0] == edges[1]).any():
         return False
     forward = _pattern(edges, num_nodes)
-    if forward.nnz != edges.shape[1]:
-        return False
-    forward.sort_indices()
-    backward = forward.T.tocsr()
-    backward.sort_indices()
-    return np.array_equal(forward.indptr, backward.indptr) and np.array_equal(forward.indices, backward.indices)
+    return forward.nnz == edges.shape[1] and _alike(forward, forward.T.tocsr())
 
 
 def is_symmetric(graph: Graph) -> bool:
@@ -62,10 +58,23 @@ def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]
         [2, 2 · links] int64. Edges that are undirected already come back unchanged, column order included;
         otherwise columns are sorted by source, then target.
     """
-    if is_undirected(edges, num_nodes):
-        return edges
+    return edges if is_undirected(edges, num_nodes) else _columns(undirected_pattern(edges, num_nodes))
+
+
+def undirected_pattern(edges: NDArray[np.int64], num_nodes: int) -> sp.csr_matrix:
+    """[n, n] boolean CSR of the links between different nodes: symmetric, columns ascending."""
     forward = _pattern(remove_self_loops(edges), num_nodes)
-    return _columns(forward + forward.T.tocsr())
+    backward = forward.T.tocsr()
+    if _alike(forward, backward):
+        return forward
+    both: sp.csr_matrix = forward + backward
+    both.sort_indices()
+    return both
+
+
+def _alike(one: sp.csr_matrix, other: sp.csr_matrix) -> bool:
+    """Whether two patterns with ascending columns have the same entries."""
+    return np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices)
 
 
 def undirected(graph: Graph) -> Graph:
@@ -138,7 +147,9 @@ def coalesce(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
 def _pattern(edges: NDArray[np.int64], num_nodes: int) -> sp.csr_matrix:
     """[n, n] boolean CSR with sorted columns; parallel edges collapse (addition of booleans cannot overflow)."""
     ones = np.ones(edges.shape[1], dtype=np.bool_)
-    return sp.csr_matrix((ones, (edges[0], edges[1])), shape=(num_nodes, num_nodes))
+    pattern = sp.csr_matrix((ones, (edges[0], edges[1])), shape=(num_nodes, num_nodes))
+    pattern.sort_indices()
+    return pattern
 
 
 def _columns(pattern: sp.csr_matrix) -> NDArray[np.int64]:
@@ -221,6 +232,14 @@ def one_hot_degree(graph: Graph, *, max_degree: int | None = None) -> Features:
     pointer = np.arange(graph.num_nodes + 1, dtype=np.int32)
     ones = np.ones(graph.num_nodes, dtype=np.float32)
     return compact_features(sp.csr_matrix((ones, column, pointer), shape=(graph.num_nodes, highest + 1)))
+
+
+def stack_features(blocks: Sequence[Features]) -> Features:
+    """The rows of all matrices below each other: CSR where one of them is, else dense."""
+    dense = [block for block in blocks if isinstance(block, np.ndarray)]
+    if len(dense) == len(blocks):
+        return np.concatenate(dense)
+    return sp.csr_matrix(sp.vstack([sp.csr_matrix(block) for block in blocks], format="csr"))
 
 
 def append_features(left: Features, right: Features) -> Features:

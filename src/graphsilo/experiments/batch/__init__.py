@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.batch.executors import Executor, executor_of
-from graphsilo.experiments.batch.orders import order_of
+from graphsilo.experiments.batch.orders import Reply, order_of
 
 __all__ = ["Executor", "Outcome", "Task", "executor_of", "run"]
 
@@ -76,10 +77,9 @@ def run(
     with contextlib.ExitStack() as stack:
         if executor is None or isinstance(executor, str):
             executor = stack.enter_context(contextlib.closing(executor_of(executor)))
-        waiting, running = iter(tasks), dict[str, Task]()
         if isinstance(tasks, Sequence):  # all are known: refused before anything is run
-            _check_apart(tasks)
-        names, folders = set[str](), set[Path]()
+            tasks = list(_apart(tasks))
+        waiting, running = _apart(tasks), dict[Future[Reply], Task]()
         more = True
         while more or running:
             while more and len(running) < executor.slots:
@@ -87,30 +87,26 @@ def run(
                 if task is None:
                     more = False
                     break
-                _check_apart([task], names, folders)
                 try:
                     order = order_of(task.name, task.config, task.out, followed=follow is not None)
                 except GraphsiloError as error:
                     yield Outcome(task.name, Path(task.out), str(error))
                     continue
-                running[task.name] = task
-                executor.submit(order, following)
-            for reply in executor.ended(LOOK_EVERY) if running else ():
+                running[executor.submit(order, following)] = task
+            wait(running, LOOK_EVERY, FIRST_COMPLETED)
+            for future in [future for future in running if future.done()]:
                 following()
-                task = running.pop(reply["name"])
+                task, reply = running.pop(future), future.result()
                 yield Outcome(task.name, Path(task.out), reply["error"], reply["stopped"])
             following()
 
 
-def _check_apart(tasks: Sequence[Task], names: set[str] | None = None, folders: set[Path] | None = None) -> None:
-    """Refuse tasks of one name or folder, among themselves and with those before."""
-    names, folders = set() if names is None else names, set() if folders is None else folders
+def _apart(tasks: Iterable[Task]) -> Iterator[Task]:
+    """The tasks, of which no two may share a name or a folder."""
+    seen = set()
     for task in tasks:
-        _once(task.name, names, "name")
-        _once(Path(task.out).resolve(), folders, "folder")
-
-
-def _once(value: Any, seen: set[Any], what: str) -> None:
-    if value in seen:
-        raise ConfigError(f"every task of a batch has a {what} of its own; '{value}' came twice.")
-    seen.add(value)
+        for what, value in (("name", task.name), ("folder", Path(task.out).resolve())):
+            if (what, value) in seen:
+                raise ConfigError(f"every task of a batch has a {what} of its own; '{value}' came twice.")
+            seen.add((what, value))
+        yield task

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,8 @@ class Dask:
 
     def __init__(self, address: str, *, secured: bool = False):
         distributed = library("distributed", "cluster")
-        self._address, self._ended = address, queue.SimpleQueue[Any]()
-        self._orders: dict[str, Order] = {}
-        self._futures: dict[str, Any] = {}
+        self._address = address
+        self._kept: set[Any] = set()  # of what nobody holds, Dask forgets the order
         self._checked: set[Path] = set()
         with _quiet():
             try:
@@ -63,32 +62,28 @@ class Dask:
         """Workers now; while all are away, orders wait for the first to come back."""
         return max(1, len(self._threads()))
 
-    def submit(self, order: Order, after_round: Callable[[], None]) -> None:
+    def submit(self, order: Order, after_round: Callable[[], None]) -> Future[Reply]:
         self._check_folder(Path(order["out"]).parent)
-        key = f"graphsilo-{uuid.uuid4().hex}"  # another batch's order is another one, though its run be the same
-        with self._reached():
-            future = self._client.submit(carry_out, order, key=key, pure=False)
-        self._orders[key], self._futures[key] = order, future
-        future.add_done_callback(self._ended.put)
+        reply = Future[Reply]()
 
-    def ended(self, seconds: float) -> list[Reply]:
-        found: list[Reply] = []
-        while True:
+        def tell(ended: Any) -> None:
+            self._kept.discard(ended)
             try:
-                future = self._ended.get(timeout=0 if found else seconds)
-            except queue.Empty:
-                if not found and self._client.status not in ("running", "connecting"):
-                    raise self._gone() from None
-                return found
-            order = self._orders.pop(future.key)
-            self._futures.pop(future.key)
-            found.append(self._reply(order, future))
+                reply.set_result(self._reply(ended))
+            except BaseException as error:
+                reply.set_exception(error)
+
+        with self._reached():  # another batch's order is another one, though its run be the same: not pure
+            future = self._client.submit(carry_out, order, pure=False)
+        self._kept.add(future)
+        future.add_done_callback(tell)
+        return reply
 
     def close(self) -> None:
         with _quiet(), contextlib.suppress(Exception):
             self._client.close(timeout=2)
 
-    def _reply(self, order: Order, future: Any) -> Reply:
+    def _reply(self, future: Any) -> Reply:
         if future.status == "finished":
             return dict(future.result())
         if future.status != "error":
@@ -98,7 +93,7 @@ class Dask:
             text = "the workers that it was given to died one by one. Called again, the batch goes on with it."
         else:
             text = one_line(f"{type(error).__name__}: {error}")
-        return {"name": order["name"], "error": text, "stopped": False}
+        return {"error": text, "stopped": False}
 
     @contextlib.contextmanager
     def _reached(self) -> Any:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -32,11 +31,8 @@ class Executor(Protocol):
     @property
     def slots(self) -> int: ...
 
-    def submit(self, order: Order, after_round: Callable[[], None]) -> None:
+    def submit(self, order: Order, after_round: Callable[[], None]) -> Future[Reply]:
         """Begin an order; ``after_round`` is called after each of its rounds if it is carried out in this process."""
-
-    def ended(self, seconds: float) -> list[Reply]:
-        """Replies to the orders that have ended since; waits so long at most for the first."""
 
     def close(self) -> None:
         """End what is going on; it can be gone on with."""
@@ -68,15 +64,10 @@ class InProcess:
 
     slots = 1
 
-    def __init__(self) -> None:
-        self._replies: list[Reply] = []
-
-    def submit(self, order: Order, after_round: Callable[[], None]) -> None:
-        self._replies.append(carry_out(order, after_round))
-
-    def ended(self, seconds: float) -> list[Reply]:
-        found, self._replies = self._replies, []
-        return found
+    def submit(self, order: Order, after_round: Callable[[], None]) -> Future[Reply]:
+        done = Future[Reply]()
+        done.set_result(carry_out(order, after_round))
+        return done
 
     def close(self) -> None:
         pass
@@ -87,90 +78,65 @@ class Processes:
 
     def __init__(self, slots: int):
         self.slots = slots
-        self._lines: queue.Queue[tuple[_Child, str]] = queue.Queue()
-        self._children: list[_Child] = []
-        self._losses: dict[str, int] = {}
+        self._threads = ThreadPoolExecutor(slots)  # each waits for a process
+        self._children: list[subprocess.Popen[str]] = []
+        self._idle: list[subprocess.Popen[str]] = []
+        self._closed = False
 
-    def submit(self, order: Order, after_round: Callable[[], None]) -> None:
-        while True:
-            child = next((child for child in self._children if child.order is None), None)
-            if child is None:
-                child = _Child(self._lines)
-                self._children.append(child)
-            if child.begin(order):
-                return
-            self._children.remove(child)  # it went away while nothing was asked of it
+    def submit(self, order: Order, after_round: Callable[[], None]) -> Future[Reply]:
+        return self._threads.submit(self._carry_out, order)
 
-    def ended(self, seconds: float) -> list[Reply]:
-        found: list[Reply] = []
-        while True:
-            try:
-                child, line = self._lines.get(timeout=0 if found else seconds)
-            except queue.Empty:
-                return found
-            if line:
-                child.order = None
-                found.append(json.loads(line))
-            elif reply := self._lost(child):
-                found.append(reply)
-
-    def _lost(self, child: _Child) -> Reply | None:
-        """A process has gone: its run is given to another one, until that seems to be of no use."""
+    def _carry_out(self, order: Order) -> Reply:
+        """Give an order to a process, and to another one where that goes away, until that seems to be of no use."""
         from graphsilo.runtime.lost import how_it_ended
 
-        why, order = how_it_ended(child.process.wait()), child.order
-        if child not in self._children or order is None:
-            return None
-        self._children.remove(child)
-        name = order["name"]
-        self._losses[name] = self._losses.get(name, 0) + 1
-        if self._losses[name] < MAX_LOSSES:
-            self.submit(order, lambda: None)
-            return None
-        return {
-            "name": name,
-            "error": f"its process {why}, {MAX_LOSSES} times. Called again, the batch goes on with it.",
-            "stopped": False,
-        }
-
-    def close(self) -> None:
-        for child in self._children:
-            child.process.terminate()  # what a run keeps is whole at any moment
-        for child in self._children:
+        why = "was ended"
+        for _ in range(MAX_LOSSES):
             try:
-                child.process.wait(_LONGEST_END)
-            except subprocess.TimeoutExpired:
-                child.process.kill()
-                child.process.wait()
-        self._children.clear()
+                child = self._idle.pop()
+            except IndexError:
+                child = self._begin()
+            if reply := _answer(child, order):
+                self._idle.append(child)
+                return dict(json.loads(reply))
+            why = how_it_ended(child.wait())
+            if self._closed:
+                break
+        error = f"its process {why}, {MAX_LOSSES} times. Called again, the batch goes on with it."
+        return {"error": error, "stopped": False}
 
-
-class _Child:
-    """A process that carries out orders from its standard input, one by one."""
-
-    def __init__(self, lines: queue.Queue[tuple[_Child, str]]):
-        self.order: Order | None = None
+    def _begin(self) -> subprocess.Popen[str]:
         # In a session of its own, Ctrl-C reaches only whoever leads the batch.
-        self.process = subprocess.Popen(
+        child = subprocess.Popen(
             [sys.executable, *loading.command("graphsilo.experiments.batch.child")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
-        threading.Thread(target=self._listen, args=(lines,), daemon=True).start()
+        self._children.append(child)
+        if self._closed:
+            child.terminate()
+        return child
 
-    def begin(self, order: Order) -> bool:
-        """Send an order; says whether there is still somebody to take it."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(json.dumps(order) + "\n")
-            self.process.stdin.flush()
-        except OSError:
-            return False
-        self.order = order
-        return True
+    def close(self) -> None:
+        self._closed = True
+        for child in self._children:
+            child.terminate()  # what a run keeps is whole at any moment
+        for child in self._children:
+            try:
+                child.wait(_LONGEST_END)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        self._threads.shutdown(cancel_futures=True)
 
-    def _listen(self, lines: queue.Queue[tuple[_Child, str]]) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            lines.put((self, line))
-        lines.put((self, ""))
+
+def _answer(child: subprocess.Popen[str], order: Order) -> str:
+    """A process's reply to an order; empty where there is nobody any more to take or to answer it."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        child.stdin.write(json.dumps(order) + "\n")
+        child.stdin.flush()
+    except OSError:
+        return ""
+    return child.stdout.readline()

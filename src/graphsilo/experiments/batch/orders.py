@@ -33,7 +33,7 @@ Order: TypeAlias = dict[str, Any]
 """``name``, ``config`` by dotted name, ``out``, ``followed``, the version of graphsilo that it comes from, and which
 code may run (``trust.allowed``)."""
 Reply: TypeAlias = dict[str, Any]
-"""``name``, ``error`` as a text or None, and whether it was ``stopped``."""
+"""``error`` as a text or None, and whether it was ``stopped``."""
 
 SCORES, STOP, TASK = "validation.jsonl", "stop", "task.json"
 WAIT_SECONDS = 0.5
@@ -84,7 +84,7 @@ def carry_out(order: Order, after_round: Callable[[], None] = lambda: None) -> R
         order: What to run.
         after_round: Called after every round, where the run is followed.
     """
-    reply: Reply = {"name": order["name"], "error": None, "stopped": False}
+    reply: Reply = {"error": None, "stopped": False}
     if order["graphsilo"] != __version__:
         return {**reply, "error": other_version(order["graphsilo"], __version__)}
     folder = Path(order["out"])

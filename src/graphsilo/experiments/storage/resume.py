@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphsilo import documents
 from graphsilo.data.partition import Partition
 from graphsilo.errors import ConfigError, GraphsiloError
-from graphsilo.experiments.config import NO_NUMBERS, EvaluationConfig
+from graphsilo.experiments.config import NO_NUMBERS
 from graphsilo.experiments.doors import NAMES, RECORDS
 from graphsilo.experiments.participants import Participants
-from graphsilo.experiments.storage import records
-from graphsilo.experiments.storage.records import RunRecord
 
 SHOWN = 5
 """Most differing settings that a refusal names."""
@@ -35,34 +33,6 @@ def check_free(folder: Path) -> None:
 def holds_run(folder: Path) -> bool:
     """Whether a run has left its result or a checkpoint in a folder."""
     return (folder / "result.json").exists() or any((folder / "checkpoints").glob("*.ckpt"))
-
-
-def finished(folder: Path, fingerprint: str, why: Callable[[Any], str]) -> RunRecord | None:
-    """The folder's result; None where there is none yet.
-
-    Raises:
-        ConfigError: It is the result of something else.
-        RunError: It is damaged, or another version's.
-    """
-    if not (folder / "result.json").exists():
-        return None
-    record = records.read_run(folder)
-    if record.fingerprint != fingerprint:
-        raise ConfigError(
-            f"{folder} holds the result of another configuration, data set or partition: {why(record.config)}"
-        )
-    return record
-
-
-def check_begun(folder: Path, config: Mapping[str, Any], why: Callable[[Any], str]) -> None:
-    """Refuse to go on in the folder of another run that has no checkpoint yet: what it has written would stay in it.
-
-    Raises:
-        ConfigError: The folder's config.yaml has other settings.
-    """
-    begun = stored_config(folder)
-    if begun is not None and differences(begun, config, with_partition=False):
-        raise ConfigError(f"{folder} is another run's, which has no checkpoint yet: {why(begun)}")
 
 
 def reason(folder: Path, config: Mapping[str, Any], simulation: Participants, begun: Mapping[str, Any]) -> str:
@@ -151,30 +121,3 @@ def _shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(value)
-
-
-def check_outputs(folder: Path, wanted: EvaluationConfig) -> None:
-    """Refuse to go on with a run that is now asked for models which it did not keep while it was training.
-
-    Args:
-        folder: Of the run, whose ``config.yaml`` is still the one it was begun with.
-        wanted: What is asked for now.
-
-    Raises:
-        ConfigError: Models, or embeddings that need them, cannot be had any more.
-    """
-    if not holds_run(folder):
-        return
-    evaluation = (stored_config(folder) or {}).get("evaluation")
-    if not isinstance(evaluation, Mapping):
-        return
-    kept = {name: bool(evaluation.get(name, getattr(EvaluationConfig(), name))) for name in ("models", "embeddings")}
-    # Models are what embeddings are made of, so a run that kept them can still give both.
-    lacking = [name for name in kept if getattr(wanted, name) and not kept[name] and not kept["models"]]
-    if lacking:
-        named = " and ".join(f"evaluation.{name}" for name in lacking)
-        raise ConfigError(
-            f"{named} {'is' if len(lacking) == 1 else 'are'} true now, but the run in {folder} was begun without: the "
-            f"models of its best rounds were not kept and cannot be written afterwards. Go on with "
-            f"{' and '.join(f'--set evaluation.{name}=false' for name in lacking)}, or run it again with another --out."
-        )

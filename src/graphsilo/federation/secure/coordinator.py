@@ -61,14 +61,22 @@ class SecureSum(Generic[Reply]):
         purpose: What it is for.
         offers: Of the clients that have an answer.
         directory: Who is who.
+        least: With how many answers the run goes on; a sum of fewer is not opened.
 
     Attributes:
         unlike: Who offers an answer of another shape than most, or keys that are not its own, and why it is left out.
         clients: The others, ascending.
     """
 
-    def __init__(self, kind: type[Reply], purpose: Purpose, offers: Mapping[ClientId, Offer], directory: Directory):
-        self.kind, self._directory = kind, directory
+    def __init__(
+        self,
+        kind: type[Reply],
+        purpose: Purpose,
+        offers: Mapping[ClientId, Offer],
+        directory: Directory,
+        least: int = MIN_PARTIES,
+    ):
+        self.kind, self._directory, self._least = kind, directory, least
         self.unlike: dict[ClientId, str] = {}
         groups: dict[str, list[ClientId]] = {}
         layouts: dict[str, Layout] = {}
@@ -80,8 +88,6 @@ class SecureSum(Generic[Reply]):
                 if offer.layout not in layouts:
                     layouts[offer.layout] = Layout.read(kind, offer.layout)
                 layout = layouts[offer.layout]
-                if offer.bits < 0:
-                    raise MessageError(f"{kind.__name__}: a weight of {offer.bits} bits cannot be.")
                 bits[client] = offer.bits
                 key = directory.key_of(client, raw(offer.identity))
                 keys = raw(offer.keys)
@@ -140,10 +146,10 @@ class SecureSum(Generic[Reply]):
         Raises:
             SecureSumFailed: There are.
         """
-        if len(self.clients) < MIN_PARTIES:
+        if len(self.clients) < self._least:
             raise SecureSumFailed(
-                f"a secure sum needs the answers of {MIN_PARTIES} clients or more, of the same names and shapes; "
-                f"{len(self.clients)} came."
+                f"a secure sum needs the answers of {self._wanted(MIN_PARTIES)} clients or more, of the same names and "
+                f"shapes; {len(self.clients)} came."
             )
 
     def peers_of(self, client: ClientId) -> list[ClientId]:
@@ -316,11 +322,6 @@ class SecureSum(Generic[Reply]):
         fields = decode(self.layout, self._total, bits=self.bits, parties=len(self.clients))
         return self.kind(**fields)
 
-    @property
-    def in_sum(self) -> tuple[ClientId, ...]:
-        """Whose answers are in it."""
-        return tuple(self._came)
-
     def _secret(
         self, client: ClientId, shares: Mapping[int, bytes], counted: dict[tuple[int, ...], dict[int, int]]
     ) -> bytes:
@@ -336,8 +337,12 @@ class SecureSum(Generic[Reply]):
         return secret
 
     def _require(self, count: int, what: str) -> None:
-        if count < self.peers.least:
+        if count < max(self.peers.least, self._least):
             raise SecureSumFailed(
-                f"{count} of {len(self.clients)} clients {what}; the sum takes {self.peers.least}. Nothing of it was "
-                f"opened."
+                f"{count} of {len(self.clients)} clients {what}; the sum takes {self._wanted(self.peers.least)}. "
+                f"Nothing of it was opened."
             )
+
+    def _wanted(self, needed: int) -> str:
+        """How many it takes, where so many are needed in any case, and why."""
+        return f"{self._least} (method.min_clients)" if self._least > needed else str(needed)

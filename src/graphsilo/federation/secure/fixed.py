@@ -270,7 +270,7 @@ def _too_large(limit: float, what: str) -> str:
 
 
 class Encoding:
-    """An answer as words.
+    """An answer as words, once ``bits_of`` has looked at its numbers.
 
     Args:
         layout: Of the answer.
@@ -279,7 +279,7 @@ class Encoding:
         parties: How many there are.
 
     Raises:
-        MessageError: A number is too large, not finite, or a weight cannot be one.
+        MessageError: A number is too large, or a weight cannot be one.
     """
 
     def __init__(self, layout: Layout, message: Message, *, bits: int, parties: int):
@@ -305,8 +305,6 @@ class Encoding:
                     f"{name} holds whole numbers, which its weight would make fractions; send them as floats."
                 )
             size *= weight
-        if not math.isfinite(size) or math.isnan(low):
-            raise MessageError(f"{name} contains NaN or infinity, of which there is no sum.")
         if size > limit:
             raise MessageError(f"{name} {_too_large(limit, f'a secure sum of {self.parties} clients')}")
         if part.weighted and math.ceil(weight).bit_length() > self.bits:

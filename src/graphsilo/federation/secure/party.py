@@ -108,7 +108,13 @@ class Identity:
 
 
 def offered(purpose: Purpose, layout: bytes, client: ClientId, bits: int, asked: bytes, keys: bytes) -> bytes:
-    """What a client signs of its offer."""
+    """What a client signs of its offer.
+
+    Raises:
+        MessageError: No weight has so many bits.
+    """
+    if bits < 0:
+        raise MessageError(f"a weight of {bits} bits cannot be.")
     return label("offer", purpose.signed(), layout, client, bits, asked, keys)
 
 
@@ -157,9 +163,13 @@ class Sum:
 
     Args:
         party: Whose.
+        kept: The answer.
+
+    Attributes:
+        count: How many take part, once they are known.
     """
 
-    def __init__(self, party: Party, kept: _Kept):
+    def __init__(self, party: Party, kept: Kept):
         self.party, self._kept = party, kept
         self._masking, self._letters, self._seed = masks.fresh(), masks.fresh(), masks.fresh()
         keys = (masks.public(self._masking), masks.public(self._letters), masks.digest("seed", self._seed))
@@ -174,7 +184,7 @@ class Sum:
         self._shares: dict[ClientId, tuple[bytes, bytes]] = {}
         self._silos: dict[ClientId, bytes] = {}
         self._roster = b""
-        self._bits, self._count = kept.bits, 0
+        self._bits, self.count = kept.bits, 0
         self._alike = True
         signed = offered(kept.purpose, kept.layout.digest, party.client, kept.bits, kept.asked, self._keys)
         self._signature = party.identity.key.sign(signed)
@@ -189,11 +199,6 @@ class Sum:
                 f"client {self.party.client} was asked to '{name}' where '{self._done}' was the last step of this sum; "
                 f"every step is taken once, in order."
             )
-
-    @property
-    def count(self) -> int:
-        """How many take part."""
-        return self._count
 
     def share(self, roster: Roster) -> Letters:
         """Check who takes part, and share the secrets with the peers.
@@ -223,18 +228,13 @@ class Sum:
         bits: dict[ClientId, int] = {}
         self._public, self._keys_of, self._alike = {}, {}, True  # nothing of a roster that was refused is left
         for place, client in enumerate(self._clients):
-            keys, proof, signature = (
-                raw(roster.keys[place]),
-                raw(roster.identities[place]),
-                raw(roster.signatures[place]),
+            keys, proof, signature, asked = (
+                raw(each[place]) for each in (roster.keys, roster.identities, roster.signatures, roster.asked)
             )
             stated_bits = bits[client] = roster.bits[place]
-            if stated_bits < 0:
-                raise MessageError(f"{kept.layout.kind.__name__}: a weight of {stated_bits} bits cannot be.")
             if client == me and (keys, signature, stated_bits) != (self._keys, self._signature, kept.bits):
                 raise DisclosureError(f"the roster has other keys of client {me} than those that it made for this sum.")
             key = self.party.directory.key_of(client, proof)
-            asked = raw(roster.asked[place])
             signed = offered(kept.purpose, kept.layout.digest, client, stated_bits, asked, keys)
             check_signature(key, signature, signed, client, "the offer")
             self._alike = self._alike and asked == kept.asked
@@ -254,7 +254,7 @@ class Sum:
             raise DisclosureError("two clients of the roster have the same key: one of them is a copy of the other.")
         for text in unlike_weights(bits).values():
             raise DisclosureError(text)
-        self._bits, self._count = max(bits.values()), count
+        self._bits, self.count = max(bits.values()), count
         self._silos = {client: hashlib.sha256(public).digest() for client, public in signing.items()}
         self._roster = roster_of(
             kept.purpose,
@@ -310,7 +310,7 @@ class Sum:
                 raise DisclosureError(text, peer=peer)
             self._shares[peer] = half, seed
         self._check_opened(self._present, note=False)
-        encoding = Encoding(self._kept.layout, self._kept.answer, bits=self._bits, parties=self._count)
+        encoding = Encoding(self._kept.layout, self._kept.answer, bits=self._bits, parties=self.count)
         keys = [(masks.own_key(self._seed, self._roster, me), True)]
         for peer in near:
             key = masks.pair_key(self._masking, self._keys_of[peer][:KEY_BYTES], self._roster, me, peer)
@@ -352,7 +352,7 @@ class Sum:
             raise DisclosureError("the list was confirmed by clients that are not on it.")
         for client, signature in zip(clients, confirmed.signatures, strict=True):
             check_signature(self._public[client], raw(signature), signed, client, "the confirmation")
-        self._require(len(clients), "have confirmed who is in the sum", least=confirmations(self._count))
+        self._require(len(clients), "have confirmed who is in the sum", least=confirmations(self.count))
         self._check_opened(self._came, note=True)
         came = [client for client in sorted(self._shares) if client in self._came]
         missing = [client for client in sorted(self._shares) if client not in self._came]
@@ -374,7 +374,7 @@ class Sum:
         wanted = max(self._peers.least, self.party.least) if least is None else least
         if count < wanted:
             raise DisclosureError(
-                f"{count} of {self._count} clients {what}; this silo goes on with {wanted} or more, so that no answer "
+                f"{count} of {self.count} clients {what}; this silo goes on with {wanted} or more, so that no answer "
                 f"can be seen."
             )
 
@@ -398,8 +398,16 @@ def confirmed_list(roster: bytes, present: set[ClientId], came: set[ClientId]) -
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """An answer that waits for its sum."""
+class Kept:
+    """An answer that waits for its sum.
+
+    Attributes:
+        purpose: What it is an answer to.
+        layout: What stands where in its words.
+        bits: Of its largest weight.
+        answer, digest: The answer, and the hash of its bytes.
+        asked: Hash of all that the client was asked.
+    """
 
     purpose: Purpose
     layout: Layout
@@ -443,7 +451,7 @@ class Party:
         self.client, self.identity, self.directory, self.record, self.least = client, identity, directory, record, least
         self.data = data
         self.counted = False
-        self._kept: _Kept | None = None
+        self._kept: Kept | None = None
         self._sum: Sum | None = None
 
     def begin(
@@ -466,12 +474,12 @@ class Party:
         digest = hashlib.sha256(encoded.data).digest()
         bits = bits_of(layout, answer)
         self.record.offer(digest, asked)
-        self._kept = _Kept(purpose, layout, bits, answer, digest, asked)
+        self._kept = Kept(purpose, layout, bits, answer, digest, asked)
         return self.again()
 
     def again(self) -> Offer:
         """Offer the answer that is kept with new keys: the sum before could not be opened."""
-        self._sum = Sum(self, self._waiting)
+        self._sum = Sum(self, self.kept)
         return self._sum.offer
 
     @property
@@ -486,25 +494,12 @@ class Party:
         return self._sum
 
     @property
-    def layout(self) -> Layout:
-        """Of the answer that is kept.
+    def kept(self) -> Kept:
+        """The answer that waits for its sum.
 
         Raises:
             DisclosureError: There is none.
         """
-        return self._waiting.layout
-
-    @property
-    def answer(self) -> Message:
-        """The answer that is kept.
-
-        Raises:
-            DisclosureError: There is none.
-        """
-        return self._waiting.answer
-
-    @property
-    def _waiting(self) -> _Kept:
         if self._kept is None:
             raise DisclosureError(f"client {self.client} has no answer that waits for a sum.")
         return self._kept

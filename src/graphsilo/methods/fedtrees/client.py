@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError, RequestError
-from graphsilo.evaluate.choice import Judge, confusions, weighted
+from graphsilo.evaluate.choice import CLEAR, Judge
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
@@ -36,7 +37,6 @@ from graphsilo.methods.fedtrees.messages import (
     Histograms,
     Moments,
     MomentsRequest,
-    Scores,
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
@@ -45,9 +45,6 @@ from graphsilo.training.sharing import shared_copy
 
 T = TypeVar("T")
 COMMON, CORRECTED, ALONE = FORESTS = ("common", "corrected", "alone")
-DOUBT = 1.64
-"""Standard errors by which a silo must be better off with another forest than the one that all silos prefer: chance
-does that once in twenty times."""
 
 
 class Client(ClientBase[FedTreesConfig]):
@@ -62,6 +59,7 @@ class Client(ClientBase[FedTreesConfig]):
         self._forests: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._chosen = COMMON
+        self.chooses = True
         self._margins: dict[tuple[str, int], tuple[Any, int, Floats]] = {}
         self._held: dict[str, tuple[int, Any]] = {}
 
@@ -258,7 +256,7 @@ class Client(ClientBase[FedTreesConfig]):
     # -- the forests ---------------------------------------------------------------------------------------------
 
     @handler
-    def adopt(self, request: AdoptRequest) -> Scores:
+    def adopt(self, request: AdoptRequest) -> Candidates:
         """Keep the common forest; correct its new leaves, grow a tree of the own rows, and choose by own validation."""
         if not self._forests:
             raise RequestError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
@@ -269,13 +267,12 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         before = len(self._forests[COMMON]["columns"])
         self._forests[COMMON] = shared_copy(request.forest, "cpu")
-        if ALONE not in self._forests:
-            classes = self.silo.schema.num_classes
-            return Scores(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
-        for step in range(before, len(request.forest["columns"])):
+        for step in range(before, len(request.forest["columns"])) if ALONE in self._forests else ():
             self._correct(step)
             self._grow_alone(step)
-        return self._choose(request.preferred)
+        if ALONE in self._forests and self.chooses:
+            return self._choose(request.preferred)
+        return Candidates.none(self.silo.schema.num_classes)
 
     def _correct(self, step: int) -> None:
         tree = {name: each[step : step + 1] for name, each in self._forests[COMMON].items() if name != "base"}
@@ -299,20 +296,15 @@ class Client(ClientBase[FedTreesConfig]):
     def _judge(self) -> tuple[Judge, NDArray[np.int64]]:
         """Of the own validation nodes, and these."""
         items = self.silo.labelled_validation()
-        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], DOUBT), items
+        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], CLEAR), items
 
-    def _choose(self, preferred: int) -> Scores:
+    def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
         (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
         outputs = [_log_shares(self._says(track, data)[items]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
-        classes, ranked = self.silo.schema.num_classes, {}
-        if judge.metric.ranking is not None:
-            each = [judge.metric.rank(judge.labels, output) for output in outputs]
-            ranked = {judge.metric.name: torch.from_numpy(weighted(each))}
-        guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
-        return Scores(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
+        return Candidates.scored(judge, outputs, self.silo.schema.num_classes)
 
     def _says(self, track: str, data: GraphTensors) -> Floats:
         """[n, C'] what a forest says of all items, kept from step to step."""
@@ -339,7 +331,7 @@ class Client(ClientBase[FedTreesConfig]):
                 margins = np.tile(self._aggregate["base"].double().numpy(), (data.full.num_items, 1))
                 forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
         else:
-            margins = self._says(COMMON if view == "common" else self._chosen, data)
+            margins = self._says(self._track(view), data)
         return torch.from_numpy(_log_shares(margins)).to(data.device)
 
     def install_aggregate(self, weights: Tensors) -> None:
@@ -383,20 +375,28 @@ class Client(ClientBase[FedTreesConfig]):
     def release(self) -> None:
         self._forget()
 
+    def _track(self, view: str) -> str:
+        """The forest of a view: ``own`` is what was chosen, and who grows none of its own has the common one."""
+        track = self._chosen if view == "own" else view
+        return track if track in self._forests else COMMON
+
+    def model_of(self, view: str) -> Tensors:
+        """What ``load_final`` needs of a view: ``own`` or one of ``FORESTS``."""
+        return {**self._forests[self._track(view)], "directions": self._directions}
+
     def final_models(self) -> dict[str, Tensors]:
-        if not self._forests:
-            return {}
-        found = {"own": self._forests[self._chosen], "common": self._forests[COMMON]}
-        return {view: {**known, "directions": self._directions} for view, known in found.items()}
+        return {view: self.model_of(view) for view in ("own", COMMON)} if self._forests else {}
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        forests = {name: each for name, each in models["own"].items() if name != "directions"}
-        self._project(models["own"]["directions"])
-        self._forests, self._chosen = {COMMON: forests}, COMMON
+        self._project(next(iter(models.values()))["directions"])
+        self._forests = {
+            view: {name: each for name, each in model.items() if name != "directions"} for view, model in models.items()
+        }
+        self._chosen = "own"
 
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
-        return {"chosen": float(FORESTS.index(self._chosen))} if self._forests else {}
+        return {"chosen": float(FORESTS.index(self._chosen))} if self._chosen in self._forests else {}
 
 
 def _refuse_unless(usual: bool | np.bool_, what: str) -> None:

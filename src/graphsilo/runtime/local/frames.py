@@ -1,7 +1,7 @@
-"""Frames between a process and one that it started: a msgpack header over a socket, payloads beside it. No pickle.
+"""Packets between a process and one that it started, over a socket, with large payloads beside it. No pickle.
 
-Payloads that are worth it go through memory that both processes map: written once, read once, where a socket's buffer
-has the kernel copy them twice, piece by piece. What does not fit there at the moment goes over the socket.
+Payloads that are worth it go through memory that both processes map: written once, read once, and whoever writes goes
+on at once, where a socket has it wait until the other reads. What does not fit there now goes over the socket.
 """
 
 from __future__ import annotations
@@ -10,38 +10,27 @@ import mmap
 import os
 import socket
 import struct
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.federation.wire import ALIGN, aligned_bytes
-from graphsilo.runtime.pipe import fill
+from graphsilo.federation.wire import ALIGN, aligned_bytes, aligned_view
+from graphsilo.runtime import pipe
+from graphsilo.runtime.protocol import ProtocolError, parts, unpack
+from graphsilo.runtime.transport import views_of
 
-_HEAD = struct.Struct("<4sIQ")
-_MAGIC = b"GSF2"
 _COUNT = struct.Struct("<Q")
 _RING = 8 << 20
 _SMALLEST = 4 << 10
 """Bytes from which a payload goes through shared memory: below, a socket is as fast."""
 _SOCKET = -1
 """In place of a position: the payload follows on the socket."""
-MAX_HEADER = 64 << 20
-"""Most bytes of a header; the clients' settings of a start are in one."""
-_MAX = 1 << 62
+_CLIENTS = 1 << 12
+"""A header may be as long as that of a site with so many clients: the settings of all clients of a start are in one."""
 _OUT_OF_STEP = "the stream between processes is out of step"
-
-
-class _Places(msgspec.Struct):
-    """Size and place of each payload."""
-
-    payloads: list[tuple[Annotated[int, msgspec.Meta(ge=0, le=_MAX)], Annotated[int, msgspec.Meta(ge=-1, le=_MAX)]]]
-
-
-_places = msgspec.msgpack.Decoder(_Places).decode
-_header = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_DAMAGED = (LookupError, TypeError, ValueError, OverflowError, MemoryError, RuntimeError, StopIteration)
 
 
 class Ring:
@@ -132,51 +121,39 @@ class Channel:
         self.connection, self.outgoing, self.incoming = connection, outgoing, incoming
 
     def fileno(self) -> int:
-        """Of the socket, so that a selector can wait for the next frame."""
+        """Of the socket, so that a selector can wait for the next packet."""
         return self.connection.fileno()
 
-    def send(self, header: dict[str, Any], payloads: Sequence[NDArray[np.uint8]] = ()) -> None:
-        """Send one frame. What an earlier frame brought to this end must have been received.
+    def send(self, header: Mapping[str, Any], payloads: Sequence[NDArray[np.uint8]] = ()) -> None:
+        """Send one packet. What an earlier one brought to this end must have been received.
 
         Raises:
             OSError: The other side has gone.
         """
-        where = [
-            (int(payload.shape[0]), _SOCKET if self.outgoing is None else self.outgoing.put(payload))
-            for payload in payloads
-        ]
-        packed = msgspec.msgpack.encode({**header, "payloads": where})
-        follow = [payload for payload, (_, position) in zip(payloads, where, strict=True) if position == _SOCKET]
-        length = sum(int(payload.shape[0]) for payload in follow)
-        self.connection.sendall(_HEAD.pack(_MAGIC, len(packed), length) + packed)
-        for payload in follow:
-            self.connection.sendall(np.ascontiguousarray(payload).data)
+        where = [_SOCKET if self.outgoing is None else self.outgoing.put(payload) for payload in payloads]
+        follow = [payload for payload, position in zip(payloads, where, strict=True) if position == _SOCKET]
+        places = [[len(payload), position] for payload, position in zip(payloads, where, strict=True)]
+        packet = parts({**header, "id": "", "places": places}, follow, checked=False)
+        pipe.send(self.connection, *views_of(packet))
 
-    def receive(self) -> tuple[dict[str, Any], list[NDArray[np.uint8]]]:
-        """Receive one frame.
+    def receive(self) -> tuple[Mapping[str, Any], list[NDArray[np.uint8]]]:
+        """Receive one packet.
 
         Raises:
-            EOFError: The other side has gone, or has sent what is no frame.
+            EOFError: The other side has gone, or has sent what is no packet.
             OSError: The connection is broken.
         """
-        magic, length, follow = _HEAD.unpack(_exactly(self.connection, _HEAD.size).tobytes())
-        if magic != _MAGIC or length > MAX_HEADER:
-            raise EOFError(_OUT_OF_STEP)
         try:
-            packed = _exactly(self.connection, length).tobytes()
-            places = _places(packed).payloads
-            header: dict[str, Any] = _header(packed)
-            if sum(size for size, position in places if position == _SOCKET) != follow:
-                raise EOFError(_OUT_OF_STEP)
-            return header, [self._payload(size, position) for size, position in places]
-        except OSError:
-            raise
-        except (msgspec.DecodeError, ValueError, OverflowError, RecursionError, MemoryError, RuntimeError) as error:
+            packet = unpack(pipe.receive(self.connection), clients=_CLIENTS, whole=True)
+            follow = map(aligned_view, packet.payloads)
+            return packet.header, [
+                next(follow) if position == _SOCKET else self._taken(int(position), int(size))
+                for size, position in packet.header["places"]
+            ]
+        except (*_DAMAGED, ProtocolError) as error:
             raise EOFError(f"{_OUT_OF_STEP} ({type(error).__name__})") from None
 
-    def _payload(self, size: int, position: int) -> NDArray[np.uint8]:
-        if position == _SOCKET:
-            return _exactly(self.connection, size)
+    def _taken(self, position: int, size: int) -> NDArray[np.uint8]:
         if self.incoming is None:
             raise EOFError(_OUT_OF_STEP)
         return self.incoming.take(position, size)
@@ -192,9 +169,3 @@ class Channel:
 def _up(position: int, unit: int) -> int:
     """The next multiple of a unit, or the position itself if it is one."""
     return -(-position // unit) * unit
-
-
-def _exactly(connection: socket.socket, size: int) -> NDArray[np.uint8]:
-    data = aligned_bytes(size)
-    fill(connection, data.data)
-    return data

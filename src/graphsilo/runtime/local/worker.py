@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -51,31 +51,19 @@ def main() -> None:
     try:
         while True:
             header, payloads = channel.receive()
-            operation = header["do"]
-            if operation == "stop":
+            if header["do"] == "stop":
                 return
             try:
-                if operation == "start":
+                if header["do"] == "start":
                     cache = None  # what the seed before left makes room first
                     cache = _start(header, payloads)
-                    channel.send({"ok": True})
-                elif operation == "memory":
-                    channel.send({"ok": True, "bytes": peak()})
-                elif cache is None:
+                if cache is None:
                     raise FederationError("no clients were started here.")
-                elif operation == "call":
+                if header["do"] == "call":
                     _call(channel, cache, header, payloads)
-                elif operation == "states":
-                    channel.send({"ok": True}, [encode_tree(sent_states(cache.states(dict(header["back"]))))])
-                elif operation == "load":
-                    cache.load(received_states(decode_tree(payloads[0])))
-                    channel.send({"ok": True})
-                elif operation == "remember":
-                    cache.remember(header["clients"], header["view"])
-                    channel.send({"ok": True})
-                elif operation == "finish":
-                    found = cache.finish(**decode_tree(payloads[0]))
-                    channel.send({"ok": True}, [encode_tree(found)])
+                else:
+                    found, sent = _carried_out(cache, header, payloads)
+                    channel.send({"ok": True, **found}, sent)
             except Exception as error:
                 channel.send(
                     {"ok": False, "kind": type(error).__name__, "text": str(error), "trace": traceback.format_exc()},
@@ -84,7 +72,25 @@ def main() -> None:
         return  # the coordinator has gone; nothing here is worth keeping
 
 
-def _start(header: dict[str, Any], payloads: Sequence[Any]) -> ClientCache:
+def _carried_out(
+    cache: ClientCache, header: Mapping[str, Any], payloads: Sequence[Any]
+) -> tuple[dict[str, Any], list[Any]]:
+    """What a process does but calls, and what it answers."""
+    match header["do"]:
+        case "memory":
+            return {"bytes": peak()}, []
+        case "states":
+            return {}, [encode_tree(sent_states(cache.states(dict(header["back"]))))]
+        case "load":
+            cache.load(received_states(decode_tree(payloads[0])))
+        case "remember":
+            cache.remember(header["clients"], header["view"])
+        case "finish":
+            return {}, [encode_tree(cache.finish(**decode_tree(payloads[0])))]
+    return {}, []
+
+
+def _start(header: Mapping[str, Any], payloads: Sequence[Any]) -> ClientCache:
     repeatable(header["device"])
     store = Path(header["store"])
     allow(header["allowed"])
@@ -131,12 +137,7 @@ def _named(address: list[str]) -> Any:
         ) from None
 
 
-def _call(
-    channel: Channel,
-    cache: ClientCache,
-    header: dict[str, Any],
-    payloads: list[Any],
-) -> None:
+def _call(channel: Channel, cache: ClientCache, header: Mapping[str, Any], payloads: Sequence[Any]) -> None:
     inboxes = [Inbox(payload) for payload in payloads]
     back = dict(header["back"])
     for client, index in header["to"]:

@@ -208,7 +208,7 @@ class WorkerPool:
         except OSError:
             raise self.died(index) from None
 
-    def answer(self, index: int) -> tuple[dict[str, Any], list[Any]]:
+    def answer(self, index: int) -> tuple[Mapping[str, Any], list[Any]]:
         """The next reply of a process: one client's to a call, or the process's to anything else."""
         try:
             header, payloads = self.channels[index].receive()
@@ -229,7 +229,7 @@ class WorkerPool:
         for index in range(len(self.channels)):
             self.send(index, header)
 
-    def answers(self) -> list[tuple[dict[str, Any], list[Any]]]:
+    def answers(self) -> list[tuple[Mapping[str, Any], list[Any]]]:
         """The reply of every process to what it was sent before."""
         return [self.answer(index) for index in range(len(self.channels))]
 

@@ -590,7 +590,7 @@ def _noted(
             if reply.name.endswith(MASKED):  # the log is the silo's own: it says what was masked
                 party = session.parties.of(member.client)
                 how = f"masked, in a sum of {party.current.count} silos"
-                journal.message("sent", *place, party.answer, reply.num_bytes, how, again=party.counted)
+                journal.message("sent", *place, party.kept.answer, reply.num_bytes, how, again=party.counted)
                 party.counted = True
             else:
                 journal.message("sent", *place, reply)

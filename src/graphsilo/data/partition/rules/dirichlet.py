@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions
-from graphsilo.data.partition.rule import OPENFGL, Rule
+from graphsilo.data.partition.rule import OPENFGL, Cut, PartitionOptions, Rule
 from graphsilo.errors import PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from graphsilo.data.arrays import read_npy
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions
-from graphsilo.data.partition.own import cut_by_owner
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.own import client_numbers, cut_by_owner
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
 
@@ -53,11 +51,7 @@ def load_owners(path: Path) -> NDArray[np.int64]:
             f"{path}: one client number per node was wanted, but the file cannot be read so ({reason}). Give a text "
             f"file with one number per line, or a .npy or .npz file."
         ) from error
-    if owners.ndim != 1 or not np.issubdtype(owners.dtype, np.integer):
-        raise PartitionError(
-            f"{path}: one whole client number per node was expected; got shape {owners.shape} of {owners.dtype}."
-        )
-    return np.asarray(owners, dtype=np.int64)
+    return client_numbers(owners, f"{path}: a client number per node")
 
 
 def _parse_owners(path: Path, text: str) -> NDArray[np.int64]:

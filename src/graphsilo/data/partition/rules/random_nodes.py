@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.cut import Cut
-from graphsilo.data.partition.options import PartitionOptions
-from graphsilo.data.partition.rule import Rule
+from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule
 from graphsilo.random import numpy_generator
 from graphsilo.types import NodeIds
 
