@@ -263,10 +263,11 @@ def methods() -> str:
 
     def row(item: Any) -> tuple[str, ...]:
         sums = "–" if item.pooled else "no" if registry.load(item.name).config().single_answers else "yes"
-        mark = " †" if item.heterogeneous else ""
-        return (f"[{item.title}]({item.name}.md){mark}", item.family, item.summary, sums, ", ".join(item.tasks))
+        differ = "yes" if item.heterogeneous else "no"
+        return (f"[{item.title}]({item.name}.md)", item.family, item.summary, ", ".join(item.tasks), sums, differ)
 
-    return table(("method", "kind", "what it does", "sums are enough", "tasks"), map(row, methods_by_family()))
+    head = ("method", "family", "what it does", "tasks", "only sums", "models may differ")
+    return table(head, map(row, methods_by_family()))
 
 
 def settings(name: str) -> str:
@@ -380,24 +381,6 @@ def attacks() -> str:
         lines = [prior, *([label, *(cell(row.get(name)) for name in columns)] for label, row in rows.items())]
         parts.append(f"### {title}\n\n" + table(("method", *columns), lines, align=" " + "r" * len(columns)))
     return "\n\n".join(parts) if found else "Nothing was measured yet."
-
-
-def methods() -> str:
-    """Every method by its family, with what it is and what it asks of silos."""
-    from graphsilo.federation import registry
-
-    found = sorted((registry.load(name) for name in registry.names()), key=lambda method: (method.family, method.name))
-    head = ("method", "family", "what it does", "tasks", "only sums", "models may differ")
-
-    def said(holds: bool) -> str:
-        return "yes" if holds else "no"
-
-    rows = (
-        (f"[`{each.name}`]({each.name}.md)", each.family, f"{each.title}: {each.summary}", ", ".join(each.tasks),
-         "–" if each.pooled else said(not each.config().single_answers), said(each.heterogeneous))
-        for each in found
-    )  # fmt: skip
-    return table(head, rows)
 
 
 def decisions() -> str:

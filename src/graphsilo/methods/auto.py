@@ -38,13 +38,12 @@ from graphsilo.federation.interface import (
     handler,
     handlers_of,
 )
-from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.message import Done, Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
-from graphsilo.methods.fedtrees.messages import Done
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId
 

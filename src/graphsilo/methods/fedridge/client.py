@@ -18,7 +18,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe
@@ -27,7 +27,6 @@ from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
     Counts,
-    Done,
     ScoreRequest,
     Scores,
     Statistics,

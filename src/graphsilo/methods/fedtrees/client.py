@@ -19,7 +19,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments, views_of
 from graphsilo.methods.fedtrees.config import FedTreesConfig
@@ -32,7 +32,6 @@ from graphsilo.methods.fedtrees.messages import (
     CountRequest,
     Counts,
     DirectionsRequest,
-    Done,
     HistogramRequest,
     Histograms,
     Moments,

@@ -193,12 +193,6 @@ class AdoptRequest(Message):
     preferred: int = sends("control")
 
 
-class Done(Message):
-    """The client has it; nothing about it is said."""
-
-    clients: int = sends("counts", known=True)
-
-
 def _check_nodes(message: Message, each: Tensor, items: float) -> None:
     """Refuse sums of counts that are of more nodes than there are.
 
