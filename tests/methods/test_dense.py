@@ -12,8 +12,8 @@ from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation import registry
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.one_shot import ModelReply
-from graphsilo.testing import conformance
 from graphsilo.training.local import load_weights, weights_of
+from kit.messages import check_sent
 from kit.one_shot import SHORT, gone_on
 
 CONFIG = registry.load("dense").config
@@ -289,6 +289,12 @@ def test_bytes(kit):
     assert server.expected_bytes() == (2 * 104 + 128 + 48, 3 * 104)
 
 
-def test_it_resumes_after_set_up():
-    method = registry.load("dense")
-    conformance.check_resume(method, method.quick)
+def test_what_leaves_a_silo():
+    check_sent(
+        "dense",
+        """
+        train_alone weights: model float32
+        train_alone label_counts: counts int64 [classes] per_class=True
+        adopt clients: counts
+        """,
+    )

@@ -10,9 +10,10 @@ import torch
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.experiments.runner import run
-from graphsilo.methods import fairfgl
+from graphsilo.federation import registry
 from graphsilo.testing import conformance
 from kit.fairfgl import patch, rounds
+from kit.messages import check_sent
 
 PLAIN = {
     "alpha_start": 0.0, "distillation": 0.0, "alignment": 0.0, "correction": False, "clustering": False, "top_k": 1.0,
@@ -115,15 +116,6 @@ def test_every_switch_does_something(settings, kit):
     assert all(torch.isfinite(value).all() for value in changed.values())
 
 
-@pytest.mark.slow
-def test_conforms():
-    conformance.check_method(fairfgl.METHOD, settings={"history": 2}, workers=True)
-
-
-def test_needs_single_answers():
-    assert not conformance.needs_only_sums(fairfgl.METHOD)
-
-
 # -- real data -----------------------------------------------------------------------------------------------------
 
 
@@ -146,3 +138,20 @@ def test_fairer_than_fedavg_on_cora(data_root):
     fair = mean_f1(name="fairfgl")
     assert fair >= mean_f1(name="fedavg") + 0.05
     assert fair >= mean_f1(name="fairfgl", distillation=0.0) + 0.04
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "fairfgl",
+        """
+        train values: model float32 relayed
+        train positions: model int32 optional relayed
+        train bitmap: model uint8 optional relayed
+        train num_samples: counts
+        """,
+    )
+
+
+def test_labels_stay_with_pseudo_labels():
+    method = registry.load("fairfgl")
+    conformance.check_labels_stay(method, {**method.quick, **{"pseudo_labels": True}})

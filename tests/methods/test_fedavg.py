@@ -17,7 +17,7 @@ from graphsilo.methods import fedavg, local
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.local import weights_of
-from kit.messages import by_kind
+from kit.messages import by_kind, check_sent
 
 TWO = [(1.0, 0.0), (3.0, 4.0)]
 """f_1 = (x - 0)²/2 and f_2 = 3/2 (x - 4)²."""
@@ -280,14 +280,6 @@ def test_graph_classification_counts_graphs(kit, weight_by, expected):
     assert [federation.client(client).weight for client in (0, 1)] == expected
 
 
-def test_state_comes_back(kit):
-    server, federation = kit.quadratic("fedavg", TWO)
-    rounds(server, federation)
-    again, _ = kit.quadratic("fedavg", TWO)
-    again.load_state(server.state())
-    assert kit.value_of(again.aggregate()) == kit.value_of(server.weights)
-
-
 def test_the_bytes_of_a_run_are_expected(kit):
     silos = [kit.tiny_silo(client) for client in range(4)]
     server, _ = kit.build("fedavg", silos, rounds=5, participation=0.5)
@@ -340,3 +332,13 @@ def test_local_never_mixes(kit):
 def test_a_list_of_neighbours_has_one_number_for_each_layer(small, fan_out, text):
     with pytest.raises(ConfigError, match=f"method.fan_out is one number for all layers.*{text}"):
         run(small(method__fan_out=fan_out))
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "fedavg",
+        """
+        train weights: model float32 weighted_by=num_samples
+        train num_samples: counts
+        """,
+    )

@@ -15,6 +15,7 @@ from graphsilo.models.base import Outputs
 from graphsilo.random import generator
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.training.local import load_weights, weights_of
+from kit.messages import check_sent
 from kit.silos import graphs_of
 
 OFF = {"kl_weight": 0.0, "hidden_weight": 0.0}
@@ -303,3 +304,13 @@ def test_neighbours_are_sampled_for_the_deeper_of_both(kit, mentors, mentees):
     assert federation.client(0).fan_out == (2, 2, 2)
     rounds(server, federation, 2)
     assert all(bool(weight.isfinite().all()) for weight in server.weights.values())
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "fedkd",
+        """
+        train update: model float32
+        train num_samples: counts
+        """,
+    )

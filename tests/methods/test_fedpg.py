@@ -11,6 +11,7 @@ import torch
 from graphsilo.federation import registry
 from graphsilo.federation.codec import encode
 from graphsilo.models import pool
+from graphsilo.testing import conformance
 from graphsilo.testing.conformance import check_method
 from graphsilo.testing.small import play
 from kit.fedpg import SHORT, federation_of, silo_of, weights_in
@@ -131,11 +132,6 @@ def test_the_first_round_carries_nothing(kit):
     assert server._requests([0])[0].prototypes is None
 
 
-def test_links_are_not_supported():
-    assert registry.load("fedpg").tasks == ("node", "graph")
-    assert registry.load("fedpg").heterogeneous
-
-
 # -- the conformance suite -----------------------------------------------------------------------------------------
 
 
@@ -145,3 +141,11 @@ def test_links_are_not_supported():
 )
 def test_conforms(settings):
     check_method(registry.load("fedpg"), settings={**SHORT, **settings}, workers=True)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"neighbour_weights": "scorer"}, {"annotation": "labelled", "batch_size": 8}], ids=str
+)
+def test_labels_stay_in_variants(settings):
+    method = registry.load("fedpg")
+    conformance.check_labels_stay(method, {**method.quick, **settings})

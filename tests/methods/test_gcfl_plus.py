@@ -11,6 +11,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation import registry
 from graphsilo.methods.gcfl_plus import TrainReply, warped_distance
 from graphsilo.testing.small import play
+from kit.messages import check_sent
 
 READY = {"eps_1": 1e9, "eps_2": 0.0, "warm_up": 0}
 
@@ -168,3 +169,14 @@ def test_a_run_says_where_no_layer_stays_private(method):
     assert "the model gin has no layers at its ends" in config.in_vain(graphs, 100, 10, "gin")
     assert config.in_vain(graphs, 100, 10, "gin_gcfl") == ""
     assert config.in_vain(nodes, 100, 10, "gcn") == ""
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "gcfl_plus",
+        """
+        train weights: model float32 weighted_by=num_samples
+        train num_samples: counts
+        train norm: gradient
+        """,
+    )

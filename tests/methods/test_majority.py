@@ -16,6 +16,7 @@ from graphsilo.federation import registry
 from graphsilo.methods import majority
 from graphsilo.report.record import load as load_run
 from graphsilo.report.run_page import sentence
+from kit.messages import check_sent
 
 
 def test_the_answer_is_the_share_of_each_class_in_training(kit):
@@ -98,3 +99,12 @@ def test_a_report_names_no_backbone_and_the_one_round(small_graphs, tmp_path):
     text = sentence(load_run(tmp_path / "run"))
     assert text.startswith("Majority class on citation-sbm (")
     assert ", for 1 round, seed 0" in text
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "majority",
+        """
+        count clients: counts
+        """,
+    )

@@ -12,6 +12,7 @@ from graphsilo.federation import registry
 from graphsilo.methods import fedavg, scaffold
 from graphsilo.testing import conformance
 from graphsilo.training.local import weights_of
+from kit.messages import check_sent
 
 TWO = [(1.0, 0.0), (3.0, 4.0)]
 """f_1 = (x - 0)²/2 and f_2 = 3/2 (x - 4)²; their sum is least at 3."""
@@ -200,3 +201,15 @@ def test_a_run_says_where_moves_are_taken_for_gradients(method, settings, said):
     config = registry.load(method).config(**settings)
     found = config.in_vain(Schema("node", 3, 4), 100, 10, "gcn")
     assert said in found if said else found == ""
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "scaffold",
+        """
+        train weights: model float32 weighted_by=num_samples
+        train num_samples: counts
+        count weight: counts
+        train control: gradient float32 weighted_by=num_samples
+        """,
+    )

@@ -16,7 +16,7 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import Empty, Message, Tensors, sends
+from graphsilo.federation.message import Done, Empty, Message, Tensors, sends
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig, setting
 from graphsilo.federation.training_client import TrainingClient
@@ -79,12 +79,6 @@ class StudentRequest(Message):
     """The student."""
 
     weights: Tensors = sends("model")
-
-
-class Done(Message):
-    """The client has it."""
-
-    clients: int = sends("counts", known=True)
 
 
 ConfigT = TypeVar("ConfigT", bound=OneShotConfig)

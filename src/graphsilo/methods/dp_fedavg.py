@@ -20,7 +20,7 @@ from graphsilo.errors import ConfigError, FederationError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.release import (
     PrivateConfig,
     Release,
@@ -169,7 +169,7 @@ class Server(fedavg.Server[DPFedAvgConfig]):
 
 METHOD = Method(
     name="dp_fedavg",
-    family="averaging",
+    family="averages of models",
     title="DP-FedAvg",
     citation='McMahan et al. "Learning Differentially Private Recurrent Language Models". ICLR 2018.',
     summary="FedAvg with changes of bounded length, and noise that hides whether a silo took part.",
@@ -177,4 +177,11 @@ METHOD = Method(
     client=Client,
     server=Server,
     edge_weights=True,
+    trials={
+        "epsilon": Trial([2.0], {"noise": "silo", "max_noise": 1e6}),
+        "delta": Trial([1e-3], {"epsilon": 2.0, "noise": "silo", "max_noise": 1e6}),
+        "clip": Trial([0.01]),
+        "noise": Trial(reason="needs secure sums"),
+        "max_noise": Trial(reason="what is refused"),
+    },
 )

@@ -83,7 +83,7 @@ class Server(AveragingServer[ConfigT], Generic[ConfigT]):
 
 METHOD = Method(
     name="fedavg",
-    family="averaging",
+    family="averages of models",
     title="FedAvg",
     citation='McMahan et al. "Communication-Efficient Learning of Deep Networks from Decentralized Data". AISTATS '
     "2017.",

@@ -22,7 +22,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Tensors, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
@@ -294,7 +294,7 @@ def likeness(noise: Tensor, embeddings: Tensor) -> Tensor:
 
 METHOD = Method(
     name="fedgen",
-    family="averaging",
+    family="rare and missing classes",
     title="FedGen",
     citation='Zhu, Hong, Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning". ICML 2021.',
     summary="FedAvg with a generator of embeddings, made of the clients' heads, that teaches every head all classes.",
@@ -305,4 +305,10 @@ METHOD = Method(
     evaluates=("aggregate", "own"),
     edge_weights=True,
     model={"node": {"name": "gamlp"}, "graph": {"name": "gin"}},
+    space={"alpha": [0.1, 0.3, 1.0]},
+    trials={
+        "generator_steps": Trial(start=3),
+        "fan_out": Trial(reason="no neighbours to sample"),
+    },
+    reduces_to=("fedavg", {"alpha": 0.0}),
 )

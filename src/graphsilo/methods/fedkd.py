@@ -22,7 +22,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
@@ -295,7 +295,7 @@ def added(weights: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[s
 
 METHOD = Method(
     name="fedkd",
-    family="averaging",
+    family="prototypes and distillation",
     title="FedKD",
     citation='Wu et al. "Communication-efficient federated learning via knowledge distillation". Nature Communications '
     "13, 2022.",
@@ -308,4 +308,11 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own", "aggregate"),
     edge_weights=True,
+    space={"kl_weight": [0.3, 1.0, 3.0]},
+    trials={
+        "max_norm": Trial([0.01]),
+        "mentee_hidden": Trial([4, None]),
+        "energy_start": Trial([0.3]),
+        "energy_end": Trial([0.3]),
+    },
 )

@@ -69,7 +69,7 @@ class Server(fedavg.Server[FedProxConfig]):
 
 METHOD = Method(
     name="fedprox",
-    family="averaging",
+    family="averages of models",
     title="FedProx",
     citation='Li et al. "Federated Optimization in Heterogeneous Networks". MLSys 2020.',
     summary="FedAvg with a proximal term that keeps local models near the shared one.",
@@ -77,4 +77,9 @@ METHOD = Method(
     client=Client,
     server=Server,
     edge_weights=True,
+    space=(  # mu: the candidates of the paper
+        {"optimizer": ["adam"], "lr": [0.001, 0.003, 0.01, 0.03], "mu": [0.001, 0.01, 0.1, 1.0]},
+        {"optimizer": ["sgd"], "lr": [0.05, 0.2, 0.5, 1.0], "mu": [0.001, 0.01, 0.1, 1.0]},
+    ),
+    reduces_to=("fedavg", {"mu": 0.0}),
 )

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer, gathered, of_shape
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.training.optimizer import optimizer
@@ -178,7 +178,7 @@ def margin_slope(rows: Tensor, own: Tensor, pushed: Tensor, share: Tensor, proto
 
 METHOD = Method(
     name="fedtgp",
-    family="prototypes",
+    family="prototypes and distillation",
     title="FedTGP",
     citation='Zhang et al. "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning '
     'for Data and Model Heterogeneity in Federated Learning". AAAI 2024.',
@@ -190,4 +190,11 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     edge_weights=True,
+    space={"strength": [0.1, 1.0, 10.0]},
+    trials={
+        "predict": Trial(reason="how a client classifies"),
+        "max_margin": Trial([0.01]),
+        "server_batch": Trial([3]),
+    },
+    reduces_to=("local", {"strength": 0.0, "initial": "common"}),
 )

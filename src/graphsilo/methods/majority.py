@@ -15,7 +15,7 @@ from torch import Tensor
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerBase
 from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.models.view import GraphTensors
@@ -72,7 +72,7 @@ class Server(ServerBase[MajorityConfig]):
 
 METHOD = Method(
     name="majority",
-    family="reference",
+    family="references",
     title="Majority class",
     citation="The constant answer that every comparison should beat.",
     summary="Every silo answers with the most frequent class of its training items; nothing is learned or shared.",
@@ -85,4 +85,7 @@ METHOD = Method(
     alone=True,
     backbone=False,
     edge_weights=True,
+    trials={
+        "participation": Trial(reason="nothing is learned"),
+    },
 )

@@ -19,7 +19,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import noise
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.training_client import client_weight
 from graphsilo.methods.fedlog import generator as generators
 from graphsilo.methods.fedlog import mixing
@@ -27,7 +27,6 @@ from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.methods.fedlog.layers import BRANCHES, Classifiers
 from graphsilo.methods.fedlog.messages import (
     ClassGenerators,
-    Done,
     GeneratorReply,
     GeneratorRequest,
     PretrainRequest,

@@ -18,7 +18,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe
@@ -27,7 +27,6 @@ from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
     Counts,
-    Done,
     ScoreRequest,
     Scores,
     Statistics,
@@ -47,7 +46,7 @@ USUAL_SHARPNESS = 8.0
 class Client(ClientBase[FedRidgeConfig]):
     """Sums once, scores candidates once, and corrects the model it is given."""
 
-    kept = ("_size", "_models", "_sharpness")
+    kept = ("_size", "_models", "_sharpness", "_held_out")
     stateful = ("released",)
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
@@ -58,6 +57,8 @@ class Client(ClientBase[FedRidgeConfig]):
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}
+        self.holds_out = False
+        self._held_out: dict[str, Tensor] = {}
 
     # -- the sums ------------------------------------------------------------------------------------------------
 
@@ -194,7 +195,11 @@ class Client(ClientBase[FedRidgeConfig]):
             known = [shifted(weights, request.shifts[at], place) for weights in known]
             output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
             outputs = output.split(self.silo.schema.num_classes, dim=1)
-            best = self._judge.best([self._scored(output) for output in outputs], len(alone))
+            scored = [self._scored(output) for output in outputs]
+            best = self._judge.best(scored, len(alone))
+            if self.holds_out:
+                which = torch.from_numpy(self._judge.held_out(scored, len(alone)))
+                self._held_out[name] = torch.stack(outputs)[which, torch.arange(len(which))]
             for view, chosen in (("own", best), ("common", 0)):
                 self._models[view] = {**self._models[view], name: known[chosen]}
                 self._sharpness[view][name] = self._sharpest(outputs[chosen])
@@ -289,6 +294,12 @@ class Client(ClientBase[FedRidgeConfig]):
         sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(names[0], USUAL_SHARPNESS)
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
+
+    def says_held_out(self) -> Tensor:
+        """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
+        how good the own models are. Kept where ``holds_out`` is true."""
+        name = self._fitting(self._models["own"], self._seen)[0]
+        return F.log_softmax(self._sharpness["own"][name] * self._held_out[name], dim=1)
 
     def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
         """The features whose scores are added up for a graph: with label features where validation could judge them, on

@@ -21,11 +21,11 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import roc_auc
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
-from graphsilo.methods.opfgl.messages import Done, GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
+from graphsilo.methods.opfgl.messages import GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
 from graphsilo.models.base import Model, borrowed
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
