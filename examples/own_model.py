@@ -3,11 +3,10 @@
 from typing import ClassVar
 
 import graphsilo
-from graphsilo.models.base import StackedModel
 from graphsilo.models.registry import register
 from graphsilo.models.sage import SageLayer
 from graphsilo.models.settings import ModelEntry, ModelSettings
-from graphsilo.models.stack import Plan, Term
+from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
 from graphsilo.settings import setting
 
@@ -27,7 +26,7 @@ class GraphConv(StackedModel):
     layer = SageLayer
     norm = "sum"
 
-    def _plan(self, view: View, depth: int) -> Plan:
+    def plan(self, view: View, depth: int) -> Plan:
         def make() -> Plan:
             blocks, rows = view.blocks("sum", depth), view.own_rows("sum", depth)
             first = (Term(view.first_layer("sum", depth)), Term(view.features("sum", depth - 1)))

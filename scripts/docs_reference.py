@@ -1,10 +1,13 @@
-"""Tables of the documentation that are made from the code when the site is built, so that they cannot be out of date.
+"""Tables of the documentation that are made when the site is built: from the code, so that they cannot be out of date,
+or from files of numbers.
 
 A page asks for one with a comment such as ``<!-- settings: fedavg -->``. MkDocs loads this file as a hook.
 """
 
 from __future__ import annotations
 
+import ast
+import csv
 import importlib
 import inspect
 import re
@@ -260,10 +263,11 @@ def methods() -> str:
 
     def row(item: Any) -> tuple[str, ...]:
         sums = "–" if item.pooled else "no" if registry.load(item.name).config().single_answers else "yes"
-        mark = " †" if item.heterogeneous else ""
-        return (f"[{item.title}]({item.name}.md){mark}", item.family, item.summary, sums, ", ".join(item.tasks))
+        differ = "yes" if item.heterogeneous else "no"
+        return (f"[{item.title}]({item.name}.md)", item.family, item.summary, ", ".join(item.tasks), sums, differ)
 
-    return table(("method", "kind", "what it does", "sums are enough", "tasks"), map(row, methods_by_family()))
+    head = ("method", "family", "what it does", "tasks", "only sums", "models may differ")
+    return table(head, map(row, methods_by_family()))
 
 
 def settings(name: str) -> str:
@@ -379,6 +383,13 @@ def attacks() -> str:
     return "\n\n".join(parts) if found else "Nothing was measured yet."
 
 
+def decisions() -> str:
+    """Every decision by its first line."""
+    folder = Path(__file__).resolve().parents[1] / "docs" / "decisions"
+    lines = ((path.name, path.read_text(encoding="utf-8").splitlines()[0]) for path in sorted(folder.glob("0*.md")))
+    return "\n".join(f"- [{line.removeprefix('# ')}]({name})" for name, line in lines)
+
+
 def secure_sums() -> str:
     """Which methods sums are enough for, and what the others need."""
     from graphsilo.federation import registry
@@ -404,6 +415,36 @@ def papers(part: str) -> str:
         "methods": lambda: papers_page.of_methods(sections),
     }
     return "\n".join(parts[part]())
+
+
+def rooms(package: str = "") -> str:
+    """The package's rooms from the top layer down, or the modules of one, each with the first line of its docstring."""
+    root = Path(__file__).resolve().parents[1]
+    folder = root / "src" / "graphsilo" / package
+    if package:
+        names = sorted({path.stem for path in folder.iterdir() if not path.name.startswith("_")})
+    else:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+        names = [name.removeprefix("graphsilo.") for layer in layers for name in layer.split(" | ")]
+
+    def summary(name: str) -> str:
+        source = next((path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.exists()), None)
+        text = source and ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
+        return (text or "").split("\n")[0].replace("``", "`")
+
+    said = ((f"`{name}`", summary(name)) for name in names)
+    return table(("room", "what is in it"), (row for row in said if row[1]))
+
+
+def measured(name: str) -> str:
+    """Numbers that are kept as ``docs/measured/NAME.csv``; columns of numbers are right-aligned."""
+    with (Path(__file__).resolve().parents[1] / "docs" / "measured" / f"{name}.csv").open(encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    numbers = [
+        "r" if all(re.match(r"[\d−–]|$", cell) for cell in column) else " " for column in zip(*rows, strict=True)
+    ]
+    return table(head, rows, align="".join(numbers))
 
 
 def conformance() -> str:
@@ -468,12 +509,14 @@ TABLES: dict[str, Callable[..., str]] = {
     "command": command,
     "commands": commands,
     "conformance": conformance,
+    "decisions": decisions,
     "every-setting": every_setting,
     "from-an-index": from_an_index,
     "generator": generator,
     "graph-rules": graph_rules,
     "kinds": kinds,
     "secure-sums": secure_sums,
+    "measured": measured,
     "messages": messages,
     "methods": methods,
     "metrics": metrics,
@@ -482,6 +525,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "papers": papers,
     "policy": policy,
     "pools": pools,
+    "rooms": rooms,
     "rules": rules,
     "scenarios": scenarios,
     "settings": settings,

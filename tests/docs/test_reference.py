@@ -103,7 +103,7 @@ def test_the_page_of_every_method_is_in_the_navigation_and_the_index(reference: 
     rows = reference.methods().splitlines()
     assert len(rows) == 2 + len(pages)
     assert "| [FedGTA](fedgta.md) | silos that are unlike | " in "".join(rows)
-    assert next(row for row in rows if row.startswith("| [FedKD](fedkd.md) † |")).endswith("| no | node, graph |")
+    assert next(row for row in rows if row.startswith("| [FedKD](fedkd.md) |")).endswith("| node, graph | no | yes |")
 
 
 def test_messages_of_fedavg(reference: ModuleType) -> None:
@@ -141,6 +141,25 @@ def test_every_option_of_every_command(reference: ModuleType) -> None:
             for word in words:
                 assert f"`{word}`" in section.replace("\\|", "|")
             assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
+
+
+def test_every_decision_has_its_line(reference: ModuleType, checkout: Path) -> None:
+    first, *others = reference.decisions().splitlines()
+    assert first.startswith("- [001: a message is the only way out of a silo")
+    assert len(others) + 1 == len(list((checkout / "docs" / "decisions").glob("0*.md")))
+
+
+def test_every_room_says_what_is_in_it(reference: ModuleType, checkout: Path) -> None:
+    folders = {path.name for path in (checkout / "src" / "graphsilo").iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(first_cells(reference.rooms()))
+    assert {"batch", "seed", "service"} <= set(first_cells(reference.rooms("experiments")))
+
+
+def test_every_file_of_numbers_stands_on_a_page(reference: ModuleType, checkout: Path) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (checkout / "docs").rglob("*.md"))
+    asked = {found["argument"] for found in reference.MARKER.finditer(pages) if found["name"] == "measured"}
+    assert {path.stem for path in (checkout / "docs" / "measured").glob("*.csv")} == asked
+    assert reference.measured("workers").startswith("| speed-up | methods |\n|---|---|\n| above 1.8 | FedStar")
 
 
 def test_every_marker_of_every_page_is_replaced(reference: ModuleType, checkout: Path) -> None:

@@ -24,6 +24,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.model_files import scale_of
 from graphsilo.planning import plan
+from kit.site_tables import numbers
 
 NAMES = ("north", "south", "west")
 NODES = 40
@@ -60,21 +61,6 @@ def hospitals(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def config_of(names: list[str], **more: Any) -> RunConfig:
     usual = {"data.name": names, "method.rounds": 3, "run.seeds": [0], "model.hidden": [8], "run.checkpoint_every": 1}
     return load_config(overrides={**usual, **{key.replace("__", "."): value for key, value in more.items()}})
-
-
-def numbers(tree: Any) -> Any:
-    """What is measured, without times."""
-    timed = (
-        "cpu_seconds",
-        "server_cpu_seconds",
-        "wall_seconds",
-        "peak_rss_bytes",
-        "checkpoint_cpu_seconds",
-        "checkpoint_wall_seconds",
-    )
-    if isinstance(tree, dict):
-        return {key: numbers(value) for key, value in tree.items() if key not in timed}
-    return [numbers(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def seeds_of(config: RunConfig, **options: Any) -> Any:

@@ -29,14 +29,6 @@ def test_gin(setting, train_eps: bool) -> None:
     check(model, data, x)
 
 
-def test_gin_plain_and_stacked_paths_agree(dense: Dense) -> None:
-    fixed = double("gin", eps=0.3, layers=3)
-    steps = fixed._step_by_step(dense.data.full, 3, None, False)[-1]
-    close(fixed(dense.data.full), steps)
-    rows = np.array([2, 9])
-    close(fixed._step_by_step(dense.data.view(rows), 3, None, False)[-1], steps[rows])
-
-
 def test_gin_batch_norm(dense: Dense) -> None:
     model = double("gin", norm="batch")
     assert len(list(model.buffers())) == 6  # mean, variance and a counter for each of two layers

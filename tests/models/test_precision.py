@@ -81,18 +81,16 @@ def test_every_backbone_rounds_its_products_and_nothing_else(name: str, options:
         assert not is_reduced(slope)
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage", "gin", "mlp", "sign"])
+@pytest.mark.parametrize("name", ["gcn", "sage", "mlp", "sign"])
 def test_steps_without_autograd_round_the_same_products(name: str, make_graph) -> None:
     view = GraphTensors(make_graph()).view(np.arange(3, 20))
     model = made(name, "bfloat16", {"layers": 3})
     slope = torch.randn((17, 3), generator=generator(1))
-    for _ in range(2):  # the first one finds out what is run
-        traced = model.trace(view, generator(0, "mask"))
-        assert traced is not None
-        logits, pull = traced
-        assert torch.equal(logits, model(view, generator(0, "mask")))
-        for mine, autograd in zip(pull(slope), gradients_of(model, view, generator(0, "mask"), slope), strict=True):
-            assert torch.equal(mine, autograd)
+    trace = model.trace(view, generator(0, "mask"))
+    assert trace is not None
+    assert torch.equal(trace.logits, model(view, generator(0, "mask")))
+    for mine, autograd in zip(trace.pull(slope), gradients_of(model, view, generator(0, "mask"), slope), strict=True):
+        assert torch.equal(mine, autograd)
 
 
 def test_weights_that_an_optimiser_changed_are_seen(make_graph) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphsilo.report.kernel import describe, figure, summary, table
+from graphsilo.report.kernel import figure, summary, table
 
 
 def record(**more):
@@ -63,14 +63,11 @@ def test_two_alike_with_different_labels_need_decades():
 
 
 def test_without_mended_graphs():
-    context, drawn = describe(without_mending())
-    assert context["table"]["columns"] == ["Nodes", "Whole graph", "Cut graph"]
-    assert [mark.name for mark in drawn[0].plots["bound"].marks] == ["Whole graph", "Cut graph"]
-    assert context["drawn"] == drawn
+    assert table(without_mending())["columns"] == ["Nodes", "Whole graph", "Cut graph"]
+    assert [mark.name for mark in figure(without_mending()).plots["bound"].marks] == ["Whole graph", "Cut graph"]
 
 
 def test_an_empty_record():
-    context, drawn = describe({})
-    assert context["table"] is None
-    assert drawn == []
-    assert context["summary"]
+    assert table({}) is None
+    assert figure({}) is None
+    assert summary({})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsilo.cli import complete
-from graphsilo.cli.terminal import paragraph, say, show, table
+from graphsilo.cli.terminal import announce, say, show, table
 from graphsilo.cli.values import (
     DataRoot,
     Debug,
@@ -82,8 +81,7 @@ def _print(planned: Plan, executor: str) -> None:
 
 def tell(text: str) -> None:
     """A line on stderr."""
-    sys.stderr.write(paragraph(f"{time.strftime('%H:%M:%S')}  {text}", sys.stderr) + "\n")
-    sys.stderr.flush()
+    announce(f"{time.strftime('%H:%M:%S')}  {text}")
 
 
 def list_tables() -> None:

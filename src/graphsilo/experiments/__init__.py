@@ -1,0 +1,1 @@
+"""Runs: from a configuration to silos, seeds, rounds and results."""

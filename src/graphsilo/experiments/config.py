@@ -517,10 +517,8 @@ def _as_tree(value: Any) -> Any:
 
 def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
     """The same, with the backbone of the method's paper where the user names none."""
-    method, model = values.get("method"), values.get("model")
-    name = method.get("name") if isinstance(method, Mapping) else getattr(method, "name", None)
-    asked = model.keys() if isinstance(model, Mapping) else getattr(model, "model_fields_set", ())
-    if not isinstance(name, str) or {"name", "pool"} & set(asked):
+    name, model = values.get("method", {}).get("name"), values.get("model", {})
+    if not isinstance(name, str) or {"name", "pool"} & model.keys():
         return values
     from graphsilo.federation import registry
 
@@ -529,8 +527,7 @@ def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
         usual = usual.get(_likely_task(values))
     if usual:
         options = {key: value for key, value in usual.items() if key != "name"}
-        chosen = model.get("options") if isinstance(model, Mapping) else getattr(model, "options", None)
-        values["model"] = {"name": usual["name"], "options": {**options, **dict(chosen or {})}}
+        values["model"] = {"name": usual["name"], "options": {**options, **model.get("options", {})}}
     return values
 
 
@@ -538,8 +535,7 @@ def _likely_task(values: Mapping[str, Any]) -> str:
     """The task asked for, or what the named data is made for; a file counts as a graph, as nobody has opened it yet."""
     from graphsilo.data.sources import catalog
 
-    data = values.get("data", DataConfig())
-    name = data.get("name", DataConfig().name) if isinstance(data, Mapping) else getattr(data, "name", None)
+    name = values.get("data", {}).get("name", DataConfig().name)
     first = name[0] if isinstance(name, list) and name else name
     try:
         return str(values.get("task") or catalog.entry(str(first)).task)

@@ -179,7 +179,7 @@ class SeedRun:
             self.progress = SeedProgress.from_state(state["progress"], rounds)
             self._kept_rounds = len(state["history"]["rounds"])
             self.best = Aggregates.from_state(state["best"])
-            unfinished = state.get("work")
+            unfinished = state["work"]
             setup = None if unfinished is not None else _cost_tree(self.progress.setup)
             rows = [_round_tree(row) for row in rounds]
             observer.seed_started(SeedStarted(*place, rounds=server.rounds, setup=setup, rows=rows, label=label))
@@ -187,7 +187,7 @@ class SeedRun:
                 self._continue_set_up(unfinished, server)
                 self._set_up(server, federation)
         progress = self.progress
-        if state is None or state.get("work") is not None:
+        if state is None or state["work"] is not None:
             observer.set_up(SetUp(*place, row=_cost_tree(progress.setup), label=label))
         sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):

@@ -30,13 +30,11 @@ from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.union import check_finite, dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.catalog import is_description
-from graphsilo.data.sources.columns import Learned, Vocabulary, share_words
 from graphsilo.data.sources.faults import Faults
 from graphsilo.data.sources.plain import settle_classes, signed_note
 from graphsilo.data.sources.sizes import require_memory
-from graphsilo.data.sources.tables import read_spec
 from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.vocabulary import Learned, Vocabulary, share_words
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, RunConfig
@@ -160,7 +158,7 @@ def _with_shared_words(
     Raises:
         DataError: A word is not declared where words are.
     """
-    tables = {place: read_spec(name) for place, name in names.items() if is_description(name)}
+    tables = {place: spec for place, name in names.items() if (spec := catalog.described(name)) is not None}
     if len(tables) < 2 or not any(None in spec.nodes.one_hot.values() for spec in tables.values()):
         return loaded
     read = {place: item for place, item in loaded.items() if isinstance(item, Graph)}
@@ -398,7 +396,7 @@ def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> No
     names, symmetrised = list(config.data.name), config.data.options.get("undirected") is True
     # A description says it; of a file that has links the links do.
     weighted = {
-        client: not symmetrised and read_spec(names[client]).directed if is_description(names[client])
+        client: not symmetrised and spec.directed if (spec := catalog.described(names[client])) is not None
         else not is_symmetric(graph) if graph.num_edges
         else None
         for client, graph in graphs.items()
@@ -588,7 +586,7 @@ def _read_notes(graphs: Sequence[Graph | GraphCollection], scaling: Scaling) -> 
 def _sign_notes(config: RunConfig, silo: Silo) -> tuple[str, ...]:
     """Says so where labels -1 are a class that nobody has declared."""
     names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
-    declared = any(is_description(name) and read_spec(name).classes is not None for name in names)
+    declared = any(spec is not None and spec.classes is not None for spec in map(catalog.described, names))
     return () if declared else signed_note(silo.schema.class_names)
 
 

@@ -279,17 +279,14 @@ def aligned_bytes(size: int) -> NDArray[np.uint8]:
     return data
 
 
-def aligned_copy(payload: memoryview) -> NDArray[np.uint8]:
-    """The bytes in such memory."""
-    data = aligned_bytes(payload.nbytes)
-    data[:] = np.frombuffer(payload, dtype=np.uint8)
-    return data
-
-
 def aligned_view(payload: memoryview) -> NDArray[np.uint8]:
     """The bytes where they are, if that is such memory and may be written to; else a copy."""
     data = np.frombuffer(payload, dtype=np.uint8)
-    return aligned_copy(payload) if payload.readonly or data.ctypes.data % ALIGN else data
+    if not payload.readonly and data.ctypes.data % ALIGN == 0:
+        return data
+    copy = aligned_bytes(payload.nbytes)
+    copy[:] = data
+    return copy
 
 
 def aligned(size: int) -> int:

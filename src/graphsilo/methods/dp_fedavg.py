@@ -10,8 +10,8 @@ model is one direction, and so few silos and large models leave nothing but nois
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -78,6 +78,8 @@ class NoisyChange(Release):
 class Client(fedavg.Client[DPFedAvgConfig]):
     """Trains the shared model and sends how it changed, shortened, and with noise where ε is set."""
 
+    stateful = (*fedavg.Client.stateful, "released")
+
     def __init__(self, context: ClientContext[DPFedAvgConfig]):
         super().__init__(context)
         self.released = Released(self.config, self.config.clip)
@@ -117,14 +119,6 @@ class Client(fedavg.Client[DPFedAvgConfig]):
         change = {name: own[name].detach().cpu().double() - old.double() for name, old in request.weights.items()}
         length = math.sqrt(sum(float(part.square().sum()) for part in change.values()))
         return change, min(1.0, self.config.clip / length) if length > 0 else 1.0
-
-    def state(self) -> dict[str, Any]:
-        released = self.released.state()
-        return {**super().state(), **({"released": released} if released else {})}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.released.load_state(state.get("released", {}))
 
 
 class Server(fedavg.Server[DPFedAvgConfig]):

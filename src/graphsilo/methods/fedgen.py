@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -202,6 +202,8 @@ class Server(fedavg.Server[FedGenConfig]):
     """
 
     client = Client
+    kept = (*fedavg.Server.kept, "counts", "trained")
+    stateful = ("generator_model", "optimizer")
 
     def __init__(self, context: ServerContext[FedGenConfig]):
         super().__init__(context)
@@ -269,18 +271,6 @@ class Server(fedavg.Server[FedGenConfig]):
             self.optimizer.step(torch.autograd.grad(loss, self.parameters))
         self.log["generator_loss"] = float(loss.detach())
         self.trained = True
-
-    def state(self) -> dict[str, Any]:
-        return {
-            **super().state(), "generator": weights_of(self.generator_model), "optimizer": self.optimizer.state(),
-            "counts": self.counts, "trained": self.trained,
-        }  # fmt: skip
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        load_weights(self.generator_model, state["generator"])
-        self.optimizer.load_state(state["optimizer"])
-        self.counts, self.trained = state["counts"], state["trained"]
 
 
 def ensemble_loss(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:

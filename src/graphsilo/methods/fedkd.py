@@ -33,6 +33,7 @@ from graphsilo.settings import WIDEST
 from graphsilo.training.local import load_weights, tensors_of, weights_of
 from graphsilo.training.losses import divergence
 from graphsilo.training.low_rank import compress, expand
+from graphsilo.training.neighbour_sampling import neighbours_per_layer
 from graphsilo.training.objective import Classified
 from graphsilo.training.optimizer import optimizer, shorten
 from graphsilo.training.upstream import traced
@@ -118,6 +119,7 @@ class Client(fedavg.Client[FedKDConfig]):
     """
 
     kept = ("base",)
+    stateful = (*fedavg.Client.stateful, "optimizer")
 
     def __init__(self, context: ClientContext[FedKDConfig]):
         super().__init__(context)
@@ -140,15 +142,11 @@ class Client(fedavg.Client[FedKDConfig]):
     @cached_property
     def fan_out(self) -> tuple[int, ...]:
         """For the deeper of both models; the other one takes the last of these layers."""
-        if not any(self.config.fan_outs):
-            return ()
         spec = self.config.mentee(self.context.common)
         mentee = super().build_model(spec, seed_names=("model",))
         of_each = [(self.model.message_layers, self.context.model.name), (mentee.message_layers, spec.name)]
-        for depth, name in of_each:
-            self.config.check_model(name, depth, self.silo.schema.task)
-        depth, name = max(of_each)
-        return self.config.sampled(name, depth, self.silo.schema.task)
+        task, counts = self.silo.schema.task, self.config.fan_out
+        return max((neighbours_per_layer(counts, name, depth, task) for depth, name in of_each), key=len)
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         return super().build_model(spec, seed_names=(*seed_names, "client", self.id))
@@ -202,11 +200,10 @@ class Client(fedavg.Client[FedKDConfig]):
 
     def state(self) -> dict[str, Any]:
         adapter = {} if self.adapter is None else {"adapter": self.adapter}
-        return {**super().state(), "mentee_optimizer": self.optimizer.state(), **adapter}
+        return {**super().state(), **adapter}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self.optimizer.load_state(state["mentee_optimizer"])
         if self.adapter is not None:
             self.adapter.copy_(state["adapter"])
 

@@ -27,7 +27,7 @@ class FedProxConfig(fedavg.FedAvgConfig):
     )  # fmt: skip
 
     def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
-        one_step = self.local_epochs == 1 and self.batch_size == 0 and schema.task == "node" and not any(self.fan_outs)
+        one_step = self.local_epochs == 1 and self.batch_size == 0 and schema.task == "node" and not self.samples
         if self.mu == 0 or not one_step:
             return ""
         return (

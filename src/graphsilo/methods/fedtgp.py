@@ -9,8 +9,7 @@ that class, and farther from those of other classes by a margin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -69,6 +68,7 @@ class Server(PrototypeServer[FedTGPConfig]):
     """Learns the prototypes; sees every client's."""
 
     client = Client
+    stateful = ("net", "optimizer")
 
     def __init__(self, context: ServerContext[FedTGPConfig]):
         super().__init__(context)
@@ -108,15 +108,6 @@ class Server(PrototypeServer[FedTGPConfig]):
                 if not left:
                     loss -= float((logs * mine * share).sum()) * len(some) / len(order)
         self.log |= {"margin": margin, "prototype_loss": loss}
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "net": list(self.net.parameters), "optimizer": self.optimizer.state()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        for mine, saved in zip(self.net.parameters, state["net"], strict=True):
-            mine.copy_(saved)
-        self.optimizer.load_state(state["optimizer"])
 
 
 def margin_of(rows: Tensor, labels: Tensor, weights: Tensor, largest: float) -> float:

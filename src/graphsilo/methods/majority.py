@@ -7,7 +7,6 @@ nothing but the cut's skew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +38,8 @@ class CountReply(Message):
 class Client(ClientBase[MajorityConfig]):
     """Knows how often each class occurs among its training items; nothing before it has counted them."""
 
+    kept = ("counts",)
+
     def __init__(self, context: ClientContext[MajorityConfig]):
         super().__init__(context)
         self.counts = torch.zeros(self.silo.schema.num_classes)
@@ -53,12 +54,6 @@ class Client(ClientBase[MajorityConfig]):
         # Without a training item all classes are alike, and the first is the answer; so it is among equals.
         shares = self.counts / self.counts.sum() if self.counts.any() else torch.full_like(self.counts, 1.0)
         return shares.clamp_min(1e-12).log().expand(data.full.num_items, -1).to(data.device)
-
-    def state(self) -> dict[str, Any]:
-        return {"counts": self.counts}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.counts = state["counts"]
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": {"counts": self.counts}}

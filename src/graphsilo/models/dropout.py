@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 Source: TypeAlias = "torch.Generator | Iterator[Tensor]"
 """Where a model's dropout masks come from: drawn when they are needed, or drawn ahead, in the order of its layers."""
@@ -124,9 +123,8 @@ def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> T
 
 
 def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """ReLU, then dropout, as one step of the backward pass."""
-    result: Tensor = _ReluDropout.apply(values, rate, generator)  # type: ignore[no-untyped-call]
-    return result
+    """ReLU, then dropout."""
+    return dropout(values.relu(), rate, generator)
 
 
 def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
@@ -171,23 +169,3 @@ def activate_backward(gradient: Tensor, output: Tensor, mask: Tensor | None) -> 
 
 # gradient where output > 0, else 0: one pass, where a comparison and a product are two.
 _where_positive = torch.ops.aten.threshold_backward.default
-
-
-class _ReluDropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-        if generator is None or rate == 0.0:
-            result = values.relu()
-            ctx.save_for_backward(result)
-            ctx.scaled = False
-            return result
-        scale = relu_dropout_scale(values, rate, generator)
-        ctx.save_for_backward(scale)
-        ctx.scaled = True
-        return values * scale
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (saved,) = ctx.saved_tensors
-        return gradient * (saved if ctx.scaled else (saved > 0)), None, None

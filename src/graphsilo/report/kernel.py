@@ -9,25 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphsilo.report.formats import MISSING, integer, number
-from graphsilo.report.plot import Axis, Dots, Figure, Plot, present
+from graphsilo.report.plot import Axis, Dots, Figure, Plot
 from graphsilo.report.record import Context
 
 GRAPHS = {"global": "Whole graph", "cut": "Cut graph", "mended": "Mended graph"}
 """What a silo's nodes are seen on."""
 _PLACES = {"global": "the whole graph", "cut": "the cut graphs", "mended": "the mended graphs"}
-
-
-def describe(record: Mapping[str, Any]) -> tuple[Context, list[Figure]]:
-    """The section: a sentence, a table with a row per silo, and a figure.
-
-    Args:
-        record: As ``evaluate.gntk.compare`` gives it; parts that are missing are left out.
-    Returns:
-        ``{"summary", "table", "drawn"}`` for the template (``table`` as its ``score_table`` takes it), and the
-        figures in the order they are drawn.
-    """
-    drawn = present(figure(record))
-    return {"summary": summary(record), "table": table(record), "drawn": drawn}, drawn
 
 
 def shown(record: Mapping[str, Any]) -> list[str]:

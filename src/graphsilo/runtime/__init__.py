@@ -1,0 +1,1 @@
+"""How messages get to clients: in this process, to worker processes, to other machines."""

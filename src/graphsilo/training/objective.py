@@ -235,8 +235,17 @@ class ClassifyItems(Objective):
     ) -> list[Tensor]:
         if term is not None or node_weights is not None or self.all_items:
             return self._with_term(model, batch, generator, parameters, term, node_weights)
-        found = self._traced(model, batch, generator)
-        return super().gradients(model, batch, generator, parameters) if found is None else found
+        return self._of_loss(model, batch, generator, parameters)
+
+    def _of_loss(
+        self, model: Model, batch: Classified, source: Source | None, parameters: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The gradients of the loss alone."""
+        trace = model.trace(batch.view, source)
+        if trace is not None:
+            return trace.pull(self.slope(trace.logits, batch))
+        assert source is None or isinstance(source, torch.Generator), "masks are drawn ahead for traces alone"
+        return super().gradients(model, batch, source, parameters)
 
     def _with_term(
         self,
@@ -288,24 +297,14 @@ class ClassifyItems(Objective):
         if term is None and node_weights is None and self.is_full(size) and not self.all_items:
             (batch,) = self.batches(size, generator)
             # A full-batch step draws dropout and nothing else, so that the masks of all epochs can be drawn at once.
-            passes = model.passes(batch.view, epochs, generator)
-            if passes is not None:
-                for logits, pull in passes:
-                    yield pull(self.slope(logits, batch)), batch
-                return
+            for source in model.sources(batch.view, epochs, generator):
+                yield self._of_loss(model, batch, source, parameters), batch
+            return
         yield from super().gradient_steps(model, epochs, size, generator, parameters, term, node_weights)
 
     def is_full(self, size: int) -> bool:
         """Whether batches of that size are the full batch, the same in every step."""
         return not self.fan_out and (size <= 0 or size >= self.num_samples)
-
-    def _traced(self, model: Model, batch: Classified, source: Source | None) -> list[Tensor] | None:
-        """The gradients without autograd; None where the model has no such path."""
-        found = model.trace(batch.view, source)
-        if found is None:
-            return None
-        logits, pull = found
-        return pull(self.slope(logits, batch))
 
 
 class PredictLinks(Objective):

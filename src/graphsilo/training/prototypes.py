@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -122,6 +123,15 @@ class PrototypeGenerator:
         vectors, first, _, second, _ = self.parameters
         inner = _where_positive(gradient @ second.t(), hidden, 0)
         return [inner @ first.t(), vectors.t() @ inner, inner.sum(0), hidden.t() @ gradient, gradient.sum(0)]
+
+    def state(self) -> list[Tensor]:
+        """The parameters, for a checkpoint."""
+        return list(self.parameters)
+
+    def load_state(self, state: Sequence[Tensor]) -> None:
+        """Take them back."""
+        for mine, saved in zip(self.parameters, state, strict=True):
+            mine.copy_(saved)
 
 
 def nearest_prototype(rows: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ def traced(
 ) -> tuple[Outputs, Callable[[Tensor, Tensor | None], list[Tensor]]]:
     """Logits and embeddings of one pass, and the way back from gradients of both to those of the parameters.
 
-    By hand where the model can (``Model.trace_embedding``), else by autograd: the same numbers to rounding.
+    By hand where the model can (``Model.trace``), else by autograd: the same numbers to rounding.
 
     Args:
         model: What is run.
@@ -44,10 +44,9 @@ def traced(
         generator: Source of dropout; None for evaluation.
         parameters: The model's, in its order.
     """
-    found = model.trace_embedding(view, generator)
+    found = model.trace(view, generator)
     if found is not None:
-        logits, embeddings, pull = found
-        return Outputs(logits, model.embed(view) if embeddings is None else embeddings), pull
+        return Outputs(found.logits, found.embeddings), found.pull
     with torch.enable_grad():
         outputs = model.outputs(view, generator)
 
@@ -64,8 +63,6 @@ def traced_beside(
 ) -> tuple[Outputs, Callable[[Tensor, Tensor], list[Tensor]]]:
     """Logits of some items with dropout, embeddings of these and others without, and the way back from both.
 
-    Where the model can, one pass for both (``Model.trace_beside``); else two.
-
     Args:
         model: What is run.
         items: The rows that are classified.
@@ -73,11 +70,6 @@ def traced_beside(
         generator: Source of dropout.
         parameters: The model's, in its order.
     """
-    found = model.trace_beside(beside, beside.places_of(items), generator)
-    if found is not None:
-        logits, embeddings, pull = found
-        assert embeddings is not None
-        return Outputs(logits, embeddings), pull
     (logits, _), back = traced(model, items, generator, parameters)
     (others, embeddings), back_beside = traced(model, beside, None, parameters)
 

@@ -25,7 +25,6 @@ from graphsilo.methods.fedtrees.messages import (
     Histograms,
     Moments,
     MomentsRequest,
-    Scores,
     StartRequest,
 )
 from kit.fedtrees import QUICK, silo_of, with_directions
@@ -90,10 +89,10 @@ def test_a_forest_that_came_from_elsewhere_answers_as_the_own_copy(kit, more):
 
 def test_a_silo_unlike_the_others_takes_its_own_trees(kit):
     """Its classes are the others' turned round: nothing that they know holds there."""
-    odd = silo_of(3, [3], 2)
+    odd = silo_of(3, [3], 2, nodes=120)
     graph = replace(odd.graph, labels=1 - odd.graph.labels)
     odd = replace(odd, graph=graph, evaluations=(replace(odd.seen, graph=graph),))
-    silos = [*(silo_of(client, [client], 2, nodes=120) for client in range(3)), odd]
+    silos = [*(silo_of(client, [client], 2, nodes=240) for client in range(3)), odd]
     server, federation = played(kit, silos, rounds=6, lr=0.5, label_features=False)
     client = federation.client(3)
     assert client._chosen != "common"
@@ -254,7 +253,6 @@ def test_no_node_counts_in_two_bins_of_a_column():
     [
         Counts(classes=torch.tensor([3, 2])),
         Cells(counts=whole([1, 0], [2, 3])),
-        Scores(counts=torch.tensor([[[1, 2], [2, 0]]]), ranked={}),
         Moments(sums=torch.tensor([[-5 * LARGEST_MOMENT]])),
     ],
 )

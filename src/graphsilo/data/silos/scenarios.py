@@ -113,8 +113,7 @@ def partition_for_scenario(
     """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
 
     ``unseen`` and ``open`` cut K + 1 parts, the last of which becomes the new client; Metis then cuts k ways unless
-    ``recursive`` is given, as the published part sizes show. A stored partition (rule ``files``) that already holds
-    a new part is taken as it is.
+    ``recursive`` is given. A stored partition (rule ``files``) that already holds a new part is taken as it is.
 
     Args:
         graph: The whole graph.
@@ -130,7 +129,7 @@ def partition_for_scenario(
     kind = entry(rule)
     settings = dict(options or {})
     make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index)
-    if chosen in ("seen", "inductive") or kind.name == "files":
+    if chosen in ("seen", "inductive") or kind.counts:
         whole = make(graph, clients=clients, options=settings)
         _require_parts(whole, chosen)
         return whole
@@ -144,9 +143,7 @@ def partition_for_scenario(
         cropped = np.sort(generator.choice(graph.num_nodes, size=int(crop * graph.num_nodes), replace=False))
         rows = np.setdiff1d(rows, cropped)
         rest = graph.subgraph(rows)
-    if kind.name in ("metis", "topology"):
-        settings = {"recursive": False, **settings}
-    cut = make(rest, clients=clients + 1, options=settings)
+    cut = make(rest, clients=clients + 1, options={**kind.with_new, **settings})
     return replace(
         cut,
         num_nodes=graph.num_nodes,

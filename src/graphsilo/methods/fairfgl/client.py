@@ -18,7 +18,7 @@ from graphsilo.evaluate.groups import homophily
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
-from graphsilo.federation.training_client import TrainingClient
+from graphsilo.federation.training_client import TrainingClient, client_weight
 from graphsilo.methods.fairfgl.config import FairFGLConfig
 from graphsilo.methods.fairfgl.messages import TrainReply, TrainRequest
 from graphsilo.methods.fairfgl.updates import (
@@ -164,6 +164,7 @@ class Client(TrainingClient[FairFGLConfig]):
     """
 
     kept = ("_history", "_steps", "_corrected")
+    stateful = (*TrainingClient.stateful, "_logit_optimizer")
 
     def __init__(self, context: ClientContext[FairFGLConfig]):
         super().__init__(context)
@@ -215,10 +216,8 @@ class Client(TrainingClient[FairFGLConfig]):
 
     @property
     def weight(self) -> float:
-        """Weight in the cluster's mean; 0, hence left out, for a client with nothing to train on."""
-        if not len(self._train):
-            return 0.0
-        return float({"train": len(self._train), "nodes": self.silo.num_items, "uniform": 1}[self.config.weight_by])
+        """Weight in the cluster's mean."""
+        return client_weight(self.config.weight_by, len(self._train), self.silo.num_items)
 
     def study(self) -> Mapping[str, Any]:
         """Mean α, and the share of steps whose gradient was corrected."""
@@ -228,18 +227,12 @@ class Client(TrainingClient[FairFGLConfig]):
         }
 
     def state(self) -> dict[str, Any]:
-        return {
-            **super().state(),
-            "logit": self._logit,
-            "logit_optimizer": self._logit_optimizer.state(),
-        }
+        return {**super().state(), "logit": self._logit}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         self._logit.copy_(state["logit"])
         self._alpha = torch.sigmoid(self._logit)
-        self._logit_optimizer.load_state(state["logit_optimizer"])
-        self._history = [self.keep(weights) for weights in self._history]
 
     # -- weights -----------------------------------------------------------------------------------------------
 

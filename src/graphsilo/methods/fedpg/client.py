@@ -40,6 +40,7 @@ class Client(TrainingClient[FedPGConfig]):
     """Trains its own model on its labels and towards the prototypes it received."""
 
     kept = ("annotated",)
+    stateful = (*TrainingClient.stateful, "scorer", "scorer_optimizer")
 
     def __init__(self, context: ClientContext[FedPGConfig]):
         super().__init__(context)
@@ -200,19 +201,6 @@ class Client(TrainingClient[FedPGConfig]):
                 pairs = self._hop_pairs(int(found["hops"]))
             labels = found["labels"].cpu().numpy()
             self._membership = Membership(labels, pairs, self.silo.schema.num_classes, self.data.device)
-
-    def state(self) -> dict[str, Any]:
-        state = super().state()
-        if self.scorer is not None and self.scorer_optimizer is not None:
-            state["scorer"] = {name: value.detach() for name, value in self.scorer.state_dict().items()}
-            state["scorer_optimizer"] = self.scorer_optimizer.state()
-        return state
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        if self.scorer is not None and self.scorer_optimizer is not None:
-            self.scorer.load_state_dict(state["scorer"])
-            self.scorer_optimizer.load_state(state["scorer_optimizer"])
 
     def study(self) -> Mapping[str, Any]:
         """How good predicted classes are, how far hops differ, how long embeddings are."""

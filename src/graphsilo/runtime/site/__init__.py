@@ -1,0 +1,1 @@
+"""The silo's side of a federation between machines."""
