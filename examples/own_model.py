@@ -1,13 +1,10 @@
 """GraphConv (Morris et al., AAAI 2019): H' = A H W_n + H W_s + b. A complete backbone."""
 
-from typing import ClassVar
-
 import graphsilo
-from graphsilo.models.base import StackedModel
 from graphsilo.models.registry import register
 from graphsilo.models.sage import SageLayer
 from graphsilo.models.settings import ModelEntry, ModelSettings
-from graphsilo.models.stack import Plan, Term
+from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
 from graphsilo.settings import setting
 
@@ -15,7 +12,6 @@ from graphsilo.settings import setting
 class GraphConvSettings(ModelSettings):
     """Settings of ``graphconv``."""
 
-    model: ClassVar[str] = "graphconv"
     hidden: int = setting(64, "width of each hidden layer", ge=1)
     layers: int = setting(2, "graph convolutions", ge=1)
     dropout: float = setting(0.5, "rate after each hidden activation", ge=0, lt=1)
@@ -27,7 +23,7 @@ class GraphConv(StackedModel):
     layer = SageLayer
     norm = "sum"
 
-    def _plan(self, view: View, depth: int) -> Plan:
+    def plan(self, view: View, depth: int) -> Plan:
         def make() -> Plan:
             blocks, rows = view.blocks("sum", depth), view.own_rows("sum", depth)
             first = (Term(view.first_layer("sum", depth)), Term(view.features("sum", depth - 1)))

@@ -13,6 +13,7 @@ import inspect
 import re
 import sys
 import tomllib
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,22 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if is_on_index():
         markdown = re.sub(r"'\.(\[[a-z,]+\])'", r"'graphsilo\1'", markdown)
     return MARKER.sub(_replace, markdown)
+
+
+def on_config(config: Any) -> Any:
+    """MkDocs calls this first: the page of every method stands behind the index of methods, by its family."""
+    for section in config["nav"]:
+        if "Methods" in section:
+            section["Methods"][1:1] = method_pages()
+    return config
+
+
+def method_pages() -> list[dict[str, list[str]]]:
+    """Pages of methods in the navigation, by family and title."""
+    pages: dict[str, list[str]] = {}
+    for item in methods_by_family():
+        pages.setdefault(item.family.capitalize(), []).append(f"methods/{item.name}.md")
+    return [{family: paths} for family, paths in pages.items()]
 
 
 def is_on_index() -> bool:
@@ -232,6 +249,27 @@ def every_setting() -> str:
     return "\n\n".join(parts)
 
 
+def methods_by_family() -> list[Any]:
+    """Every method, in the order of families and titles."""
+    from graphsilo.federation import registry
+
+    order = typing.get_args(registry.Family)
+    return sorted(registry.listings(), key=lambda item: (order.index(item.family), item.title.lower()))
+
+
+def methods() -> str:
+    """Every method in a line."""
+    from graphsilo.federation import registry
+
+    def row(item: Any) -> tuple[str, ...]:
+        sums = "–" if item.pooled else "no" if registry.load(item.name).config().single_answers else "yes"
+        differ = "yes" if item.heterogeneous else "no"
+        return (f"[{item.title}]({item.name}.md)", item.family, item.summary, ", ".join(item.tasks), sums, differ)
+
+    head = ("method", "family", "what it does", "tasks", "only sums", "models may differ")
+    return table(head, map(row, methods_by_family()))
+
+
 def settings(name: str) -> str:
     """Settings of a method."""
     from graphsilo.federation import registry
@@ -343,24 +381,6 @@ def attacks() -> str:
         lines = [prior, *([label, *(cell(row.get(name)) for name in columns)] for label, row in rows.items())]
         parts.append(f"### {title}\n\n" + table(("method", *columns), lines, align=" " + "r" * len(columns)))
     return "\n\n".join(parts) if found else "Nothing was measured yet."
-
-
-def methods() -> str:
-    """Every method by its family, with what it is and what it asks of silos."""
-    from graphsilo.federation import registry
-
-    found = sorted((registry.load(name) for name in registry.names()), key=lambda method: (method.family, method.name))
-    head = ("method", "family", "what it does", "tasks", "only sums", "models may differ")
-
-    def said(holds: bool) -> str:
-        return "yes" if holds else "no"
-
-    rows = (
-        (f"[`{each.name}`]({each.name}.md)", each.family, f"{each.title}: {each.summary}", ", ".join(each.tasks),
-         "–" if each.pooled else said(not each.config().single_answers), said(each.heterogeneous))
-        for each in found
-    )  # fmt: skip
-    return table(head, rows)
 
 
 def decisions() -> str:

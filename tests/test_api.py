@@ -127,7 +127,7 @@ def test_attack(tmp_path):
     found = graphsilo.attack(result, attacks=["classes"], attackers=["coordinator"], clients=[0, 2])
     assert (found.targets, list(found.outcomes), found.notes) == ([0, 2], [0], [])
     assert (tmp_path / "run" / "attack.html").exists()
-    with pytest.raises(ConfigError, match=r"graphsilo\.attack takes the folder of a run"):
+    with pytest.raises(RunError, match="this run had no folder"):
         graphsilo.attack(graphsilo.run(**QUICK))
 
 

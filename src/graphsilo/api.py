@@ -183,13 +183,37 @@ def partition(
         4
     """
     from graphsilo.data.graph import Graph, GraphCollection
+    from graphsilo.data.partition import partition_graphs
+    from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
     clients = None if clients is None else _whole("clients", clients)
     seed, split_index = (_whole(name, value) for name, value in (("seed", seed), ("split_index", split_index)))
     data = graph if isinstance(graph, Graph | GraphCollection) else load(graph)
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         rule, options = _rule(rule, options, Path(folder))
-        return _cut(data, rule, clients, seed, scenario, ratios, split, split_index, options)
+        how: dict[str, Any] = {"seed": seed, "ratios": ratios}
+        if isinstance(data, GraphCollection):
+            if scenario != "seen" or split is not None or split_index:
+                raise UnsupportedError(
+                    "scenarios and predefined splits are about nodes; a collection of graphs has none."
+                )
+            chosen, count = "dirichlet" if rule == "auto" else rule, 10 if clients is None else clients
+            return partition_graphs(data, chosen, clients=count, options=options or None, **how)
+        if "crop" in options:
+            if check_scenario(scenario) != "open":
+                raise ConfigError(
+                    f"graphsilo.partition(crop=...) belongs to the scenario 'open'; this is '{scenario}'."
+                )
+            how["crop"] = options.pop("crop")
+        if split_index and split != "predefined":
+            raise ConfigError(
+                f"graphsilo.partition(split_index={split_index}) chooses among predefined splits: say "
+                f"split='predefined', too."
+            )
+        return partition_for_scenario(
+            data, "louvain" if rule == "auto" else rule, clients=clients, scenario=scenario, options=options or None,
+            split=split, split_index=split_index, **how,
+        )  # fmt: skip
 
 
 def _rule(rule: Any, options: dict[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
@@ -205,50 +229,6 @@ def _rule(rule: Any, options: dict[str, Any], folder: Path) -> tuple[str, dict[s
         return str(said["rule"]), {**options, "path": said["path"]}
     found = bring("partition", said, named=True)
     return said if found is None else found[0], options
-
-
-def _cut(
-    data: Graph | GraphCollection,
-    rule: str,
-    clients: int | None,
-    seed: int,
-    scenario: str,
-    ratios: Sequence[float] | None,
-    split: str | None,
-    split_index: int,
-    options: dict[str, Any],
-) -> Partition:
-    from graphsilo.data.graph import GraphCollection
-    from graphsilo.data.partition import partition_graphs
-    from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
-
-    if isinstance(data, GraphCollection):
-        if scenario != "seen" or split is not None or split_index:
-            raise UnsupportedError("scenarios and predefined splits are about nodes; a collection of graphs has none.")
-        chosen = "dirichlet" if rule == "auto" else rule
-        return partition_graphs(
-            data, chosen, clients=10 if clients is None else clients, seed=seed, ratios=ratios, options=options or None
-        )
-    crop = {"crop": options.pop("crop")} if "crop" in options else {}
-    if crop and check_scenario(scenario) != "open":
-        raise ConfigError(f"graphsilo.partition(crop=...) belongs to the scenario 'open'; this is '{scenario}'.")
-    if split_index and split != "predefined":
-        raise ConfigError(
-            f"graphsilo.partition(split_index={split_index}) chooses among predefined splits: say split='predefined', "
-            f"too."
-        )
-    return partition_for_scenario(
-        data,
-        "louvain" if rule == "auto" else rule,
-        clients=clients,
-        seed=seed,
-        scenario=scenario,
-        ratios=ratios,
-        options=options or None,
-        split=split,
-        split_index=split_index,
-        **crop,
-    )
 
 
 @_usual_torch()
@@ -329,6 +309,7 @@ def run(
         >>> result.tree["task"]
         'node'
     """
+    given = locals()
     from graphsilo.experiments import runner
 
     if resume and out is None:
@@ -338,13 +319,8 @@ def run(
         place = None if out is None else Path(out)
         if resume and config is None and place is not None and (place / "config.yaml").exists():
             config = place / "config.yaml"  # what is not said now is as the run was begun with
-        arguments = {
-            "data": data, "data_root": data_root, "partition": partition, "clients": clients,
-            "partition_seed": partition_seed, "scenario": scenario, "task": task, "model": model, "method": method,
-            "rounds": rounds, "seeds": seeds, "references": references, "without": without,
-            "workers": workers, "device": device, "precision": precision,
-        }  # fmt: skip
-        chosen = _configuration(config, _said(run, arguments, settings, scratch))
+        settings |= {name: value for name, value in given.items() if name in _ARGUMENTS}
+        chosen = _configuration(config, _said(run, settings, scratch))
         observer = _observer(progress, stack)
         draw = _draw_report if report else None
         return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw, own=scratch)
@@ -391,9 +367,7 @@ def plan(
 
     line = planning.Connection.of(bandwidth, latency)
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
-        scratch = Path(folder)
-        arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
-        chosen = _configuration(config, _said(plan, arguments, settings, scratch))
+        chosen = _configuration(config, _said(plan, settings, Path(folder)))
         place = None if out is None else Path(out)
         finish = "" if place is None else "graphsilo.report:write"
         return planning.plan(chosen, seconds=seconds, line=line, out=place, finish=finish)
@@ -446,6 +420,8 @@ def tune(
         UnsupportedError: Optuna or Dask is not installed.
         RunError: Every trial of a method failed.
     """
+    from graphsilo.cli.terminal import to_stderr
+    from graphsilo.cli.tune import line
     from graphsilo.experiments import tuning
     from graphsilo.experiments.doors import plain
 
@@ -455,20 +431,19 @@ def tune(
     said = tuning.said_in(base) if space is None and isinstance(base, str | PathLike | Mapping) else space
     if isinstance(base, Mapping):
         base = {name: value for name, value in base.items() if name != "tune"}
-    arguments = {name: settings.pop(name) for name in _ARGUMENTS if name in settings}
     each = [methods] if isinstance(methods, str) or not isinstance(methods, Sequence | None) else methods
     if each:
-        arguments.setdefault("method", each[0])
+        settings.setdefault("method", each[0])
     with _given_in_memory(place) as kept_data:
-        call = _said(tune, arguments, settings, kept_data)
+        call = _said(tune, settings, kept_data)
         names = [call.named("method", method) for method in each] if each else None
         chosen = _configuration(base, call)
         wanted = tuning.Plan.asked(
             kept, methods=names, space=said, trials=trials,
-            tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in arguments else None,
+            tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in settings else None,
             sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,
         )  # fmt: skip
-        told = _say_trial if progress else lambda found, method, ended: None
+        told = (lambda *ended: to_stderr(line(*ended))) if progress else (lambda *ended: None)
         return tuning.tune(chosen, wanted, out=place, resume=resume, executor=executor, told=told)
 
 
@@ -619,21 +594,12 @@ def predict(
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.sources.objects import graph_of, is_graph
     from graphsilo.experiments import predict as prediction
-    from graphsilo.experiments.storage.results import Result
 
-    place: Path
-    if not isinstance(run, str | PathLike | Result):
-        raise unusable("graphsilo.predict", "the folder of a run, or what graphsilo.run returned", run)
+    place = _folder("predict", run)
     if graph is not None and not isinstance(graph, str | PathLike | Graph | GraphCollection):
         if not is_graph(graph):
             raise unusable("graphsilo.predict(graph=...)", "a graph, or a file of one", graph)
         graph = graph_of(graph)
-    if isinstance(run, str | PathLike):
-        place = Path(run)
-    elif run.out is None:
-        raise RunError("predict needs the models of a run on disk; this run had no folder. Run again with out=DIR.")
-    else:
-        place = run.out
     target = Path(graph) if isinstance(graph, str | PathLike) else graph
     return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target, model=model)
 
@@ -681,25 +647,41 @@ def attack(
         ConfigError: The folder holds no finished run; no such attack, attacker, seed or client.
     """
     from graphsilo.attacks import study
-    from graphsilo.experiments.storage.results import Result
+    from graphsilo.cli.terminal import to_stderr
     from graphsilo.report import attack_page
 
-    folder = run.out if isinstance(run, Result) else run
-    if not isinstance(folder, str | PathLike):
-        raise unusable("graphsilo.attack", "the folder of a run, or what graphsilo.run returned with out=DIR", folder)
-    say = (lambda text: print(text, file=sys.stderr, flush=True)) if progress else (lambda text: None)
+    folder = _folder("attack", run)
+    say = to_stderr if progress else (lambda text: None)
     found = study.attack(
-        Path(folder), attacks=attacks, attackers=attackers, seeds=seeds, clients=clients, shadows=shadows, say=say
+        folder, attacks=attacks, attackers=attackers, seeds=seeds, clients=clients, shadows=shadows, say=say
     )
     if report:
-        attack_page.write(Path(folder))
+        attack_page.write(folder)
     return found
 
 
-def _said(
-    function: Callable[..., Any], arguments: Mapping[str, Any], settings: Mapping[str, Any], scratch: Path
-) -> Door:
-    """What a call says: its arguments, those that were given, and settings by dotted name.
+def _folder(function: str, run: PathName | Result) -> Path:
+    """Where a finished run lies, which a function needs on disk.
+
+    Raises:
+        ConfigError: It is something else.
+        RunError: The run had no folder.
+    """
+    from graphsilo.experiments.storage.results import Result
+
+    if isinstance(run, str | PathLike):
+        return Path(run)
+    if not isinstance(run, Result):
+        raise unusable(f"graphsilo.{function}", "the folder of a run, or what graphsilo.run returned with out=DIR", run)
+    if run.out is None:
+        raise RunError(
+            f"{function} needs what a run leaves on disk, and this run had no folder. Run again with out=DIR."
+        )
+    return run.out
+
+
+def _said(function: Callable[..., Any], said: Mapping[str, Any], scratch: Path) -> Door:
+    """What a call says: arguments that ``run`` has, where one was given, and settings by dotted name.
 
     Raises:
         ConfigError: One of the settings has a name without a dot, or what is said cannot be.
@@ -709,7 +691,7 @@ def _said(
 
     call = door_of("this call", is_call=True)
     for argument, name in _ARGUMENTS.items():
-        value = arguments.get(argument)
+        value = said.get(argument)
         if value is None:
             continue
         if argument == "data":
@@ -720,8 +702,10 @@ def _said(
             value = _seeds(value)
         elif argument == "references":
             value = [value] if isinstance(value, str) else list(value)
-        call.say(name, value, f"{argument}={shown(arguments[argument])}")
-    for name, value in settings.items():
+        call.say(name, value, f"{argument}={shown(said[argument])}")
+    for name, value in said.items():
+        if name in _ARGUMENTS:
+            continue
         if "." not in name:
             hint = _meant(function, name, value, call.values)
             raise ConfigError(f"graphsilo.{function.__name__} has no argument '{name}'; {hint}")
@@ -804,15 +788,13 @@ def _observer(progress: bool | Observer | Sequence[bool | Observer] | None, stac
 
 
 def _shown_progress() -> LiveProgress | PlainProgress:
-    from graphsilo.cli.progress import LiveProgress, PlainProgress
+    from graphsilo.cli.progress import LiveProgress, PlainProgress, shown
     from graphsilo.notebook import is_notebook
 
-    if is_notebook():
-        has_widgets = importlib.util.find_spec("ipywidgets") is not None
-        return LiveProgress(None) if has_widgets else PlainProgress(print, is_brief=True)
-    if sys.stderr.isatty():
-        return LiveProgress(sys.stderr)
-    return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True), is_brief=True)
+    if not is_notebook():
+        return shown()
+    has_widgets = importlib.util.find_spec("ipywidgets") is not None
+    return LiveProgress(None) if has_widgets else PlainProgress(print, is_brief=True)
 
 
 def _draw_report(folder: Path) -> None:
@@ -825,21 +807,10 @@ def _draw_report(folder: Path) -> None:
         warnings.warn(f"the report page of {folder} could not be drawn: {error}", stacklevel=3)
 
 
-def _say_trial(found: TuneRecord, method: str, ended: Any) -> None:
-    """A line on stderr for what has ended."""
-    from graphsilo.cli.tune import line
-
-    print(line(found, method, ended), file=sys.stderr, flush=True)
-
-
 def _as_record(run: PathName | Result, number: int) -> record.Run:
     from graphsilo.experiments.storage.results import Result
     from graphsilo.report import record
 
-    if isinstance(run, str | PathLike):
-        return record.load(run if isinstance(run, str) else Path(run), with_ledger=False)
-    if not isinstance(run, Result):
-        raise unusable("graphsilo.compare", "folders of runs, or what graphsilo.run returned", run)
-    if run.out is not None:
-        return record.load(run.out, with_ledger=False)
-    return record.Run(Path(f"run {number}"), run.record)
+    if isinstance(run, Result) and run.out is None:
+        return record.Run(Path(f"run {number}"), run.record)
+    return record.load(_folder("compare", run), with_ledger=False)

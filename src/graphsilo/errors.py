@@ -120,14 +120,14 @@ class RunError(GraphsiloError):
     """A run, checkpoint or result on disk cannot be used."""
 
 
-def nearest(name: str, choices: Iterable[str]) -> str:
+def nearest(name: str, choices: Iterable[object]) -> str:
     """The choice a person most likely meant, as a question, or the list of choices.
 
     Example:
         >>> nearest("mue", ["mu", "rounds"])
         "did you mean 'mu'?"
     """
-    known = sorted(set(choices))
+    known = sorted(set(map(str, choices)))
     close = difflib.get_close_matches(name.lower(), [choice.lower() for choice in known], n=1, cutoff=0.6)
     if close:
         original = next(choice for choice in known if choice.lower() == close[0])

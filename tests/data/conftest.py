@@ -19,10 +19,7 @@ import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
+from kit.silos import ids
 
 
 def undirected(pairs: list[tuple[int, int]]) -> np.ndarray:

@@ -52,6 +52,20 @@ def test_fedlog_reliability(capsys):
             assert all(value == "–" or 0 <= float(value) <= 100 for value in values)
 
 
+def test_fedavg_by_hand_is_fedavg(monkeypatch):
+    """Accuracies of the common model after every round; a node more or less where two classes are as likely."""
+    module = example("fedavg_from_scratch")
+    monkeypatch.setattr(module, "ROUNDS", 12)
+    curve = module.federate()[1]
+    theirs = [row["modes"]["aggregate_local"] for row in module.by_graphsilo().tree["seeds"][0]["rounds"]]
+    assert len(theirs) == 12
+    for (val, test), row in zip(curve, theirs, strict=True):
+        assert val == pytest.approx(row["validation"]["accuracy"], abs=1.5e-3)
+        assert test == pytest.approx(row["test"]["accuracy"], abs=1.5e-3)
+    assert curve[-1][1] > 0.7
+    assert len((EXAMPLES / "fedavg_from_scratch.py").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 def test_the_own_model_runs_and_is_explained(monkeypatch, small):
     module = example("own_model")
     monkeypatch.setitem(sys.modules, "own_model", module)

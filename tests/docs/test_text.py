@@ -188,3 +188,17 @@ def test_a_method_s_page_is_read_at_one_sitting() -> None:
     for page in sorted((CHECKOUT / "docs" / "methods").glob("*.md")):
         words = len(page.read_text(encoding="utf-8").split())
         assert words <= (900 if page.stem == "index" else 700), f"{page.name} has {words} words"
+
+
+def test_the_guided_reading_is_short_and_names_what_is_there() -> None:
+    text = (CHECKOUT / "docs" / "development.md").read_text(encoding="utf-8")
+    reading = text.split("## A guided reading")[1].split("\n## ")[0]
+    assert len(reading.split()) <= 400
+    steps = re.findall(r"^\d+\. `([\w/]+\.py)`, (.*?):", reading, flags=re.MULTILINE)
+    sources = {path: (CHECKOUT / "src" / "graphsilo" / path).read_text(encoding="utf-8") for path, _ in steps}
+    assert len(steps) == len(sources) == 10
+    assert sum(len(source.splitlines()) for source in sources.values()) <= 3000
+    for path, words in steps:
+        for name in re.findall(r"`([\w.]+)`", words):
+            defined = rf"^ *(def|class) {name.rpartition('.')[2]}\b"
+            assert re.search(defined, sources[path], flags=re.MULTILINE), f"{path} has no {name}"

@@ -46,3 +46,24 @@ def test_sums_of_silos_say_what_each_candidate_is_worth():
     assert worth(METRICS["accuracy"], np.zeros_like(counts), {}) == []
     ranked = weighted([Score(0.5, 4), Score(None, 0)]) + weighted([Score(1.0, 12), Score(0.8, 5)])
     assert worth(METRICS["auc"], counts[:0], {"auc": ranked}) == pytest.approx([14 / 16, 0.8])
+
+
+def test_how_good_a_choice_is_is_told_by_other_items() -> None:
+    """Two models are right in one of two items each: without the item that it is right in, a model is never taken."""
+    labels = np.array([0, 0])
+    outputs = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])]
+    judge = Judge(METRICS["accuracy"], labels)
+    assert judge.best(outputs, 0) == 0
+    assert judge.held_out(outputs, 0).tolist() == [1, 0]
+    # Of 40 items each group has two; a model that is right everywhere is taken by all of them, one apart as well.
+    right = np.tile([1.0, 0.0], (40, 1))
+    many = Judge(METRICS["accuracy"], np.zeros(40, dtype=np.int64))
+    assert many.held_out([1 - right, right], 1).tolist() == [1] * 40
+    assert not len(Judge(METRICS["accuracy"], labels[:0]).held_out([right[:0]], 0))
+
+
+@pytest.mark.parametrize(("doubt", "best"), [(1.9, 1), (2.1, 0)])
+def test_few_items_that_all_agree_are_few(doubt: float, best: int) -> None:
+    """Four of four are right instead of none: ahead by 1, and the error is √(1/4), though no group of items differs."""
+    wrong, right = np.tile([0.0, 1.0], (4, 1)), np.tile([1.0, 0.0], (4, 1))
+    assert Judge(METRICS["accuracy"], np.zeros(4, dtype=np.int64), doubt).best([wrong, right], 1) == best

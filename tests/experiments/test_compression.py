@@ -9,7 +9,7 @@ import graphsilo
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
-from graphsilo.report.exchange import ledger_section
+from graphsilo.report.exchange import kind_table, ledger_sentence
 from graphsilo.report.record import load
 from graphsilo.testing.conformance import numbers
 from kit.stopped import stopped
@@ -89,15 +89,13 @@ def test_where_no_model_is_sent_there_is_nothing_to_compress(small, method, reas
 def test_the_page_says_how_a_model_was_sent(small, tmp_path):
     for settings in (TOPK, {}):
         run(small(method__rounds=1, **settings), out=tmp_path / str(len(settings)))
-    fewer, plain = (
-        ledger_section(record.ledger, 1, record.config["run"])
-        for record in (load(tmp_path / str(count)) for count in (2, 0))
-    )
-    left = [{kind["name"]: kind["left"] for kind in section["kinds"]}["model"] for section in (fewer, plain)]
+    runs = [load(tmp_path / str(count)) for count in (2, 0)]
+    left = [{name: left for name, left, *_ in kind_table(run.ledger, run.config["run"]).rows}["model"] for run in runs]
     assert left == [
         "model weights after local training, as the largest 10 % of their change: 8 bytes for each of these numbers, "
         "not 4 for all (run.compression=topk)",
         "model weights after local training",
     ]
-    assert "model weights (compressed)" in fewer["sentence"]
-    assert "compressed" not in plain["sentence"]
+    fewer, plain = (ledger_sentence(run.ledger, 1, run.config["run"]) for run in runs)
+    assert "model weights (compressed)" in fewer
+    assert "compressed" not in plain

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,26 @@ def tables(*clients: tuple[list[int], list[int]]) -> SetScores:
     return SetScores(("train", "test"), counts, np.ones(len(clients), np.int64), {}, tuple(range(len(clients))))
 
 
+class Known(Participants):
+    def keep(self, folder: Any) -> None: ...
+
+
+class Here(Known):
+    has_data = True
+
+
+def silos(rows: list[dict[str, Any]], *classes: str, task: Any = "node", here: bool = False, **more: Any) -> Any:
+    """Participants of whom these rows are known."""
+    return (Here if here else Known)(
+        clients=tuple(row["client"] for row in rows), task=task, models={}, rule="files", num_holders=len(rows),
+        schema=Schema(task, 2, len(classes), class_names=classes), data={}, data_hash="", cut={"per_client": rows},
+        cut_hash="", has_edge_weights=False, **more,
+    )  # fmt: skip
+
+
 def said(seeds: list[dict[str, Any]], *, has_data: bool = False) -> list[str]:
     rows = [{"client": 0, "silo": "north"}, {"client": 1, "silo": "south"}]
-    participants: Any = SimpleNamespace(
-        has_data=has_data, cut={"per_client": rows}, schema=Schema("node", 2, 3, class_names=("home", "rehab", "again"))
-    )
+    participants = silos(rows, "home", "rehab", "again", here=has_data)
     method = registry.load("fedavg")
     return outcome_warnings(RunConfig(), [record_of(seed, Seed) for seed in seeds], method, participants)
 
@@ -60,12 +74,9 @@ def test_classes_that_nobody_trains_are_found_in_the_tables() -> None:
 def test_silos_whose_classes_are_not_those_of_others_are_named(labels: list[list[int]], words: str) -> None:
     names = ["north", "south", "west", "east"]
     rows = [{"client": place, "silo": names[place], "labels": row} for place, row in enumerate(labels)]
-    schema = Schema("node", 2, 2, class_names=("ok", "mule"))
-    participants: Any = SimpleNamespace(task="node", cut={"per_client": rows}, schema=schema)
-    found = label_warnings(participants)
+    found = label_warnings(silos(rows, "ok", "mule"))
     assert [text.startswith(words) for text in found] == [True] * bool(words)
-    participants.cut = {"per_client": [{"client": 0}, {"client": 1}]}  # between machines
-    assert label_warnings(participants) == []
+    assert label_warnings(bank(1, 1)) == []  # between machines
 
 
 def test_nothing_is_said_of_classes_where_a_client_sent_no_table() -> None:
@@ -92,18 +103,10 @@ def test_who_failed_is_told_once(setup: list[str], rounds: list[list[str]], when
     ]
 
 
-class Known(Participants):
-    def keep(self, folder: Any) -> None: ...
-
-
 def bank(*trained: int, task: Any = "node") -> Participants:
     """Two silos with so many training items of each class."""
-    names = ("ok", "mule", "other")[: len(trained)]
-    return Known(
-        clients=(0, 1), task=task, schema=Schema(task, 2, len(trained), class_names=names), models={}, rule="files",
-        num_holders=2, data={}, data_hash="", cut={"per_client": [{"client": 0}, {"client": 1}]}, cut_hash="",
-        has_edge_weights=False, trained=None if task == "link" else trained,
-    )  # fmt: skip
+    rows = [{"client": 0}, {"client": 1}]
+    return silos(rows, *("ok", "mule", "other")[: len(trained)], task=task, trained=None if task == "link" else trained)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import DisclosureError, MessageError, UnsupportedError
-from graphsilo.federation.client import ClientContext, EvaluateRequest, ModelSpec
+from graphsilo.federation.client import ClientBase, ClientContext, EvaluateRequest, ModelSpec
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.scoring import _parts, _score_classes, probabilities
 from graphsilo.federation.settings import MethodConfig
 from kit.clients import OneNumber
+from kit.messages import said_of
 
 
 class Oracle(OneNumber):
@@ -151,3 +152,17 @@ def test_a_method_without_aggregate_says_so():
     client = client_of([[0.0, 0.0]] * 2, [0, 1], {"test": [0]})
     with pytest.raises(UnsupportedError, match="no aggregated model to evaluate"):
         client.evaluate(EvaluateRequest(views=["aggregate"], aggregate={}))
+
+
+def test_what_leaves_a_silo_with_every_method():
+    assert said_of(ClientBase) == {
+        "evaluate kinds: control",
+        "evaluate parts: control",
+        "evaluate counts: counts int32 [rows, 4, classes, classes]",
+        "evaluate sizes: counts int64 [parts]",
+        "evaluate scores: score allow_nan",
+        "evaluate_sums counts: counts int64",
+        "evaluate_sums sizes: counts int64",
+        "evaluate_sums ranked: score float64",
+        "evaluate_sums items: counts int64",
+    }

@@ -9,8 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from graphsilo.errors import MessageError
@@ -19,8 +17,6 @@ from graphsilo.federation.client import EvaluateSums
 from graphsilo.federation.codec import decode, decode_tree, encode, encode_tree
 from graphsilo.federation.message import Message, Tensors, sends
 from kit.messages import Anything, Everything, Weights, everything
-
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class Floats(Message):
@@ -331,53 +327,6 @@ def test_bytes_that_are_no_truth_values():
 def test_bytes_that_are_no_message(data):
     with pytest.raises(MessageError):
         decode(data, Weights)
-
-
-SMALL = encode(everything(listed=[torch.ones(1)], maybe={"w": torch.ones(2)})).data.tobytes()
-
-
-HEADER = 8 + struct.unpack("<I", SMALL[4:8])[0]
-
-
-@QUICK
-@given(st.lists(st.tuples(st.integers(0, HEADER - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_flipped_header_bytes_never_break_the_decoder(changes):
-    data = bytearray(SMALL)
-    for place, value in changes:
-        data[place] = value
-    try:
-        message = decode(bytes(data), Everything)
-    except MessageError:
-        return
-    assert isinstance(message, Everything)
-    encode(message)
-
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@QUICK
-@given(st.dictionaries(st.sampled_from(["one", "other", "named", "number", "listed", "share", "zz"]), PLAIN), PLAIN)
-def test_any_header_is_refused_or_valid(body, length):
-    for header in ([Everything.wire_name(), body, length], [Everything.wire_name(), body, 0], length):
-        try:
-            message = decode(raw(header, kind=Everything), Everything)
-        except MessageError:
-            continue
-        assert isinstance(message, Everything)
-
-
-@QUICK
-@given(st.binary(max_size=200))
-def test_any_bytes_are_refused(data):
-    with pytest.raises(MessageError):
-        decode(b"GSM1" + data, Weights)
-    with pytest.raises(MessageError):
-        decode_tree(b"GSM1" + data)
 
 
 # -- states ----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.model_files import scale_of
 from graphsilo.planning import plan
+from kit.site_tables import numbers
+from kit.stopped import Stop, StopAfter
 
 NAMES = ("north", "south", "west")
 NODES = 40
@@ -60,21 +62,6 @@ def hospitals(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def config_of(names: list[str], **more: Any) -> RunConfig:
     usual = {"data.name": names, "method.rounds": 3, "run.seeds": [0], "model.hidden": [8], "run.checkpoint_every": 1}
     return load_config(overrides={**usual, **{key.replace("__", "."): value for key, value in more.items()}})
-
-
-def numbers(tree: Any) -> Any:
-    """What is measured, without times."""
-    timed = (
-        "cpu_seconds",
-        "server_cpu_seconds",
-        "wall_seconds",
-        "peak_rss_bytes",
-        "checkpoint_cpu_seconds",
-        "checkpoint_wall_seconds",
-    )
-    if isinstance(tree, dict):
-        return {key: numbers(value) for key, value in tree.items() if key not in timed}
-    return [numbers(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def seeds_of(config: RunConfig, **options: Any) -> Any:
@@ -124,13 +111,8 @@ def test_the_same_bits_in_workers_and_with_few_clients_in_memory(hospitals: list
 
 
 def test_the_same_bits_after_a_stop(hospitals: list[str], tmp_path: Path) -> None:
-    class Stops(Observer):
-        def progressed(self, progress: Any) -> None:
-            if progress.round == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(config_of(hospitals), out=tmp_path / "out", observer=Stops())
+    with pytest.raises(Stop):
+        run(config_of(hospitals), out=tmp_path / "out", observer=StopAfter(0, 2))
     again = run(config_of(hospitals), out=tmp_path / "out", resume=True)
     assert numbers(again.tree["seeds"]) == seeds_of(config_of(hospitals))
 

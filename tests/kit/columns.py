@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.tables import Reading, read_spec, read_tables
+from graphsilo.data.sources.vocabulary import Learned
 
 ROWS = """id,age,crp,ward,smoker,seen,y,part
 a,40,1,icu,yes,2024-01-01,home,train

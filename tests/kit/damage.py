@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -28,6 +29,17 @@ def memory() -> Iterator[Callable[[], int]]:
         yield lambda: tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+@contextmanager
+def small_files(most: int) -> Iterator[None]:
+    """As on a disk that is full: no file grows beyond so many bytes within."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def array(count: int, item: bytes) -> bytes:

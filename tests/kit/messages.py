@@ -1,13 +1,15 @@
-"""Messages of every form."""
+"""Messages of every form, and what methods say of theirs."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from graphsilo.federation import message
+from graphsilo.federation import message, registry
+from graphsilo.federation.client import ClientBase
 from graphsilo.federation.ledger import Ledger
-from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.message import FieldSpec, Message, Tensors, sends
+from graphsilo.federation.policy import _answers
 
 
 class Everything(Message):
@@ -56,3 +58,33 @@ def by_kind(ledger: Ledger, direction: str = "up") -> dict[str, int]:
         if row[3] == direction:
             found[row[7]] = found.get(row[7], 0) + row[8]
     return found
+
+
+def check_sent(method: str, lines: str) -> None:
+    """What leaves a silo beside what it does with every method: nothing begins to unless a test's line changes.
+
+    Args:
+        method: Its name.
+        lines: Step, field, kind of disclosure; types and shape of tensors; what else is declared of it.
+    """
+    assert sent(method) == {line.strip() for line in lines.splitlines() if line.strip()}
+
+
+def sent(method: str) -> set[str]:
+    """The lines of ``check_sent``."""
+    return said_of(registry.load(method).client) - said_of(ClientBase)
+
+
+def said_of(client: type[ClientBase]) -> set[str]:
+    """What all steps of a client answer."""
+    return {f"{step} {spec.name}: {said(spec)}" for step, reply in _answers(client) for spec in reply.specs()}
+
+
+def said(spec: FieldSpec) -> str:
+    """A field's declaration in the words of these lines."""
+    dtypes = [str(dtype).removeprefix("torch.") for dtype in spec.dtypes] if spec.form != "plain" else []
+    shape = [] if spec.shape is None else [f"[{', '.join(map(str, spec.shape))}]"]
+    switches = [name for name in ("optional", "allow_nan", "relayed", "recoverable") if getattr(spec, name)]
+    values = {name: getattr(spec, name) for name in ("per_class", "weighted_by", "largest", "like")}
+    words = [f"{name}={value}" for name, value in (*values.items(), *spec.only_with) if value is not None]
+    return " ".join([spec.kind, *dtypes, *shape, *switches, *words]) + spec.where_recoverable

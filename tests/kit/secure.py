@@ -56,12 +56,16 @@ class Scene:
 
     Attributes:
         answers: Of each client.
+        records, identities: Of some of them; the others' are made up.
+        data: Hash of everybody's data.
         sent: Everything that went over the wire, both ways: step, client, message.
         secrets: What no message may hold: private keys and the seed of the own mask.
     """
 
     answers: Mapping[int, Message]
     records: Mapping[int, OpenedSums] = field(default_factory=dict)
+    identities: Mapping[int, Identity] = field(default_factory=dict)
+    data: str = ""
     sent: list[tuple[str, int, Message]] = field(default_factory=list)
     parties: dict[int, Party] = field(default_factory=dict)
     secrets: dict[int, tuple[bytes, bytes, bytes]] = field(default_factory=dict)
@@ -69,8 +73,10 @@ class Scene:
     def __post_init__(self) -> None:
         for client in self.answers:
             if client not in self.parties:
-                record = self.records.get(client) or OpenedSums()
-                self.parties[client] = Party(client, Identity.made_up(), DIRECTORY, record)
+                record, identity = self.records.get(client), self.identities.get(client)
+                self.parties[client] = Party(
+                    client, identity or Identity.made_up(), DIRECTORY, record or OpenedSums(), data=self.data
+                )
 
     def begin(self, purpose: Purpose = PURPOSE) -> SecureSum[Any]:
         """Offers, and the coordinator's part."""

@@ -24,6 +24,14 @@ CLASSES = ["home", "stays", "back"]
 SPLIT: dict[str, Any] = {"ratios": [0.4, 0.3, 0.3], "seed": 11}
 
 
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def named(silo: Silo, name: str) -> EvaluationSet:
+    return next(item for item in silo.evaluations if item.name == name)
+
+
 def write_tables(
     folder: Path, name: str, *, seed: int, labels: Sequence[str], wide: bool = False, **nodes: Any
 ) -> Path:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphsilo.runtime.protocol import Packet, unpack
+from graphsilo.federation.codec import decode
+from graphsilo.runtime.protocol import Packet, pack, unpack
 from graphsilo.runtime.transport import Body, Parts, Transport, views_of
+from graphsilo.testing.conformance import unchecked
 
 Before = Callable[[str, Mapping[str, Any]], None]
 After = Callable[[str, Mapping[str, Any], bytearray], bytearray]
@@ -58,3 +60,32 @@ def training_call(site: str, round_number: int) -> Callable[[str, Mapping[str, A
 def opened(answer: bytearray) -> Packet:
     """An answer, to be changed by a liar."""
     return unpack(answer)
+
+
+def telling(
+    handler: str, kind: Any, change: Callable[[Any], Any], *, site: str = "south", rounds: tuple[int, ...] | None = None
+) -> After:
+    """A site with one client, client 1 where it is 'south', changes what it answers to one step.
+
+    Args:
+        handler: The step.
+        kind: Of the answer.
+        change: Makes another of it, which no honest sender need be able to encode.
+        site: Who lies.
+        rounds: In which rounds; None: in all.
+    """
+
+    def after(where: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
+        if where != site or header.get("handler") != handler or (rounds and header.get("round") not in rounds):
+            return answer
+        return changed(answer, kind, change)
+
+    return after
+
+
+def changed(answer: bytearray, kind: Any, change: Callable[[Any], Any]) -> bytearray:
+    """Another message in the answer, well packed."""
+    packet = unpack(answer)
+    encoded = unchecked(change(decode(bytes(packet.payloads[0]), kind)))
+    packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
+    return pack(packet.header, [encoded.data])

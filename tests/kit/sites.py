@@ -17,8 +17,11 @@ import pytest
 import yaml
 
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.site.supervisor import SiteSupervisor
+from graphsilo.runtime.transport import Transport
 from kit.same_machine import SameMachine
 from kit.site_tables import NAMES, numbers, short_settings, write_tables
 
@@ -50,11 +53,21 @@ class Sites:
         """The same as a configuration, for one process or for the sites."""
         return load_config(overrides=self.overrides(**overrides))
 
+    def carry_out(self, transport: Transport, out: Path, *, resume: bool = False, **overrides: Any) -> Any:
+        """The result of such a run over the sites."""
+        return run_over(
+            transport, self.config(**overrides), name="test", clients=self.clients, out=out, resume=resume,
+            say=self.said.append, wait=30,
+        ).tree  # fmt: skip
 
-@pytest.fixture(scope="session")
-def measured() -> Callable[[Any], Any]:
-    """``numbers``, for tests."""
-    return numbers
+    def alone(self, **overrides: Any) -> Any:
+        """The result of the same run in one process."""
+        return run(self.config(**overrides)).tree
+
+
+def rounds(tree: Any) -> Any:
+    """What is measured of a result in every round and in all, without times."""
+    return [numbers(row) for row in tree["seeds"][0]["rounds"]], tree["summary"]["test"]
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import registry
 from graphsilo.methods import auto
-from graphsilo.methods.auto import Choices, ChooseRequest, Client
+from graphsilo.methods.auto import ChooseRequest, Client, ScoreRequest
 from kit import molecules
 from kit.fedtrees import silo_of
+from kit.messages import check_sent, sent
 
 GRAPH = {
     "data": {"name": "citation-sbm", "generator": {"nodes": 300}}, "partition": {"clients": 3}, "model": {},
@@ -24,10 +25,7 @@ GRAPH = {
 
 def played(kit, silos, rounds, name="auto", **settings):
     server, federation = kit.build(name, silos, **settings)
-    server.set_up(federation)
-    for number in range(1, rounds + 1):
-        federation.at("round", number)
-        server.round(federation, number)
+    kit.rounds(server, federation, rounds)
     return server, federation
 
 
@@ -58,14 +56,13 @@ def test_its_rounds_are_those_of_the_methods_bit_for_bit(kit, silos):
 def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     server, federation = played(kit, silos, 1)
     client = federation.client(0)
-    assert (server.preferred, client._chosen) == ([0, 0], 1)
+    assert (server.preferred, client._chosen) == ([0, 0], 0)
     assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge-common"}
     for number in range(2, 16):
         server.round(federation, number)
     assert server.preferred == [3, 2]
     assert {name.partition("/")[0] for name in server.aggregate()} == {"trees-common"}
-    server.round(federation, 16)
-    assert client.study()["chosen"] == client._chosen == 3  # as all preferred when it was asked
+    assert client.study()["chosen"] == client._chosen == 3
     assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data, "corrected"))
 
 
@@ -74,7 +71,7 @@ def test_the_choice_adds_up(kit, silos, select_by):
     """Counts of every silo's validation nodes, for each choice."""
     server, federation = played(kit, silos, 9, select_by=select_by)
     clients = [federation.client(client) for client in range(3)]
-    answers = [client.choose(ChooseRequest(choices=8, preferred=0, course=True)) for client in clients]
+    answers = [client.score(ScoreRequest(choices=8, course=True)) for client in clients]
     total = sum(answer.counts for answer in answers)
     labels = np.concatenate([silo.graph.labels[silo.seen.items["val"]] for silo in silos])
     assert torch.equal(total[5].sum(1), torch.from_numpy(np.bincount(labels, minlength=3)))
@@ -82,8 +79,14 @@ def test_the_choice_adds_up(kit, silos, select_by):
     for models in auto.CHOICES:
         right = 0
         for client, silo in zip(clients, silos, strict=True):
-            found = sum(client._parts[name].predict(client.data, view) for name, view in models).argmax(1)
-            right += int((found.numpy() == silo.graph.labels)[silo.seen.items["val"]].sum())
+            items = silo.seen.items["val"]
+            found = sum(
+                client._parts["ridge"].says_held_out()
+                if (name, view) == ("ridge", "own")
+                else client._parts[name].predict(client.data, view)[items]
+                for name, view in models
+            ).argmax(1)
+            right += int((found.numpy() == silo.graph.labels[items]).sum())
         rights.append(right)
     assert total.diagonal(dim1=1, dim2=2).sum(1).tolist() == rights
     if select_by == "accuracy":
@@ -101,7 +104,7 @@ def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
     clear = np.eye(3, dtype=np.float32)[labels]
     for other, wanted in ((1 - clear, 0), (clear, 1)):
         client._says = lambda choice, other=other: other if choice else clear
-        client.choose(ChooseRequest(choices=8, preferred=1, course=False))
+        client.choose(ChooseRequest(choices=8, preferred=1))
         assert client._chosen == wanted
     assert metric.of_outputs(labels, clear) == 1.0
 
@@ -190,27 +193,10 @@ def test_what_is_kept_says_the_same(kit, silos):
 def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred):
     _, federation = played(kit, silos, 2)
     with pytest.raises(MessageError, match="was said to be the best"):
-        federation.client(0).choose(ChooseRequest(choices=choices, preferred=preferred, course=False))
+        federation.client(0).choose(ChooseRequest(choices=choices, preferred=preferred))
     _, alone = kit.build("auto", silos, rounds=1)
     with pytest.raises(MessageError, match="was said to be the best"):
-        alone.client(0).choose(ChooseRequest(choices=8, preferred=0, course=False))
-
-
-def test_choices_that_no_items_give():
-    counts = torch.tensor([[[3, 1], [0, 2]], [[4, 0], [1, 1]]])
-    right = Choices(counts=counts, ranked={"auc": torch.tensor([[3.0, 2.0], [6.0, 6.0]], dtype=torch.float64)})
-    right.check()
-    right.check_size(6.0, 0.0)
-    with pytest.raises(MessageError, match="counts 6 items; there are 5 at most"):
-        right.check_size(5.0, 0.0)
-    for wrong, text in (
-        ({"counts": torch.tensor([[[3, 1], [0, 2]], [[4, 1], [1, 0]]])}, "not the same items"),
-        ({"counts": -counts}, "-4 items in one place"),
-        ({"ranked": {"auc": torch.tensor([[7.0], [6.0]], dtype=torch.float64)}}, "no mean of scores"),
-        ({"ranked": {"auc": torch.tensor([[3.0], [7.0]], dtype=torch.float64)}}, "no mean of scores"),
-    ):
-        with pytest.raises(MessageError, match=text):
-            replace(right, **wrong).check()
+        alone.client(0).choose(ChooseRequest(choices=8, preferred=0))
 
 
 def test_every_step_of_both_is_there_under_a_name_of_its_own():
@@ -225,3 +211,16 @@ def test_every_step_of_both_is_there_under_a_name_of_its_own():
         assert getattr(Client, name).types() == getattr(auto.PARTS[part].client, step).types()
         assert getattr(Client, name).__doc__ == getattr(auto.PARTS[part].client, step).__doc__
     assert registry.load("auto").config().of_parts()["trees"].rounds == 99
+
+
+def test_what_leaves_a_silo():
+    """What its parts send without noise, and the counts to choose by."""
+    parts = [(part, line) for part, name in (("ridge", "fedridge"), ("trees", "fedtrees")) for line in sent(name)]
+    check_sent(
+        "auto",
+        "\n".join(f"{part}_{line}" for part, line in parts if not line.startswith("noisy_statistics"))
+        + """
+        choose counts: counts int64 [models, classes, classes]
+        choose ranked: score float64
+        """,
+    )

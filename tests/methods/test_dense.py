@@ -12,8 +12,8 @@ from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation import registry
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.one_shot import ModelReply
-from graphsilo.testing import conformance
 from graphsilo.training.local import load_weights, weights_of
+from kit.messages import check_sent
 from kit.one_shot import SHORT, gone_on
 
 CONFIG = registry.load("dense").config
@@ -116,8 +116,7 @@ def test_clients_keep_their_models_and_one_message_goes_each_way(kit):
     start = {name: value.clone() for name, value in server.weights.items()}
     kit.rounds(server, federation)
     alone = kit.build("local", silos, local_epochs=5)
-    alone[1].at("round", 1)
-    alone[0].round(alone[1], 1)
+    kit.rounds(alone[0], alone[1])
     assert sizes == [[8], [8, 8], [8, 8, 8]]
     assert not same(server.weights, start)
     assert server.pool == []
@@ -289,6 +288,12 @@ def test_bytes(kit):
     assert server.expected_bytes() == (2 * 104 + 128 + 48, 3 * 104)
 
 
-def test_it_resumes_after_set_up():
-    method = registry.load("dense")
-    conformance.check_resume(method, method.quick)
+def test_what_leaves_a_silo():
+    check_sent(
+        "dense",
+        """
+        train_alone weights: model float32
+        train_alone label_counts: counts int64 [classes] per_class=True
+        adopt clients: counts
+        """,
+    )

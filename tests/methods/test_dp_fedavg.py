@@ -17,6 +17,7 @@ from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.secure import SecureSums
 from graphsilo.testing import conformance
 from graphsilo.training.local import weights_of
+from kit.messages import check_sent
 
 METHOD = registry.load("dp_fedavg")
 TWO = [(1.0, 0.0), (3.0, 4.0)]
@@ -178,3 +179,17 @@ def test_a_silos_log_says_what_its_owner_counts(kit):
     client.round = 1
     answer = client.train_noisily(NoisyRequest(weights=weights_of(client.model), honest=1))
     assert answer.mu == client.config.account
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "dp_fedavg",
+        """
+        train weights: model float32 weighted_by=num_samples
+        train num_samples: counts
+        train_noisily numbers: gradient int64
+        train_noisily clients: counts
+        train_noisily mu: control
+        train_noisily honest: control
+        """,
+    )

@@ -8,6 +8,7 @@ import torch
 from graphsilo.errors import MessageError
 from graphsilo.methods import feddc
 from graphsilo.training.local import weights_of
+from kit.messages import check_sent
 
 TWO = [(1.0, 0.0), (3.0, 4.0)]
 """f_1 = (x - 0)²/2 and f_2 = 3/2 (x - 4)²."""
@@ -221,4 +222,17 @@ def test_c_is_sent_where_there_is_one(kit, correction, times):
     kit.rounds(server, federation)
     assert server.log["drift"] == pytest.approx(
         float(torch.cat([value.flatten() for value in federation.client(0).drift.values()]).norm()), rel=1e-5
+    )
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "feddc",
+        """
+        train weights: model float32 weighted_by=num_samples
+        train num_samples: counts
+        count weight: counts
+        count clients: counts
+        train control: gradient float32 weighted_by=num_samples
+        """,
     )

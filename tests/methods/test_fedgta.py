@@ -13,6 +13,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.interface import Replies
 from graphsilo.methods.fedgta import TrainReply, confidence_of, moments_of
 from graphsilo.training.local import load_weights, weights_of
+from kit.messages import check_sent
 
 
 def test_confidence_of_certain_and_of_undecided_rows():
@@ -143,8 +144,7 @@ def test_alike_is_above_the_threshold(kit, threshold, shares):
 
 def test_at_a_threshold_of_one_everybody_keeps_its_own(kit):
     server, federation = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)], threshold=1.0)
-    federation.at("round", 1)
-    server.round(federation, 1)
+    kit.rounds(server, federation)
     for client in range(3):
         own = weights_of(federation.client(client).model)
         assert all(torch.equal(server.aggregates()[client][name], own[name]) for name in own)
@@ -197,3 +197,14 @@ def test_predictions_are_made_without_dropout(kit):
     with torch.no_grad():
         predicted = torch.softmax(client.model(client.data.full), 1).double()
     torch.testing.assert_close(reply.moments, client.described(predicted)[0].float())
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "fedgta",
+        """
+        train weights: model float32
+        train moments: statistic float32 [classes, moments] per_class=True
+        train confidence: statistic per_class=False
+        """,
+    )

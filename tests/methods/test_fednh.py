@@ -10,6 +10,7 @@ from graphsilo.errors import MessageError
 from graphsilo.methods.fednh import TrainReply, moved
 from graphsilo.testing.small import play
 from graphsilo.training.local import weights_of
+from kit.messages import check_sent
 from kit.silos import graphs_of
 
 
@@ -147,3 +148,15 @@ def test_bytes(kit):
     server, _ = kit.build("fednh", [kit.tiny_silo(0)], width=5)
     each = 4 * (3 * 4 + 4 + 4 * 5 + 5 + 1 + 2 * 5)
     assert server.expected_bytes() == (100 * (each + 40 + 16), 100 * each)
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "fednh",
+        """
+        train weights: model float32 weighted_by=num_samples
+        train num_samples: counts
+        train sums: prototype float32 [classes, width] per_class=min_count
+        train counts: counts int64 [classes] per_class=min_count
+        """,
+    )

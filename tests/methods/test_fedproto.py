@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,7 +13,7 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.training.local import weights_of
 from graphsilo.training.objective import Step
 from graphsilo.training.prototypes import class_means
-from kit.silos import graphs_of
+from kit.messages import check_sent
 
 
 def models(federation):
@@ -37,23 +36,6 @@ def mixed(silos, specs, **settings):
         list(known), lambda client: method.client(ClientContext(client, silos[client], config, known[client], 0))
     )
     return lambda: method.server(ServerContext(config, silos[0].schema, known, 0, federation.clients)), federation
-
-
-@pytest.mark.parametrize("settings", [{}, {"batch_size": 8}, {"participation": 0.5}, {"optimizer": "sgd"}], ids=str)
-@pytest.mark.parametrize("task", ["node", "graph"])
-def test_without_pull_it_is_local_training_bit_for_bit(kit, task, settings):
-    silo_of = graphs_of if task == "graph" else kit.tiny_silo
-    silos, model = [silo_of(client) for client in range(3)], "gin" if task == "graph" else "gcn"
-    found = {}
-    for name, more in (("local", {}), ("fedproto", {"strength": 0.0, "initial": "common"}), ("fedproto", {})):
-        more = {"initial": "common", **more} if name == "fedproto" else more
-        pair = kit.build(name, silos, model=model, **settings, **more)
-        kit.rounds(*pair, 3)
-        found[name, len(more)] = models(pair[1])
-    for plain, same in zip(found["local", 0], found["fedproto", 2], strict=True):
-        assert all(torch.equal(plain[name], value) for name, value in same.items())
-    pulled = zip(found["local", 0], found["fedproto", 1], strict=True)
-    assert any(not torch.equal(plain[name], value) for plain, other in pulled for name, value in other.items())
 
 
 def test_prototypes_of_equal_frozen_encoders_are_the_means_of_all_items(kit):
@@ -116,8 +98,7 @@ def test_the_first_round_pulls_nothing_and_the_second_does(kit):
 
     for pair in (strong, free):
         for number in range(2, 30):
-            pair[1].at("round", number)
-            pair[0].round(pair[1], number)
+            kit.rounds(pair[0], pair[1], start=number)
     assert far(strong) < 0.2 * far(free)
 
 
@@ -188,14 +169,11 @@ def test_bytes(kit):
     assert server.expected_bytes() == (200 * (32 + 16), 200 * (32 + 2))
 
 
-def test_graphs_are_learned(kit):
-    silos = [graphs_of(client) for client in range(3)]
-    server, federation = kit.build("fedproto", silos, model="gin", model_options={"hidden": 8, "dropout": 0.0})
-    kit.rounds(server, federation, 30)
-    right = []
-    for client in map(federation.client, federation.clients):
-        with torch.no_grad():
-            right.append(
-                (client.predict(client.data).argmax(1).numpy() == client.silo.labels)[client.silo.train].mean()
-            )
-    assert np.mean(right) > 0.9
+def test_what_leaves_a_silo():
+    check_sent(
+        "fedproto",
+        """
+        train sums: prototype float32 [classes, width] per_class=min_count
+        train counts: counts int64 [classes] per_class=min_count
+        """,
+    )

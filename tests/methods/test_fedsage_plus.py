@@ -62,11 +62,6 @@ def test_conformance(settings):
     conformance.check_method(registry.load("fedsage_plus"), settings={**SMALL, **settings})
 
 
-@pytest.mark.slow
-def test_conformance_with_workers():
-    conformance.check_workers(registry.load("fedsage_plus"), SMALL)
-
-
 @pytest.mark.parametrize("scenario", ["inductive", "unseen"])
 def test_other_scenarios(scenario):
     method = registry.load("fedsage_plus")
@@ -74,3 +69,9 @@ def test_other_scenarios(scenario):
     config = config.model_copy(update={"scenario": config.scenario.model_copy(update={"name": scenario})})
     result = run(config)
     assert 0 <= result.accuracy() <= 1
+
+
+@pytest.mark.parametrize("settings", [{"exchange": "outputs"}, {"neighgen": "shared"}, {"fan_out": 2}], ids=str)
+def test_labels_stay_in_variants(settings):
+    method = registry.load("fedsage_plus")
+    conformance.check_labels_stay(method, {**method.quick, **settings})

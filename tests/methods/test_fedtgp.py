@@ -17,7 +17,6 @@ from graphsilo.testing.small import play
 from graphsilo.training.local import weights_of
 from graphsilo.training.optimizer import optimizer
 from graphsilo.training.prototypes import PrototypeGenerator
-from kit.silos import graphs_of
 
 ROWS = torch.tensor([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0], [4.0, 2.0]])
 LABELS = torch.tensor([0, 0, 1, 1])
@@ -27,24 +26,6 @@ MIDDLES = torch.tensor([[0.0, 1.0], [4.0, 1.0]])
 
 def models(federation):
     return [weights_of(federation.client(client).model) for client in federation.clients]
-
-
-@pytest.mark.parametrize("task", ["node", "graph"])
-def test_without_pull_it_is_local_training_bit_for_bit(kit, task):
-    silo_of = graphs_of if task == "graph" else kit.tiny_silo
-    silos, model = [silo_of(client) for client in range(3)], "gin" if task == "graph" else "gcn"
-    found = []
-    for name, more in (
-        ("local", {}),
-        ("fedtgp", {"initial": "common", "strength": 0.0}),
-        ("fedtgp", {"initial": "common"}),
-    ):
-        server, federation = kit.build(name, silos, model=model, participation=0.7, **more)
-        play(server, federation, 3)
-        found.append(models(federation))
-    plain, same, pulled = found
-    assert all(torch.equal(a[name], b[name]) for a, b in zip(plain, same, strict=True) for name in a)
-    assert not all(torch.equal(a[name], b[name]) for a, b in zip(plain, pulled, strict=True) for name in a)
 
 
 def test_without_epochs_of_the_server_its_prototypes_stay(kit):

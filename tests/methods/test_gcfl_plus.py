@@ -11,6 +11,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation import registry
 from graphsilo.methods.gcfl_plus import TrainReply, warped_distance
 from graphsilo.testing.small import play
+from kit.messages import check_sent
 
 READY = {"eps_1": 1e9, "eps_2": 0.0, "warm_up": 0}
 
@@ -89,8 +90,7 @@ def test_splits_are_a_window_apart_and_no_more_than_a_window_is_kept(kit):
     server, federation = kit.build("gcfl_plus", [kit.tiny_silo(client) for client in range(6)], **READY, window=3)
     counts = [1]
     for number in range(1, 12):
-        federation.at("round", number)
-        server.round(federation, number)
+        kit.rounds(server, federation, start=number)
         counts.append(len(server.clusters))
         assert max((len(row) for row in server.norms.values()), default=0) <= 3
         assert (server.norms == {}) is (counts[-1] > counts[-2])
@@ -168,3 +168,14 @@ def test_a_run_says_where_no_layer_stays_private(method):
     assert "the model gin has no layers at its ends" in config.in_vain(graphs, 100, 10, "gin")
     assert config.in_vain(graphs, 100, 10, "gin_gcfl") == ""
     assert config.in_vain(nodes, 100, 10, "gcn") == ""
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "gcfl_plus",
+        """
+        train weights: model float32 weighted_by=num_samples
+        train num_samples: counts
+        train norm: gradient
+        """,
+    )

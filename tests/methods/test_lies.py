@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphsilo.federation import registry
+from kit.broad import BROAD
 from kit.lies import faults, masked_faults
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled]
@@ -21,10 +22,12 @@ def test_many_random_lies(name: str) -> None:
     assert [found for seed in range(1, 30) for found in faults(registry.load(name), seed)] == []
 
 
-MASKED = ("fedavg", "feddc", "feddistill", "fedlog", "fednh", "fedproto", "fedridge", "opfgl", "scaffold")
+MASKED = [name for name in NAMES if not registry.load(name).alone and not registry.load(name).config().single_answers]
 
 
-@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in BROAD else [pytest.mark.slow]) for name in MASKED]
+)
 def test_random_lies_in_secure_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert masked_faults(registry.load(name), 0, monkeypatch) == []
 

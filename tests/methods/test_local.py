@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphsilo.experiments.runner import run
 from graphsilo.methods import local
 from kit import small_run
+from kit.messages import check_sent
 
 
 def test_nothing_of_a_model_crosses() -> None:
@@ -21,3 +22,12 @@ def test_each_silo_is_reported_at_its_own_round_unless_one_for_all_is_asked_for(
     assert own.seeds[0].best_round == max(row.best_round or 0 for row in own.seeds[0].clients)
     assert all(row.best_round is None for row in common.seeds[0].clients)
     assert [row.validation for row in own.seeds[0].rounds] == [row.validation for row in common.seeds[0].rounds]
+
+
+def test_what_leaves_a_silo():
+    check_sent(
+        "local",
+        """
+        train_alone clients: counts
+        """,
+    )

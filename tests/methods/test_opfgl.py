@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
-from graphsilo.federation import registry
 from graphsilo.federation.ledger import COLUMNS
 from graphsilo.testing import conformance
 from kit.opfgl import METHOD, SHORT, blocks, federation_of, own_weights, same, train
@@ -73,20 +73,31 @@ def test_only_chosen_clients_take_part():
 # -- the suite -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_conforms(check):
-    check(registry.load("opfgl"), SHORT)
-
-
 def test_conforms_with_surrogates_at_the_clients():
-    conformance.check_resume(METHOD, {**SHORT, "condense_at": "clients"})
-    conformance.check_messages(METHOD, {**SHORT, "condense_at": "clients"})
+    settings = {**METHOD.quick, "condense_at": "clients"}
+    for check in (conformance.check_resume, conformance.check_messages, conformance.check_labels_stay):
+        check(METHOD, settings)
 
 
 @pytest.mark.slow
 def test_worker_processes_give_the_same_numbers():
-    conformance.check_workers(METHOD, SHORT)
     conformance.check_workers(METHOD, {**SHORT, "condense_at": "clients"})
+
+
+@pytest.mark.parametrize("condense_at", ["server", "clients"])
+def test_epochs_that_validation_chose_stay_at_the_client(condense_at):
+    """Nothing that is sent depends on the labels of validation nodes."""
+    settings = {**METHOD.quick, "condense_at": condense_at}
+    before = conformance.traces(METHOD, settings)
+    after = conformance.traces(METHOD, settings, hide=conformance.hide_labels)
+    for place in ("what is sent", "the server's state"):
+        assert before[place] == after[place]
+
+
+def test_bounds_of_node_weights_must_leave_room():
+    with pytest.raises(ConfigError, match=r"gamma_min is 0\.5, more than method\.gamma_max, 0\.1; lower the one"):
+        METHOD.config(gamma_min=0.5, gamma_max=0.1)
+    assert METHOD.config(gamma_min=0.1, gamma_max=0.1).gamma_max == 0.1
 
 
 @pytest.mark.data

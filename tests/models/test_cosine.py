@@ -54,12 +54,15 @@ def test_its_gradient_is_autograds(name, task, trained):
     if found is None:
         return
     logits = head(view, generator(2))
-    torch.testing.assert_close(found[0], logits.detach())
+    torch.testing.assert_close(found.logits, logits.detach())
     assert logits.detach().abs().max().item() <= 3.0
-    slope = torch.randn(logits.shape, generator=generator(3))
-    expected = torch.autograd.grad((logits * slope).sum(), list(head.parameters()))
-    for mine, theirs in zip(found[1](slope), expected, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(found.embeddings, head.embed(view, generator(2)).detach())
+    slope, inner = (torch.randn(part.shape, generator=generator(3)) for part in (logits, found.embeddings))
+    for more in (None, inner):
+        whole = (logits * slope).sum() + (0.0 if more is None else (head.embed(view, generator(2)) * more).sum())
+        expected = torch.autograd.grad(whole, list(head.parameters()), retain_graph=True)
+        for mine, theirs in zip(found.pull(slope, more), expected, strict=True):
+            torch.testing.assert_close(mine, theirs, atol=2e-5, rtol=1e-4)
 
 
 def test_embeddings_are_the_encoders_output():

@@ -45,19 +45,6 @@ def test_empty_and_double() -> None:
     assert keep_scale(torch.Size([3]), 0.5, generator(), torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
 
 
-@pytest.mark.parametrize("seed", [None, 0])
-def test_relu_dropout_gradient(seed: int | None) -> None:
-    values = torch.randn(6, 4, dtype=torch.float64, generator=generator(), requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda value: relu_dropout(value, 0.5, None if seed is None else generator(seed)), (values,)
-    )
-
-
-def test_relu_dropout_is_relu_then_dropout() -> None:
-    values = torch.randn(6, 4, generator=generator())
-    assert torch.equal(relu_dropout(values, 0.5, generator(1)), dropout(values.relu(), 0.5, generator(1)))
-
-
 def test_masks_drawn_ahead_are_those_drawn_one_by_one() -> None:
     # 15 entries of 8 bits are two words, 9 entries of 16 bits three: no mask ends where a word does.
     layers = [(torch.Size((5, 3)), 0.5), (torch.Size((3, 3)), 0.3)]

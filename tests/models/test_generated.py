@@ -11,7 +11,6 @@ import torch
 from graphsilo.errors import UnsupportedError
 from graphsilo.models import GraphTensors, build
 from graphsilo.models.generated import GeneratedGraph
-from graphsilo.models.stack import plain
 from graphsilo.random import generator
 from kit.backbones import DOUBLE, IDS, VARIANTS, made, shaken
 
@@ -61,37 +60,13 @@ def test_known_graphs_have_their_fast_path_afterwards(make_graph) -> None:
     data = GraphTensors(graph)
     assert model.trace(data.full, None) is not None
     assert model.trace(GeneratedGraph(features, graph.adjacency()).full, None) is None
-    assert model.passes(data.full, 2, generator(0)) is not None
-
-
-@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
-def test_a_stack_is_what_plain_autograd_says(name, options, make_graph) -> None:
-    """Written-out passes of the same plan, with dropout: outputs and gradients."""
-    model, view = shaken(made(name, options)).double(), GraphTensors(make_graph(seed=1), dtype=DOUBLE).view(ROWS)
-    stack = getattr(model, "_stack", None)
-    if stack is None:
-        return
-    _, record = stack.record(lambda: model(view))
-    if record is None:
-        return  # run step by step
-    parameters = stack.parameters()
-    mine = stack(record.plan, generator(1))
-    theirs = plain(record.plan, stack._rates, generator(1), False, parameters)[-1]
-    torch.testing.assert_close(mine, theirs)
-    weights = torch.randn(mine.shape, generator=generator(4), dtype=DOUBLE)
-    for left, right in zip(
-        torch.autograd.grad((weights * mine).sum(), parameters),
-        torch.autograd.grad((weights * theirs).sum(), parameters),
-        strict=True,
-    ):
-        torch.testing.assert_close(left, right)
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
 def test_heads_on_vectors(name, options, make_graph) -> None:
     """What the model says of embeddings it says of vectors in their place, or why it cannot."""
     model, view = shaken(made(name, options)), GraphTensors(make_graph(seed=1)).view(ROWS)
-    if name in {"gcn", "sage", "gat", "gin", "sgc_stacked"} or (name == "appnp" and options.get("alpha") != 1.0):
+    if model.reach is not None:
         with pytest.raises(UnsupportedError, match=r"mixes nodes along their links.*Choose mlp"):
             model.classify(torch.zeros(3, model.embedding_dim))
     else:

@@ -9,7 +9,8 @@ import torch
 
 from graphsilo.data.graph import Graph
 from graphsilo.models import GraphTensors
-from graphsilo.models.levels import Levels, levels_of, padded
+from graphsilo.models import levels as module
+from graphsilo.models.levels import times_levels
 
 
 def texts(nodes: int = 100, words: int = 1000, links: int = 600, density: float = 0.05) -> Graph:
@@ -23,36 +24,33 @@ def texts(nodes: int = 100, words: int = 1000, links: int = 600, density: float 
 
 @pytest.mark.parametrize("rows", [None, np.random.default_rng(1).permutation(100)[:60]])
 def test_every_level_is_a_power_times_the_features(rows) -> None:
+    """And the gradient is Σ_l (Â^l X)ᵀ times that of level l."""
     graph = texts()
     data = GraphTensors(graph)
     view = data.full if rows is None else data.kept_view(rows)
-    levels = levels_of(view, 3)
-    assert isinstance(levels, Levels)
-    assert levels_of(view, 3) is levels
     step, power = data.matrix("gcn").toarray().astype(np.float64), graph.features.toarray().astype(np.float64)
-    right = torch.randn(1000, 5, generator=torch.Generator().manual_seed(0))
+    right = torch.randn(1000, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
     left = torch.randn(4, view.num_rows, 5, generator=torch.Generator().manual_seed(1))
+    levels = times_levels(view, 3, right)
+    assert view.cached(("levels", 3, "gcn"), bool)
     total = np.zeros((1000, 5))
-    for level, found in enumerate(levels.mm(right)):
+    for level, found in enumerate(levels):
         wanted = power[slice(None) if rows is None else rows]
-        np.testing.assert_allclose(found.numpy(), wanted @ right.numpy(), atol=1e-4)
+        np.testing.assert_allclose(found.detach().numpy(), wanted @ right.detach().numpy(), atol=1e-4)
         total += wanted.T @ left[level].numpy()
         power = step @ power
-    np.testing.assert_allclose(levels.tmm(left.unbind(0)).numpy(), total, atol=1e-4)
+    (slope,) = torch.autograd.grad((torch.stack(levels) * left).sum(), right)
+    np.testing.assert_allclose(slope.numpy(), total, atol=1e-4)
 
 
-def test_rows_of_a_path_by_hand() -> None:
+def test_rows_of_a_path_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     # 0-1-2-3, node 3 is asked for: level 1 needs 2 and 3, level 2 also 1. Its row of Â² is that of Â twice.
     ends = np.array([[0, 1, 2], [1, 2, 3]])
     graph = Graph(
         sp.csr_matrix(np.eye(4, 50, dtype=np.float32)), np.concatenate([ends, ends[::-1]], 1), np.zeros(4, np.int64), 1
     )
-    view = GraphTensors(graph).kept_view(np.array([3]))
-    levels = Levels(
-        view.features("gcn", 2), view.blocks("gcn", 2), [view.item_rows("gcn", 2 - level) for level in range(3)]
-    )
-    assert [None if rows is None else rows.tolist() for rows in levels.rows] == [[2], [1], None]
-    found = torch.cat(levels.mm(torch.eye(50)))[:, :4]
+    monkeypatch.setattr(module, "_pays", lambda *_: True)
+    found = torch.cat(times_levels(GraphTensors(graph).kept_view(np.array([3])), 2, torch.eye(50)))[:, :4]
     # Degrees with loops are 2, 3, 3, 2.
     one = [0, 0, 6**-0.5, 1 / 2]
     two = [0, 6**-0.5 / 3, 6**-0.5 * (1 / 3 + 1 / 2), 1 / 6 + 1 / 4]
@@ -68,8 +66,9 @@ def test_levels_are_apart_where_that_is_less_work(case: str) -> None:
         "few rows": lambda: data.kept_view(np.arange(2)),  # need all, and are two rows
         "features only": lambda: data.full,
     }[case]()
-    assert isinstance(levels_of(view, 0 if case == "features only" else 3), list)
-
-
-def test_columns_are_padded_to_what_the_kernel_likes() -> None:
-    assert [padded(columns) for columns in (1, 16, 69)] == [16, 16, 80]
+    count = 0 if case == "features only" else 3
+    assert not module._pays(view, count, "gcn")
+    for found, hop in zip(
+        times_levels(view, count, right := torch.eye(view.data.num_features)), view.hops(count), strict=True
+    ):
+        torch.testing.assert_close(found, hop.mm(right))

@@ -8,10 +8,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models import GraphTensors, Model, build, names
+from graphsilo.models import GraphTensors, Model, names
 from graphsilo.models.operators import ChainOperator, DenseOperator, SparseOperator, matmul
 from graphsilo.models.precision import is_reduced, reduced, times_reduced
 from graphsilo.random import generator
+from kit import backbones
+from kit.backbones import shaken
 
 VARIANTS = [
     *((name, {}) for name in names()),
@@ -27,12 +29,7 @@ BETWEEN = 1.0 + 2.0**-9
 
 
 def made(name: str, precision: str, options: dict) -> Model:
-    model = build(name, num_features=12, num_classes=3, seed=0, precision=precision, **{"hidden": 8, **options})
-    draws = generator(0, "shake")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=draws))
-    return model
+    return shaken(backbones.made(name, {**options, "precision": precision}))
 
 
 def test_products_by_hand() -> None:
@@ -81,18 +78,16 @@ def test_every_backbone_rounds_its_products_and_nothing_else(name: str, options:
         assert not is_reduced(slope)
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage", "gin", "mlp", "sign"])
+@pytest.mark.parametrize("name", ["gcn", "sage", "mlp", "sign"])
 def test_steps_without_autograd_round_the_same_products(name: str, make_graph) -> None:
     view = GraphTensors(make_graph()).view(np.arange(3, 20))
     model = made(name, "bfloat16", {"layers": 3})
     slope = torch.randn((17, 3), generator=generator(1))
-    for _ in range(2):  # the first one finds out what is run
-        traced = model.trace(view, generator(0, "mask"))
-        assert traced is not None
-        logits, pull = traced
-        assert torch.equal(logits, model(view, generator(0, "mask")))
-        for mine, autograd in zip(pull(slope), gradients_of(model, view, generator(0, "mask"), slope), strict=True):
-            assert torch.equal(mine, autograd)
+    trace = model.trace(view, generator(0, "mask"))
+    assert trace is not None
+    assert torch.equal(trace.logits, model(view, generator(0, "mask")))
+    for mine, autograd in zip(trace.pull(slope), gradients_of(model, view, generator(0, "mask"), slope), strict=True):
+        assert torch.equal(mine, autograd)
 
 
 def test_weights_that_an_optimiser_changed_are_seen(make_graph) -> None:

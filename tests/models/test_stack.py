@@ -1,4 +1,4 @@
-"""Gradients of stacks of layers, written by hand, against finite differences."""
+"""Models that state their plan: what is written out is what plain autograd says."""
 
 from __future__ import annotations
 
@@ -8,48 +8,37 @@ import torch
 from torch import Tensor
 
 from graphsilo.models import GraphTensors
+from graphsilo.models.gcn import GCN
+from graphsilo.models.stack import StackedModel, plain
 from graphsilo.random import generator
 from kit.backbones import DOUBLE, IDS, VARIANTS, made, shaken
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
-@pytest.mark.parametrize("part", ["full", "rows"])
-@pytest.mark.parametrize("what", ["forward", "embed"])
-def test_gradients_against_finite_differences(name: str, options: dict, part: str, what: str, make_graph) -> None:
-    data = GraphTensors(make_graph(nodes=9, features=4, sparse=part == "rows"), dtype=DOUBLE)
-    view = data.full if part == "full" else data.view(np.array([7, 0, 3]))
-    small = {"layers": 2} if name.startswith("gcnii") else {}
-    model = shaken(made(name, {"hidden": 4, **small, **options}, features=4)).double()
-    parameters = dict(model.named_parameters())
-    if what == "embed":
-        parameters = {key: parameters[key] for key in model.encoder_names()}
-    if not parameters:
+def test_layers_are_what_plain_autograd_says(name: str, options: dict, make_graph) -> None:
+    """The output of every layer with dropout, and the gradient of a loss that depends on all of them."""
+    model, view = (
+        shaken(made(name, options)).double(),
+        GraphTensors(make_graph(seed=1), dtype=DOUBLE).view(np.arange(5)),
+    )
+    if not isinstance(model, StackedModel):
         return
-
-    def run(*values: Tensor) -> Tensor:
-        with torch.no_grad():
-            for parameter, value in zip(parameters.values(), values, strict=True):
-                parameter.copy_(value)
-        result: Tensor = (model if what == "forward" else model.embed)(view, generator(0, "mask"))
-        return result
-
-    start = [value.detach().clone() for value in parameters.values()]
-    directions = [torch.randn(value.shape, dtype=DOUBLE, generator=generator(1, i)) for i, value in enumerate(start)]
-    output = run(*start)
-    weights = torch.randn(output.shape, dtype=DOUBLE, generator=generator(2))
-    gradients = torch.autograd.grad((output * weights).sum(), list(parameters.values()))
-    step = 1e-6
-    # One random direction per parameter: a wrong entry shows in its inner product.
-    for index, direction in enumerate(directions):
-        ahead, behind = list(start), list(start)
-        ahead[index], behind[index] = start[index] + step * direction, start[index] - step * direction
-        slope = ((run(*ahead) - run(*behind)) * weights).sum() / (2 * step)
-        assert (gradients[index] * direction).sum().item() == pytest.approx(slope.item(), rel=1e-5, abs=1e-6)
+    for depth, activate_last in ((model.depth, False), (1, True)):
+        plan = model.plan(view, depth)
+        parameters = model._weights(sum(len(terms) + 1 for terms in plan))
+        mine = StackedModel._outputs(model, view, depth, generator(1), activate_last)
+        theirs = plain(plan, model.dropout, generator(1), activate_last, parameters, model.activation or torch.relu)
+        torch.testing.assert_close(list(mine), theirs)
+        slopes = [torch.randn(part.shape, generator=generator(4), dtype=DOUBLE) for part in mine]
+        losses = [
+            sum((slope * part).sum() for slope, part in zip(slopes, parts, strict=True)) for parts in (mine, theirs)
+        ]
+        found = [torch.autograd.grad(loss, parameters) for loss in losses]
+        for left, right in zip(*found, strict=True):
+            torch.testing.assert_close(left, right)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("gcn", {}), ("sage", {}), ("gat", {"heads": 2}), ("gcnii", {"layers": 2})]
-)
+@pytest.mark.parametrize(("name", "options"), [("gcn", {}), ("sage", {"layers": 3}), ("sign", {})])
 def test_gradcheck(name: str, options: dict, make_graph) -> None:
     """Every entry, by torch's own checker."""
     data = GraphTensors(make_graph(nodes=6, features=3), dtype=DOUBLE)
@@ -67,6 +56,15 @@ def test_gradcheck(name: str, options: dict, make_graph) -> None:
     assert torch.autograd.gradcheck(run, inputs)
 
 
+def test_a_loss_of_hidden_layers_alone(make_graph) -> None:
+    model, view = made("gcn", {}), GraphTensors(make_graph()).full
+    hidden, _ = model._outputs(view, 2, None, False)
+    first, bias, *others = torch.autograd.grad(hidden.sum(), list(model.parameters()))
+    torch.testing.assert_close(bias, (hidden > 0).sum(0).float())
+    assert first.any()
+    assert not any(one.any() for one in others)
+
+
 def test_second_derivatives_are_refused(make_graph) -> None:
     model = made("gcn", {})
     loss = model(GraphTensors(make_graph()).full).square().sum()
@@ -76,20 +74,33 @@ def test_second_derivatives_are_refused(make_graph) -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
-def test_several_passes_are_as_many_traces(name: str, options: dict, make_graph) -> None:
-    """Bit for bit, in the order of the parameters, which may change in between, and with the same draws."""
+def test_dropout_drawn_ahead_is_the_same(name: str, options: dict, make_graph) -> None:
+    """Bit for bit; parameters may change in between."""
     model, view = shaken(made(name, options)), GraphTensors(make_graph(nodes=20, seed=1)).kept_view(np.array([7, 2, 0]))
-    known = model.trace(view, None)
     ahead, alone = generator(3), generator(3)
-    passes = model.passes(view, 2, ahead)
-    assert known is not None or passes is None
-    for place, (output, pull) in enumerate(passes or ()):
-        expected, back = model.trace(view, alone)
-        slope = torch.randn(output.shape, generator=generator(4 + place))
-        assert torch.equal(output, expected)
-        assert all(torch.equal(*pair) for pair in zip(pull(slope), back(slope), strict=True))
+    for place, source in enumerate(model.sources(view, 2, ahead)):
+        trace, expected = model.trace(view, source), model.trace(view, alone)
+        if trace is None or expected is None:
+            assert source is ahead
+            continue
+        slope = torch.randn(trace.logits.shape, generator=generator(4 + place))
+        assert torch.equal(trace.logits, expected.logits)
+        assert all(torch.equal(*pair) for pair in zip(trace.pull(slope), expected.pull(slope), strict=True))
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(1.1)
-    if passes is not None:
+    if model.trace(view, None) is not None:
         assert torch.equal(ahead.get_state(), alone.get_state())
+
+
+class Doubled(GCN):
+    """Somebody's, whose logits are not what its plan says."""
+
+    def forward(self, view, generator=None):
+        return 2 * super().forward(view, generator)
+
+
+def test_a_model_with_a_forward_of_its_own_is_left_to_autograd(make_graph) -> None:
+    view = GraphTensors(make_graph()).full
+    assert Doubled(12, 3).trace(view, None) is None
+    assert GCN(12, 3).trace(view, None) is not None

@@ -65,7 +65,7 @@ def test_attacks_on_other_clients_have_their_own_part(record):
 
 
 def test_the_figure_has_a_mark_for_each_that_was_tried(record):
-    (figure,) = attack_page.describe(record)[1]
+    (figure,) = attack_page.describe(record).figures
     prior, below, above = figure.plots["success"].marks
     assert prior.x == [0.1, 0.55]
     assert (above.name, above.x, above.y) == ("above the prior", [0.9], [0])
@@ -81,18 +81,17 @@ def test_what_guards_change_stands_beside_the_method_as_it_comes(record, monkeyp
     )  # fmt: skip
     noisy = replace(plain, variant="epsilon 8", value=0.1, low=0.05, high=0.2)
     monkeypatch.setattr(findings, "load", lambda: (plain, noisy, replace(plain, attack="links")))
-    found = attack_page.guards("fedavg")
-    assert found is not None
-    assert (found["data"], found["variants"]) == ("Cora", ["as it comes", "epsilon 8"])
-    assert [[cell["text"] for cell in row["cells"]] for row in found["rows"]] == [
-        ["0.900 (0.800 to 0.950)", "0.100 (0.050 to 0.200)"], ["0.900 (0.800 to 0.950)", "–"],
+    (_, text), (_, table) = attack_page.guards("fedavg")
+    assert "on Cora, measured beforehand" in text
+    assert [title for title, _ in table.columns[3:]] == ["Without the run", "as it comes", "epsilon 8"]
+    assert [list(row[4:]) for row in table.rows] == [
+        ["<b>0.900 (0.800 to 0.950)</b>", "0.100 (0.050 to 0.200)"], ["<b>0.900 (0.800 to 0.950)</b>", "–"],
     ]  # fmt: skip
-    assert [cell["succeeds"] for cell in found["rows"][0]["cells"]] == [True, False]
     html = attack_page.render(record)
     assert "What guards change" in Page(html).words
     assert "<b>0.900 (0.800 to 0.950)</b>" in html
     monkeypatch.setattr(findings, "load", lambda: (plain,))
-    assert attack_page.guards("fedavg") is None
+    assert attack_page.guards("fedavg") == []
     assert "What guards change" not in Page(attack_page.render(record)).words
 
 

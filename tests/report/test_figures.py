@@ -45,7 +45,7 @@ def test_confusion_colours_the_share_of_the_true_class() -> None:
 
 def test_a_thousand_clients_stay_small(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", clients=1000, classes=40, rounds=2, seeds=1))
-    drawn = {figure.name: figure for figure in run_page.describe(run)[1]}
+    drawn = {figure.name: figure for figure in run_page.describe(run).figures}
     [heat] = drawn["label-map"].plots["labels"].marks
     assert isinstance(heat, Heat)
     assert heat.values.shape == (600, 40)

@@ -14,10 +14,10 @@ from graphsilo.report.record import load
 
 def test_every_figure_has_a_name_of_its_own_and_a_choice(runs: dict[str, Path]) -> None:
     loaded = [load(path) for path in runs.values()]
-    drawn = run_page.describe(loaded[0])[1] + comparison_page.describe(loaded, compare_runs(loaded))[1]
+    drawn = run_page.describe(loaded[0]).figures + comparison_page.describe(loaded, compare_runs(loaded)).figures
     assert [figure.name for figure in drawn] == [
-        "curve-rounds", "label-map", "client-scores", "confusion", "per-class", "round-seconds", "compare-rounds",
-        "compare-size", "trade-off", "differences-drawn", "compare-clients",
+        "curve-rounds", "client-scores", "confusion", "per-class", "label-map", "round-seconds", "compare-rounds",
+        "compare-size", "trade-off", "compare-clients", "differences-drawn",
     ]  # fmt: skip
     assert all(figure.plots for figure in drawn)
 

@@ -26,17 +26,15 @@ STUDY = {
 
 def test_table_holds_every_plain_number():
     found = studies.table(STUDY)
-    assert found == {
-        "columns": ["Head norm", "Hardest class"],
-        "rows": [{"title": "Client 0", "cells": ["1.235", "1"]}, {"title": "Client 3", "cells": ["2", "–"]}],
-    }
+    assert [title for title, _ in found.columns] == ["Client", "Head norm", "Hardest class"]
+    assert found.rows == [["Client 0", "1.235", "1"], ["Client 3", "2", "–"]]
     assert studies.table({0: {"real_features": REAL}}) is None
 
 
 def test_a_choice_is_told_in_words():
     study = {0: {"chosen": 1.0, "other": 1.0}, 1: {"chosen": 2.0}}
-    rows = studies.table(study, {"chosen": ("ridge", "trees")})["rows"]
-    assert [row["cells"] for row in rows] == [["trees", "1"], ["2", "–"]]
+    found = studies.table(study, {"chosen": ("ridge", "trees")})
+    assert [row[1:] for row in found.rows] == [["trees", "1"], ["2", "–"]]
 
 
 def test_principal_plane_by_hand():
@@ -55,11 +53,10 @@ def test_principal_plane_of_equal_or_single_points_is_finite():
 
 
 def test_figures_of_clients_that_gave_both():
-    context, drawn = studies.describe(STUDY, ["even", "odd"])
+    drawn = studies.drawn(STUDY, ["even", "odd"])
     assert [figure.name for figure in drawn] == ["study-plane", "study-features"]
     for figure in drawn:
         assert list(figure.plots) == ["client 0"]
-    assert context["choices"] == [("client 0", "Client 0")]
     scatter, heat = (figure.plots["client 0"] for figure in drawn)
     assert [len(mark.x) for mark in scatter.marks] == [3, 2]
     assert scatter.marks[0].tips == ["real, odd", "real, even", "real, odd"]
@@ -73,7 +70,7 @@ def test_figures_of_clients_that_gave_both():
 def test_large_features_are_thinned_out():
     draw = np.random.default_rng(0)
     study = {0: {"real_features": draw.random((1000, 300)), "synthetic_features": draw.random((900, 300))}}
-    _, (scatter, heat) = studies.describe(study)
+    scatter, heat = studies.drawn(study)
     assert {len(mark.x) for mark in scatter.plots["client 0"].marks} == {studies.MAX_POINTS}
     shapes = {mark.values.shape for mark in heat.plots["client 0"].marks}
     assert shapes == {(studies.MAP_ROWS, studies.MAP_COLUMNS)}
@@ -91,13 +88,10 @@ def test_large_features_are_thinned_out():
     ids=["nothing", "real only", "other width", "empty", "nan"],
 )
 def test_nothing_is_drawn_without_a_pair(facts):
-    context, drawn = studies.describe({0: facts})
-    assert drawn == []
-    assert context["choices"] == []
+    assert studies.drawn({0: facts}) == []
 
 
 def test_figures_can_stand_in_a_page():
-    _, drawn = studies.describe(STUDY)
-    for figure in drawn:
+    for figure in studies.drawn(STUDY):
         assert isinstance(figure, Figure)
         assert all(picture.startswith("<svg") for _, pictures in draw(figure) for _, picture in pictures)

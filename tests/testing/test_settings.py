@@ -32,31 +32,33 @@ class Deaf(fedavg.Client):
 REASON = Trial(reason="an example")
 
 
-def method(**changes):
-    return replace(fedavg.METHOD, tasks=("node",), **changes)
+def method(*, trials=(), **changes):
+    return replace(fedavg.METHOD, tasks=("node",), trials=dict(trials), **changes)
 
 
 def test_what_is_tried_comes_from_the_type_and_its_bounds():
-    found = cases(method(config=Config), {}, {"limit": Trial([2.0], {"steps": 1})})
+    trials = {"limit": Trial([2.0], {"steps": 1}), "lr": Trial(start=0.25)}
+    found = cases(method(config=Config, trials=trials), {})
     tried = {case.field: (case.value, dict(case.settings)) for case in found if case.off is None}
-    assert tried["strength"] == (0.4, {})  # twice 0.8 is out of bounds
-    assert tried["steps"] == (1, {})
-    assert tried["clips"] == (True, {})
-    assert tried["limit"] == (2.0, {"steps": 1})
-    assert tried["momentum"] == (0.5, {"optimizer": "sgd"})
-    assert tried["reset_optimizer"] == (True, {})
+    assert tried["strength"] == (0.4, {"lr": 0.25})  # twice 0.8 is out of bounds
+    assert tried["steps"] == (1, {"lr": 0.25})
+    assert tried["clips"] == (True, {"lr": 0.25})
+    assert tried["limit"] == (2.0, {"lr": 0.25, "steps": 1})
+    assert tried["momentum"] == (0.5, {"lr": 0.25, "optimizer": "sgd"})
+    assert tried["reset_optimizer"] == (True, {"lr": 0.25, "momentum": 0.5})
+    assert tried["lr"] == (0.5, {"lr": 0.25})
     assert "rounds" not in tried
     assert "min_clients" not in tried
     idle = {(case.field, case.off): case.settings for case in found if case.off is not None}
-    assert idle["clips", "steps"] == {"steps": 0}
-    assert idle["momentum", "optimizer"] == {"optimizer": "adam"}
+    assert idle["clips", "steps"] == {"lr": 0.25, "steps": 0}
+    assert idle["momentum", "optimizer"] == {"lr": 0.25, "optimizer": "adam"}
 
 
 def test_who_knows_no_other_value_is_asked_for_a_trial():
     with pytest.raises(ConformanceError, match="what else could setting 'limit' be than None"):
         cases(method(config=Config), {})
     with pytest.raises(ConformanceError, match="there is a trial of 'limits', which is no setting"):
-        cases(method(config=Config), {}, {"limits": REASON})
+        cases(method(config=Config, trials={"limits": REASON}), {})
 
 
 def test_the_settings_of_fedavg_are_heard():
@@ -66,8 +68,8 @@ def test_the_settings_of_fedavg_are_heard():
 def test_a_setting_that_does_nothing_is_found():
     some = {"limit": REASON, "clips": REASON, "steps": REASON}
     with pytest.raises(ConformanceError, match=r"setting 'strength' changed to 0\.4 changes nothing"):
-        check_settings(method(config=Config), {}, some)
-    check_settings(method(config=Config), {}, {**some, "strength": REASON})
+        check_settings(method(config=Config, trials=some), {})
+    check_settings(method(config=Config, trials={**some, "strength": REASON}), {})
 
 
 def test_a_download_that_forgets_an_inherited_setting_is_found():
@@ -80,7 +82,7 @@ def test_a_setting_that_does_something_where_it_says_that_it_is_idle_is_found():
         lr: float = setting(1e-2, "learning rate", gt=0, when={"optimizer": ("sgd",)})
 
     with pytest.raises(ConformanceError, match=r"'lr' changed to 0\.02 does something where its `when` says"):
-        check_settings(method(config=Idle), {}, {"lr": Trial([0.02], {"optimizer": "sgd"})})
+        check_settings(method(config=Idle, trials={"lr": Trial([0.02], {"optimizer": "sgd"})}), {})
 
 
 def _server(kind):

@@ -37,9 +37,7 @@ Counted: TypeAlias = "NDArray[np.float64]"
 def attribute(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
     """Guess which features occur among the training nodes of each class of a silo, and which in a silo at all.
 
-    Args:
-        cases: What is seen of each target, and the truth.
-        others: All silos: how often nodes (of the class) have the feature elsewhere is the prior.
+    The prior is how often nodes (of the class) have the feature elsewhere.
     """
     trained = {each.client: _of_classes(each) for each in others}
     reached = {each.client: _counted(each, reach(each, 2), None) for each in others}
@@ -98,12 +96,11 @@ def evidence(view: View) -> tuple[Tensor | None, str]:
     for update in view.updates[:1]:
         before, after = (view.public.of_words(("common", each), view.target) for each in (update.before, update.after))
         if before is not None and after is not None:
-            return (after - before).t(), f"change of the model{'' if update.own else ', mean over silos'}"
+            return (after - before).t(), f"change of the model{update.whose}"
     if view.saved is not None:
         answers = view.public.of_words(view.saved, view.target)
         if answers is not None:
-            words = {"common": "the common model", "sent": "the silo's last model", "own": "the silo's own saved model"}
-            return answers.t(), words[view.saved[0]]
+            return answers.t(), view.model
     return None, ""
 
 
@@ -135,7 +132,7 @@ def changed(view: View) -> tuple[Tensor | None, str]:
             if before.ndim != 2 or before.shape[0] != view.public.schema.num_features:
                 continue
             far = (update.after[name].double() - still.get(name, before).detach().double()).norm(dim=1)
-            return far[None], f"change of the first layer{'' if update.own else ', mean over silos'}"
+            return far[None], f"change of the first layer{update.whose}"
     for sums in ridge_sums(view):
         width = view.public.schema.num_features
         if len(sums.moments) > width:

@@ -22,12 +22,7 @@ LARGEST = "share of silos whose largest class is named"
 
 
 def classes(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
-    """From training messages, and from counts of evaluation apart.
-
-    Args:
-        cases: What is seen of each target, and the truth.
-        others: All silos: that each is like all of them together is the prior.
-    """
+    """From training messages, and from counts of evaluation apart; the prior is that each silo is like all together."""
     attacker = cases[0][0].attacker
     made: list[Outcome] = []
     federation = np.sum([each.class_counts() for each in others], axis=0)
@@ -70,16 +65,16 @@ def _evidence(view: View, *, evaluation: bool) -> tuple[NDArray[np.float64] | No
     number = view.public.schema.num_classes
     told: list[tuple[int, NDArray[np.float64], str]] = []
     for call, spec, tensor in view.fields("counts", "statistic", "prototype"):
-        whose = "" if call.client is not None else ", summed over silos"
         if call.phase == "evaluation":
             if evaluation and spec.name == "counts" and tensor.shape[-2:] == (number, number):
                 # [..., true, predicted], by kind of item or candidate
-                told.append((0, tensor.reshape(-1, number, number).sum(dim=(0, 2)).numpy(), f"confusion counts{whose}"))
+                counts = tensor.reshape(-1, number, number).sum(dim=(0, 2)).numpy()
+                told.append((0, counts, f"confusion counts{call.whose}"))
         elif not evaluation and spec.per_class and tensor.ndim and tensor.shape[0] == number:
             sizes = tensor.reshape(number, -1)
             rank = 0 if spec.kind == "counts" else 1
             values = sizes.sum(dim=1) if rank == 0 else sizes.norm(dim=1)
-            told.append((rank, values.numpy(), f"{spec.name}{whose}"))
+            told.append((rank, values.numpy(), f"{spec.name}{call.whose}"))
     if told:  # counts before norms; of several the one that says something of most classes
         _, values, uses = min(told, key=lambda each: (each[0], -np.count_nonzero(each[1])))
         return values, uses
@@ -92,6 +87,5 @@ def _evidence(view: View, *, evaluation: bool) -> tuple[NDArray[np.float64] | No
             if name.endswith("bias") and update.after[name].shape == (number,)
         ]
         if moved:
-            whose = "" if update.own else ", mean over silos"
-            return moved[-1], f"change of the output's bias{whose}"
+            return moved[-1], f"change of the output's bias{update.whose}"
     return None, ""

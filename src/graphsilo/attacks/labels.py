@@ -23,12 +23,7 @@ FIGURE = "share of classes of training nodes that a bin of their own tells"
 
 
 def labels(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
-    """Share of training nodes alone in a bin, which tells their class.
-
-    Args:
-        cases: What is seen of each target, and the truth.
-        others: All silos: that a node is of the class that most are of is the prior.
-    """
+    """Share of training nodes alone in a bin, which tells their class; the prior: all are of the commonest class."""
     attacker = cases[0][0].attacker
     told = [found for view, silo in cases if (found := _told(view, silo)) is not None]
     if not told:

@@ -28,12 +28,7 @@ PAIRS = 2000
 
 
 def links(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
-    """Tell linked pairs from others; the prior is how alike their features are.
-
-    Args:
-        cases: What is seen of each target, and the truth.
-        others: Not used.
-    """
+    """Tell linked pairs from others; the prior is how alike their features are."""
     attacker = cases[0][0].attacker
     scores, prior, truth = [], [], []
     uses = ""

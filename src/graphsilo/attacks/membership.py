@@ -31,7 +31,6 @@ ATTACK, SPAN = "membership", "membership, from the span of sums"
 AREA = "AUC of which nodes were trained on"
 RATE = 0.01
 SURE = "share of training nodes recognised, with false alarms for 1 in 100 others"
-_MODELS = {"sent": "the silo's last model", "common": "the common model", "own": "the silo's own saved model"}
 _LEAST_SPREAD = 0.05
 """Deviation of a confidence that is taken at least: few shadows may agree by chance."""
 
@@ -114,8 +113,7 @@ def membership(
             if mine is not None and len(theirs) > 1:
                 scores.append(likelihood_ratio(mine, *(np.stack(each) for each in zip(*theirs, strict=True))))
                 truth.append(known[view.target].members)
-        kinds = {view.saved[0] for view in found if view.saved is not None}
-        whose = "; ".join(words for kind, words in _MODELS.items() if kind in kinds)
+        whose = "; ".join(dict.fromkeys(view.model for view in found if view.saved is not None))
         uses = f"how sure {whose} is, beside shadow runs"
         made += _outcomes(ATTACK, role, uses, scores, truth)
     return made

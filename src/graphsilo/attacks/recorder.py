@@ -52,6 +52,11 @@ class Call:
     answer: Message
     clients: int = 1
 
+    @property
+    def whose(self) -> str:
+        """What to say behind what was made of it."""
+        return "" if self.client is not None else ", summed over silos"
+
 
 @dataclass
 class Recorder:

@@ -42,9 +42,7 @@ Space: TypeAlias = "tuple[str, int] | None"
 def rows(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
     """Share of rows of the silo's training nodes and their neighbours that are among the attacker's guesses.
 
-    Args:
-        cases: What is seen of each target, and the truth.
-        others: All silos, whose rows are the prior's guesses.
+    The prior's guesses are the rows of another silo.
     """
     attacker = cases[0][0].attacker
     hits, prior, targets = dict.fromkeys(ALIKE, 0), dict.fromkeys(ALIKE, 0), 0
@@ -83,9 +81,8 @@ def rows(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Out
 def _guesses(view: View) -> Iterator[tuple[str, Space, Tensor]]:
     """Rows that the attacker thinks are there, [m, width]: what they were made of, in which space, and themselves."""
     for update in view.updates:
-        whose = "" if update.own else ", mean over silos"
         for guess in of_gradient(update, view):
-            yield f"change of the first layer{whose}", None, guess
+            yield f"change of the first layer{update.whose}", None, guess
     for sums in ridge_sums(view):
         values, vectors = torch.linalg.eigh(sums.moments)
         top = vectors[:, values > 1e-6 * values[-1]].t()
@@ -93,7 +90,7 @@ def _guesses(view: View) -> Iterator[tuple[str, Space, Tensor]]:
     features = view.public.schema.num_features
     for call, spec, tensor in view.fields(*_SUMS):
         if spec.form == "tensor" and tensor.ndim >= 2 and tensor.shape[-1] % features == 0:
-            yield f"{spec.name}{_whose(call.client)}", None, tensor.reshape(-1, features)
+            yield f"{spec.name}{call.whose}", None, tensor.reshape(-1, features)
 
 
 def of_gradient(update: Update, view: View) -> Iterator[Tensor]:
@@ -119,17 +116,13 @@ class RidgeSums:
         space: Which features, and most of their columns.
         moments: [p, p] Σ φφᵀ.
         products: [C, p] Σ yφᵀ.
-        single: Whether they are the silo's own.
+        whose: As of the message.
     """
 
     space: tuple[str, int]
     moments: Tensor
     products: Tensor
-    single: bool
-
-    @property
-    def whose(self) -> str:
-        return "" if self.single else ", summed over silos"
+    whose: str
 
 
 def ridge_sums(view: View) -> Iterator[RidgeSums]:
@@ -155,11 +148,7 @@ def ridge_sums(view: View) -> Iterator[RidgeSums]:
             width = config.width(kind, dim, schema)
             square = unpack(packed, products[name].shape[1]).triu()
             square = (square + square.t() - square.diag().diag())[:width, :width]
-            yield RidgeSums((kind, dim), square, products[name][:, :width].double(), call.client is not None)
-
-
-def _whose(client: int | None) -> str:
-    return "" if client is not None else ", summed over silos"
+            yield RidgeSums((kind, dim), square, products[name][:, :width].double(), call.whose)
 
 
 # -- truth ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ from graphsilo.settings import Count, Settings, setting
 from graphsilo.types import ClientId
 
 Attack: TypeAlias = "Callable[[Sequence[tuple[View, Silo]], Sequence[Silo]], list[Outcome]]"
+"""Takes what one attacker sees of each target, with the truth, and all silos, whose data the prior is made of."""
 
 ATTACKS: Mapping[str, Attack] = {
     "rows": rows, "classes": classes, "labels": labels, "attribute": attribute, "links": links,
@@ -44,31 +45,25 @@ class Asked(Settings):
     attackers: list[str] | None = setting(None, "as whom; none: all", min_length=1)
     seeds: list[Count] | None = setting(None, "seeds that are repeated and attacked; none: the first", min_length=1)
     clients: list[Count] | None = setting(None, "silos that are attacked; none: all", min_length=1)
-    shadows: int = setting(SHADOWS, "runs behind the membership attack; 0 leaves it out", ge=0)
+    shadows: int = setting(
+        SHADOWS, "runs behind the membership attack, each as long as the run itself; 0 leaves it out", ge=0
+    )
 
 
 def attack(
     folder: Path,
     *,
-    attacks: Sequence[str] | None = None,
-    attackers: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
-    clients: Sequence[ClientId] | None = None,
-    shadows: int = SHADOWS,
     say: Callable[[str], None] = lambda text: None,
     observer: Observer | None = None,
+    **asked_for: Any,
 ) -> AttackRecord:
     """Attack a finished run, and write ``attack.json`` into its folder, beside what was found of these clients before.
 
     Args:
         folder: Of the run.
-        attacks: Which; None takes all.
-        attackers: As whom; None takes all.
-        seeds: Seeds that are repeated and attacked; None takes the first.
-        clients: Silos that are attacked; None takes all.
-        shadows: Runs behind the membership attack, each as long as the run itself; 0 leaves it out.
         say: Called with a line about what is done next.
         observer: Hears of the repetition's progress.
+        asked_for: Settings of :class:`Asked`.
 
     Raises:
         ConfigError: An unknown attack, attacker, seed or client, a list without any, or a number that cannot be; or the
@@ -76,13 +71,10 @@ def attack(
         RunError: There is no such run, or its data is elsewhere.
         UnsupportedError: It is of another task.
     """
-    asked = Asked.of({
-        "attacks": plain(attacks), "attackers": plain(attackers), "seeds": plain(seeds), "clients": plain(clients),
-        "shadows": shadows,
-    })  # fmt: skip
+    asked = Asked.of(plain(asked_for))
     chosen = _known("attack", asked.attacks, NAMES)
     roles = _known("attacker", asked.attackers, ATTACKERS)
-    shadows = shadows if "membership" in chosen else 0
+    shadows = asked.shadows if "membership" in chosen else 0
     result, config = opened(folder)
     notes: list[str] = []
     outcomes: dict[int, list[Outcome]] = {}

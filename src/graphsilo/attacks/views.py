@@ -36,6 +36,9 @@ Saved: TypeAlias = "tuple[str, Mapping[str, Any]]"
 """A model: ``common`` or ``sent`` (by the silo) and its weights, or ``own`` and what a client saves."""
 
 
+_MODELS = {"sent": "the silo's last model", "common": "the common model", "own": "the silo's own saved model"}
+
+
 @dataclass(frozen=True)
 class Public:
     """What everybody knows: settings, names, and that the method's code is open."""
@@ -106,6 +109,11 @@ class Update:
     round: int
     asked: tuple[str, Message] | None = None
 
+    @property
+    def whose(self) -> str:
+        """What to say behind what was made of it."""
+        return "" if self.own else ", mean over silos"
+
     def gradient(self, config: MethodConfig) -> dict[str, Tensor]:
         """The sum of the gradients behind a change, as far as the change tells it.
 
@@ -153,6 +161,11 @@ class View:
     own: Silo | None = None
     predictions: Tensor | None = None
     decoder: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def model(self) -> str:
+        """What the model is that the attacker has, in words; empty without one."""
+        return "" if self.saved is None else _MODELS[self.saved[0]]
 
     @cached_property
     def updates(self) -> list[Update]:

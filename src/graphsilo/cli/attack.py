@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsilo.cli import complete
-from graphsilo.cli.terminal import paragraph, say, show, table
+from graphsilo.cli.terminal import announce, say, show, table
 from graphsilo.cli.values import (
     Debug,
     OwnCode,
@@ -53,16 +52,12 @@ def attack(
         seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
         clients=None if clients is None else whole_numbers(clients, "--clients"),
         shadows=shadows,
-        say=(lambda text: None) if quiet else _announce,
+        say=(lambda text: None) if quiet else announce,
     )
     page = attack_page.write(run)
     _print(found)
     say()
     say(f"Report: {page}")
-
-
-def _announce(text: str) -> None:
-    sys.stderr.write(paragraph(text, sys.stderr) + "\n")
 
 
 def _print(found: AttackRecord) -> None:

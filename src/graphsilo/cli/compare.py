@@ -16,32 +16,24 @@ from graphsilo.report.layout import Layout, layout
 WRITERS = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
 
 
-def compare_command(
-    runs: Sequence[Path],
-    *,
-    metrics: Sequence[str] | None,
-    baseline: str | None,
-    mode: str | None,
-    target: float | None,
-    published: bool | str,
-    form: str,
-    page: Path | None,
-    figure: Path | None = None,
-) -> None:
+def compare_command(runs: Sequence[Path], *, form: str, page: Path | None, figure: Path | None, **asked: Any) -> None:
     """Print a comparison, and write its page where one is wanted.
+
+    Args:
+        runs: Folders.
+        form: ``table``, or one of ``WRITERS``.
+        page, figure: Files to write.
+        asked: As ``report.comparison`` takes it.
 
     Raises:
         RunError: A folder cannot be read.
         ConfigError: An unknown metric, view, paper or baseline.
     """
-    asked: dict[str, Any] = {
-        "metrics": metrics, "baseline": baseline, "mode": mode, "target": target, "published": published,
-    }  # fmt: skip
     if figure is not None:
         check_path(figure)
     found = comparison(runs, **asked)
     if figure is not None:
-        save(found.plot(metrics[0] if metrics else None), figure)
+        save(found.plot(next(iter(asked["metrics"] or ()), None)), figure)
     if page is not None:
         write_comparison(runs, page, **asked)
     if form in WRITERS:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from graphsilo.cli import terminal
 from graphsilo.errors import without_secrets
 from graphsilo.evaluate.metrics import leading
 from graphsilo.experiments.observer import Observer, Progress, RunStarted, Working
@@ -329,6 +330,13 @@ class LiveProgress(Observer):
             parts.insert(3, "━" * filled + ("╌" if mark.strip() else " ") * (space - filled))
         line = Text(f"{mark} ", style=style or "green", no_wrap=True, overflow="crop")
         return line.append(" ".join(parts), style=style or "default")
+
+
+def shown() -> LiveProgress | PlainProgress:
+    """Progress on stderr: a line that follows on a terminal, else lines that begin and end."""
+    if terminal.is_terminal(sys.stderr):
+        return LiveProgress(sys.stderr)
+    return PlainProgress(terminal.to_stderr, is_brief=True)
 
 
 _HEADINGS = ("", "seed", "round", "val %", "best %", "at", "sent", "received", "time")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsilo.cli import complete
-from graphsilo.cli.terminal import paragraph, say, show, table
+from graphsilo.cli.terminal import announce, say, show, table
 from graphsilo.cli.values import (
     DataRoot,
     Debug,
     argument,
+    executor_named,
     option,
     switch,
     whole_numbers,
 )
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import RunError
 
 if TYPE_CHECKING:
     from graphsilo.experiments.reproduce.runs import Plan
@@ -45,8 +45,7 @@ def reproduce(
     if paper is None:
         list_tables()
         return
-    if jobs is not None and executor is not None:
-        raise ConfigError("--jobs N is short for --executor processes:N; give one of them.")
+    place = executor_named(executor, jobs) or "processes:1"
     planned = runs.plan(
         paper,
         number,
@@ -58,7 +57,7 @@ def reproduce(
         out=out,
         data_root=data_root,
     )
-    _print(planned, executor or f"processes:{jobs or 1}")
+    _print(planned, place)
 
 
 def _print(planned: Plan, executor: str) -> None:
@@ -82,8 +81,7 @@ def _print(planned: Plan, executor: str) -> None:
 
 def tell(text: str) -> None:
     """A line on stderr."""
-    sys.stderr.write(paragraph(f"{time.strftime('%H:%M:%S')}  {text}", sys.stderr) + "\n")
-    sys.stderr.flush()
+    announce(f"{time.strftime('%H:%M:%S')}  {text}")
 
 
 def list_tables() -> None:

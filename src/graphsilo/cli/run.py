@@ -73,6 +73,7 @@ def _train(
     trackers: Sequence[Tracker],
 ) -> tuple[RunRecord, list[str]]:
     """Run with progress on the screen and in the log; returns the result and the warnings that were shown."""
+    from graphsilo.cli import progress
     from graphsilo.cli.progress import LiveProgress, Log, PlainProgress
     from graphsilo.experiments.observer import Several
 
@@ -80,8 +81,7 @@ def _train(
     written = PlainProgress(log)
     shown: LiveProgress | PlainProgress | None = None
     if not quiet:
-        on_screen = terminal.is_terminal(sys.stderr)
-        shown = LiveProgress(sys.stderr) if on_screen else PlainProgress(_to_stderr, is_brief=True)
+        shown = progress.shown()
     begun = _Begun()
 
     def draw(run: Path) -> None:
@@ -105,7 +105,7 @@ def _train(
         if observer is not None:
             observer.finish()
     if not begun.yet and not quiet:
-        _to_stderr("This run was finished before; nothing was trained.")
+        terminal.to_stderr("This run was finished before; nothing was trained.")
     if draw_report and not (folder / "report.html").exists():  # the run was finished before, its report was not
         draw(folder)
     return result.record, begun.warnings
@@ -132,10 +132,6 @@ class _Begun(Observer):
     def warned(self, text: str) -> None:
         """Keep it, so that it is not shown twice."""
         self.warnings.append(text)
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _draw_report(folder: Path, warn: Any, debug: bool) -> None:

@@ -88,6 +88,16 @@ def say(text: str = "") -> None:
     sys.stdout.write(paragraph(text, sys.stdout) + "\n")
 
 
+def announce(text: str) -> None:
+    """A paragraph on stderr."""
+    to_stderr(paragraph(text, sys.stderr))
+
+
+def to_stderr(line: str) -> None:
+    """A line on stderr, at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def table(*headings: str, numbers: Sequence[int] = (), narrow: bool = False) -> Table:
     """An empty table in the house's style: a line below the headings on a terminal, bare columns in a pipe.
 

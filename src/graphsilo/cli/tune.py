@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo import documents
 from graphsilo.cli import Interrupted, check_stopped
 from graphsilo.cli.run import folder_name, folders
-from graphsilo.cli.terminal import Sheet, say, show, table
+from graphsilo.cli.terminal import Sheet, say, show, table, to_stderr
 from graphsilo.cli.values import again
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.evaluate.metrics import metric_of
@@ -51,7 +51,7 @@ def tune_command(
 
     def told(found: TuneRecord, method: str, ended: TrialRecord | FinalRecord) -> None:
         if not quiet:
-            print(line(found, method, ended), file=sys.stderr, flush=True)
+            to_stderr(line(found, method, ended))
 
     try:
         found = tune(config, plan, out=folder, resume=resume, executor=executor, told=told, after_round=check_stopped)

@@ -27,6 +27,9 @@ lose their digits in less; whatever a model sees is scaled first and float32 the
 """
 
 
+SPLITS = ("train", "val", "test")
+
+
 class PublishedSplits(dict[str, Mask]):
     """Splits that a benchmark was published with: used only where they are asked for (``predefined``).
 
@@ -81,6 +84,30 @@ class OutsideLinks:
         """The same by the rows that a table gives to their own ends; without those of which it says -1."""
         rows = table[self.node].astype(np.int64)
         return replace(self, node=rows).where(rows >= 0)
+
+
+def names_among_silos(silos: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
+    """[n] int64, 0 to 2^53: what nodes of these silos with these ids are called wherever silos speak of them.
+
+    Both ends of a link compute the same without having spoken: FNV-1a over silo and id, mixed (as in SplitMix64), of
+    which 53 bits fit into a message. Two of 100,000 nodes share a name with a probability of 6e-7.
+    """
+    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
+    for words in (silos, ids):
+        width = words.dtype.itemsize // 4
+        for column in np.ascontiguousarray(words).view(np.uint32).reshape(len(words), width).T if width else ():
+            # Shorter words are padded with zeros, of which how many there are must not matter.
+            state = np.where(column > 0, (state ^ column.astype(np.uint64)) * np.uint64(0x100000001B3), state)
+        state = mixed(state)
+    return (state >> np.uint64(11)).astype(np.int64)
+
+
+def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finisher of SplitMix64: every bit of the result depends on every bit."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+    found: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

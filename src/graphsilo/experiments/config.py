@@ -66,6 +66,11 @@ class DataConfig(Settings):
     seed: Count = setting(0, "seed of generated data")
     options: dict[str, Any] = setting({}, "scale, scale_by, largest_component, ...")
 
+    @property
+    def names(self) -> list[str]:
+        """Of one data set, or of several."""
+        return self.name if isinstance(self.name, list) else [self.name]
+
 
 class PartitionConfig(Settings):
     """How the data is cut into clients."""
@@ -369,7 +374,7 @@ class RunConfig(Settings):
             PerturbOptions.of(self.perturb)
         one_each = isinstance(self.data.name, list)
         names: dict[str, list[str]] = {
-            "data": self.data.name if isinstance(self.data.name, list) else [self.data.name],
+            "data": self.data.names,
             "partition": [] if one_each or self.partition.file is not None else [self.partition.rule],
             "scenario": [self.scenario.name],
             "model": [] if self.model.pool is not None else [self.model.name],
@@ -517,10 +522,8 @@ def _as_tree(value: Any) -> Any:
 
 def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
     """The same, with the backbone of the method's paper where the user names none."""
-    method, model = values.get("method"), values.get("model")
-    name = method.get("name") if isinstance(method, Mapping) else getattr(method, "name", None)
-    asked = model.keys() if isinstance(model, Mapping) else getattr(model, "model_fields_set", ())
-    if not isinstance(name, str) or {"name", "pool"} & set(asked):
+    name, model = values.get("method", {}).get("name"), values.get("model", {})
+    if not isinstance(name, str) or {"name", "pool"} & model.keys():
         return values
     from graphsilo.federation import registry
 
@@ -529,8 +532,7 @@ def _with_backbone(values: dict[str, Any]) -> dict[str, Any]:
         usual = usual.get(_likely_task(values))
     if usual:
         options = {key: value for key, value in usual.items() if key != "name"}
-        chosen = model.get("options") if isinstance(model, Mapping) else getattr(model, "options", None)
-        values["model"] = {"name": usual["name"], "options": {**options, **dict(chosen or {})}}
+        values["model"] = {"name": usual["name"], "options": {**options, **model.get("options", {})}}
     return values
 
 
@@ -538,8 +540,7 @@ def _likely_task(values: Mapping[str, Any]) -> str:
     """The task asked for, or what the named data is made for; a file counts as a graph, as nobody has opened it yet."""
     from graphsilo.data.sources import catalog
 
-    data = values.get("data", DataConfig())
-    name = data.get("name", DataConfig().name) if isinstance(data, Mapping) else getattr(data, "name", None)
+    name = values.get("data", {}).get("name", DataConfig().name)
     first = name[0] if isinstance(name, list) and name else name
     try:
         return str(values.get("task") or catalog.entry(str(first)).task)

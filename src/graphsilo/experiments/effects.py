@@ -1,7 +1,7 @@
 """Settings that were said and would change nothing: refused if the call said them itself, else left out and remarked.
 
-One table says when a setting is idle; of a method's and of a run's the setting itself may say it: ``when`` of
-``graphsilo.settings.setting``.
+A setting that others decide about says so itself: ``when`` of ``graphsilo.settings.setting``. What depends on more than
+settings stands in one table below.
 What a base configuration says for several runs is not held against one of them; what a call says for this run is.
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphsilo import models
 from graphsilo.data.partition import Partition
@@ -22,12 +21,16 @@ from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS, plain
-from graphsilo.experiments.references import SEVERAL_ROUNDS, reference_method
+from graphsilo.experiments.references import reference_method
 from graphsilo.federation import registry
+from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig
 from graphsilo.settings import Settings, above
 from graphsilo.types import Task
+
+Rule: TypeAlias = "Callable[[Case, Any], str | bool | None]"
+"""Given a run and a setting's value: why it changes nothing; falsy where it may."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,7 @@ class Case:
     @property
     def sources(self) -> set[str]:
         """Where the data comes from: ``file``, ``generated``, ``raw`` files of the catalog's, ``unknown``."""
-        name = self.config.data.name
-        return {_source(each) for each in (name if isinstance(name, list) else [name])}
+        return {_source(name) for name in self.config.data.names}
 
     @property
     def one_each(self) -> bool:
@@ -90,10 +92,6 @@ def _source(name: str) -> str:
         return "generated" if catalog.entry(name).generated else "raw"
     except ConfigError:
         return "unknown"  # it is refused where it is used
-
-
-Idle = Callable[[Case, str, Any], str | None]
-"""Given a run, a setting's name in its section and its value: why it changes nothing; None where it may."""
 
 
 def settled(config: RunConfig, *, task: Task | None = None, partition: Partition | None = None, out: Path | None = None,
@@ -153,9 +151,15 @@ def _idle(case: Case) -> Iterator[tuple[str, str]]:
         if not key or (case.remote and section in ("data", "partition", "scenario", "perturb")):
             continue  # the silos hold their data; the run says so of whole sections
         value = case.config.get(name, _ABSENT)
-        reasons = (rule(case, key, value) for rule in (*_TABLE.get(f"{section}.*", ()), *_TABLE.get(name, ())))
-        if value is not _ABSENT and (reason := next(filter(None, reasons), None)):
+        if value is not _ABSENT and (reason := next(_reasons(case, section, key, value), None)):
             yield name, reason
+
+
+def _reasons(case: Case, section: str, key: str, value: Any) -> Iterator[str]:
+    """Why a setting of this value changes nothing."""
+    yield from filter(None, (family(case, key, value) for family in _FAMILIES.get(section, ())))
+    yield from filter(None, (_unmet(case, section, key, value),))
+    yield from filter(None, (rule(case, value) for rule in _TABLE.get(f"{section}.{key}", ())))
 
 
 _ABSENT = object()
@@ -178,7 +182,7 @@ def _named(name: str) -> str:
     return f"{item}{name} ({FLAGS[name]})" if name in FLAGS else f"{item}{name}"
 
 
-# -- why it is idle: what depends on more than other settings ------------------------------------------------------
+# -- what hangs on a choice ---------------------------------------------------------------------------------------
 
 
 def _stored_cut(case: Case, key: str, value: Any) -> str | None:
@@ -207,15 +211,6 @@ def _files(case: Case, key: str, value: Any) -> str | None:
     return "each client has a data set of its own, so nothing is cut by a rule"
 
 
-def _of_nodes(case: Case, key: str, value: Any) -> str | None:
-    return "graph classification splits whole graphs, per client and class" if case.task == "graph" else None
-
-
-def _index(case: Case, key: str, value: Any) -> str | None:
-    split = case.config.partition.split if case.partition is None else case.partition.split
-    return None if split in ("auto", "predefined", "stored") else f"the split is {split}, not predefined"
-
-
 def _scenario(case: Case, key: str, value: Any) -> str | None:
     known = dict(ScenarioOptions())
     name = case.config.scenario.name
@@ -226,143 +221,10 @@ def _scenario(case: Case, key: str, value: Any) -> str | None:
     return f"it {owners}, and this is '{name}'"
 
 
-def _seed(case: Case, key: str, value: Any) -> str | None:
-    is_used = {"generated", "unknown"} & case.sources
-    return None if is_used else "it is the seed of generated data, and this data is not generated"
-
-
-def _root(case: Case, key: str, value: Any) -> str | None:
-    is_used = {"raw", "unknown"} & case.sources
-    return None if is_used else "it is the folder of the catalog's raw files, and this data does not come from there"
-
-
-def _hidden(case: Case, key: str, value: Any) -> str | None:
-    """It is about the nodes that are not trained on."""
-    if not value or case.config.scenario.name != "inductive":
-        return None
-    return "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"
-
-
-def _perturb(case: Case, key: str, value: Any) -> str | None:
-    level = PerturbOptions.of(case.config.perturb).label_sparsity
-    return None if level else "no label is taken away (perturb.label_sparsity is 0)"
-
-
-def _select_by(case: Case, key: str, value: Any) -> str | None:
-    known = selecting(case.task)
-    return None if value in (None, *known) else f"{case.task} prediction selects by {known[0]}"
-
-
-def _reported(case: Case, key: str, value: Any) -> str | None:
-    """It chooses between models that are scored on the same graphs."""
-    modes: Sequence[str] = case.config.evaluation.modes or [f"{view}_local" for view in case.method.evaluates]
-    alike = [mode for mode in modes if mode.partition("_")[2] == modes[0].partition("_")[2]]
-    if value not in ("silo", "first") or len(alike) > 1:
-        return None
-    return f"there is one model of {case.method.title} that is scored ({alike[0]}), and nothing to choose from"
-
-
-def _embeddings(case: Case, key: str, value: Any) -> str | None:
-    # Between machines every job has a folder, and every site its own.
-    return "there is no folder to write to; name one as out" if value and not case.out and not case.remote else None
-
-
-def _between(case: Case, key: str, value: Any) -> str | None:
-    return None if case.remote else "it is about runs between machines"
-
-
-def _compression(case: Case, key: str, value: Any) -> str | None:
-    """It is about models that clients make of one that they were sent."""
-    if value == "none":
-        return None
-    from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
-    from graphsilo.federation.interface import handlers_of
-
-    if case.method.pooled:
-        return f"{case.pooled}, and no silo sends anything"
-    if any(compressible(*step.types()) for step in handlers_of(case.method.client).values()):
-        return None
-    return f"no answer of {case.method.title} holds a model that the client was sent"
-
-
-def _robust(case: Case, key: str, value: Any) -> str | None:
-    """It is about what several clients send."""
-    if value == "none":
-        return None
-    trains = f"{case.method.title} has every silo train by itself" if case.method.alone else None
-    return _BY_ITSELF if case.config.run.alone else case.pooled or trains
-
-
-def _moments(case: Case, key: str, value: Any) -> str | None:
-    """Forgetting them at a download needs both."""
-    settings = case.config.method_config()
-    if not value or not isinstance(settings, LocalTrainingConfig):
-        return None
-    if case.method.alone or isinstance(settings, OneRoundConfig):
-        return f"no client of {case.method.title} trains after a download"
-    if settings.optimizer == "sgd" and not settings.momentum:
-        return "method.optimizer is 'sgd' and method.momentum is 0, so that nothing is kept that could be forgotten"
-    return None
-
-
-def _one_round(case: Case, key: str, value: Any) -> str | None:
-    """Where a method has one round, what is about several is about its reference rows, if that."""
-    settings = case.config.method_config()
-    if settings.total_rounds > 1 or settings.rounds == 1 or value is None or (value == 1 and key == "every"):
-        return None
-    rows = [registry.load(reference_method(case.config, name)).config for name in case.config.run.references]
-    if not all(issubclass(kind, OneRoundConfig) for kind in rows):
-        return None
-    return f"{case.method.title} has exactly one round{', as has each of its reference rows' if rows else ''}"
-
-
-def _participation(case: Case, key: str, value: Any) -> str | None:
-    """It is about who sends something, which the others then have."""
-    if value == 1 or case.config.run.alone:
-        return None if value == 1 else _BY_ITSELF
-    once = case.method.alone and case.config.method_config().total_rounds == 1
-    return case.pooled or (f"{case.method.title} has every silo find its answer by itself, once" if once else None)
-
-
-def _noise(case: Case, key: str, value: Any) -> str | None:
-    """It hides what leaves."""
-    return case.apart if value is not None and case.config.run.alone else None
-
-
-def _masked(case: Case, key: str, value: Any) -> str | None:
-    """It hides what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
-    summed = case.remote or case.config.evaluation.report == "federation"
-    return case.apart if value and (case.method.pooled or not summed) and not case.config.run.references else None
-
-
-def _bounds(case: Case, key: str, value: Any) -> str | None:
-    """It is about what silos send in training, also the one that holds all data."""
-    usual = value == type(case.config.run).model_fields[key].default
-    return None if usual or case.method.pooled or case.config.run.references else case.apart
-
-
-def _answers(case: Case, key: str, value: Any) -> str | None:
-    """One place always answers; by themselves silos may still fail to say that they are done."""
-    return case.pooled if value is not None and not case.config.run.references else None
-
-
-def _references(case: Case, key: str, value: Any) -> str | None:
-    """By itself every silo is in the run already."""
-    if "alone" not in value or case.method.pooled or not (case.config.run.alone or case.method.alone):
-        return None
-    what = "with run.alone" if case.config.run.alone else f"with {case.method.title}"
-    return f"{what} every silo is by itself in the run already, and the row would repeat it"
-
-
-_BY_ITSELF = "with run.alone every client is in a federation of one"
-
-
-def _backbone(case: Case, key: str, value: Any) -> str | None:
-    return None if case.method.backbone else f"{case.method.title} has no backbone"
-
-
-def _pool(case: Case, key: str, value: Any) -> str | None:
-    """A setting that every model of a pool has a value of its own for."""
+def _model(case: Case, key: str, value: Any) -> str | None:
+    """A backbone that the method does not have, or a setting that every model of a pool has a value of its own for."""
+    if not case.method.backbone:
+        return f"{case.method.title} has no backbone"
     pool = case.config.model.pool
     if pool is None or key in ModelConfig.model_fields:
         return None
@@ -375,20 +237,26 @@ def _pool(case: Case, key: str, value: Any) -> str | None:
     return None
 
 
-# -- why it is idle: by what the setting itself declares ------------------------------------------------------------
+_FAMILIES = {"partition": (_stored_cut, _files), "scenario": (_scenario,), "model": (_model,)}
 
 
-def _declared(case: Case, key: str, value: Any, *, section: str) -> str | None:
-    """It matters where others have certain values."""
-    settings = case.config.method_config() if section == "method" else case.config.run
-    field = type(settings).model_fields.get(key)
-    return None if field is None or value == field.default else _unmet(case, settings, key)
+# -- what a setting declares ----------------------------------------------------------------------------------------
 
 
-def _unmet(case: Case, settings: Settings, key: str) -> str | None:
+def _group(config: RunConfig, section: str) -> Settings:
+    if section == "method":
+        return config.method_config()
+    found: Settings = PerturbOptions.of(config.perturb) if section == "perturb" else getattr(config, section)
+    return found
+
+
+def _unmet(case: Case, section: str, key: str, value: Any) -> str | None:
     """The condition of a setting that does not hold, or that of a setting which its condition is about."""
+    settings = _group(case.config, section)
     fields: Mapping[str, Any] = type(settings).model_fields
-    extra = fields[key].json_schema_extra if key in fields else None
+    if key not in fields or value == fields[key].default:
+        return None
+    extra = fields[key].json_schema_extra
     when: Mapping[str, Any] = extra.get("when", {}) if isinstance(extra, dict) else {}
     for other, allowed in when.items():
         now: Any = case.task if other == "task" else getattr(settings, other)
@@ -398,9 +266,9 @@ def _unmet(case: Case, settings: Settings, key: str) -> str | None:
         holds = now in allowed if least is None else (now or 0) > least
         if not holds:
             values = " or ".join(map(_written, allowed)) if least is None else allowed
-            named = "the task" if other == "task" else f"{settings.section}.{other}"
+            named = "the task" if other == "task" else f"{section}.{other}"
             return f"{named} is {_written(now)}; it is used where that is {values}"
-        if reason := _unmet(case, settings, other):
+        if reason := _unmet(case, section, other, _ABSENT):
             return reason
     return None
 
@@ -410,36 +278,146 @@ def _written(value: Any) -> str:
     return "none" if value is None else shown(value)
 
 
-# -- the table -----------------------------------------------------------------------------------------------------
+# -- what depends on more than settings -----------------------------------------------------------------------------
 
-_TABLE: dict[str, tuple[Idle, ...]] = {
-    "data.seed": (_seed,),
-    "data.root": (_root,),
-    "partition.*": (_stored_cut, _files),
+
+def _sends_no_model(run: Case, value: Any) -> str | None:
+    """Compression is about models that clients make of one that they were sent."""
+    if value == "none":
+        return None
+    from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
+    from graphsilo.federation.interface import handlers_of
+
+    if run.method.pooled:
+        return f"{run.pooled}, and no silo sends anything"
+    if any(compressible(*step.types()) for step in handlers_of(run.method.client).values()):
+        return None
+    return f"no answer of {run.method.title} holds a model that the client was sent"
+
+
+def _nothing_to_choose(run: Case, value: Any) -> str | None:
+    """``evaluation.model`` chooses between models that are scored on the same graphs."""
+    modes: Sequence[str] = run.config.evaluation.modes or [f"{view}_local" for view in run.method.evaluates]
+    alike = [mode for mode in modes if mode.partition("_")[2] == modes[0].partition("_")[2]]
+    if value not in ("silo", "first") or len(alike) > 1:
+        return None
+    return f"there is one model of {run.method.title} that is scored ({alike[0]}), and nothing to choose from"
+
+
+def _other_split(run: Case, value: Any) -> str | None:
+    split = run.config.partition.split if run.partition is None else run.partition.split
+    return None if split in ("auto", "predefined", "stored") else f"the split is {split}, not predefined"
+
+
+def _other_metric(run: Case, value: Any) -> str | None:
+    known = selecting(run.task)
+    return None if value in (None, *known) else f"{run.task} prediction selects by {known[0]}"
+
+
+def _no_moments(run: Case, value: Any) -> str | None:
+    """Forgetting them at a download needs both."""
+    settings = run.config.method_config()
+    if not value or not isinstance(settings, LocalTrainingConfig):
+        return None
+    if run.method.alone or isinstance(settings, OneRoundConfig):
+        return f"no client of {run.method.title} trains after a download"
+    if settings.optimizer == "sgd" and not settings.momentum:
+        return "method.optimizer is 'sgd' and method.momentum is 0, so that nothing is kept that could be forgotten"
+    return None
+
+
+def _one_round(run: Case, value: Any) -> str | None:
+    """Where a method has one round, what is about several is about its reference rows, if that."""
+    settings = run.config.method_config()
+    if settings.total_rounds > 1 or settings.rounds == 1 or value is None:
+        return None
+    rows = [registry.load(reference_method(run.config, name)).config for name in run.config.run.references]
+    if not all(issubclass(kind, OneRoundConfig) for kind in rows):
+        return None
+    return f"{run.method.title} has exactly one round{', as has each of its reference rows' if rows else ''}"
+
+
+def _everybody_takes_part(run: Case, value: Any) -> str | None:
+    """``participation`` is about who sends something, which the others then have."""
+    if value == 1:
+        return None
+    once = run.method.alone and run.config.method_config().total_rounds == 1
+    by_itself = f"{run.method.title} has every silo find its answer by itself, once" if once else None
+    return _BY_ITSELF if run.config.run.alone else run.pooled or by_itself
+
+
+def _no_outvoting(run: Case, value: Any) -> str | None:
+    """A robust average is about what several clients send."""
+    trains = f"{run.method.title} has every silo train by itself" if run.method.alone else None
+    return None if value == "none" else _BY_ITSELF if run.config.run.alone else run.pooled or trains
+
+
+def _no_sums(run: Case, value: Any) -> str | None:
+    """Masks hide what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
+    summed = run.remote or run.config.evaluation.report == "federation"
+    return run.apart if value and (run.method.pooled or not summed) and not run.config.run.references else None
+
+
+def _row_twice(run: Case, value: Any) -> str | None:
+    """By itself every silo is in the run already."""
+    if "alone" not in value or run.method.pooled or not (run.config.run.alone or run.method.alone):
+        return None
+    what = "with run.alone" if run.config.run.alone else f"with {run.method.title}"
+    return f"{what} every silo is by itself in the run already, and the row would repeat it"
+
+
+def _bounds(usual: float) -> Rule:
+    """A bound is about what silos send in training, also the one that holds all data."""
+    return lambda run, value: None if value == usual or run.method.pooled or run.config.run.references else run.apart
+
+
+def _where(condition: Rule, words: str) -> Rule:
+    return lambda run, value: words if condition(run, value) else None
+
+
+_BY_ITSELF = "with run.alone every client is in a federation of one"
+_between = _where(lambda run, _: not run.remote, "it is about runs between machines")
+_of_nodes = _where(
+    lambda run, _: run.task == "graph", "graph classification splits whole graphs, per client and class"
+)  # fmt: skip
+_TABLE: dict[str, tuple[Rule, ...]] = {
+    "data.seed": (
+        _where(lambda run, _: not {"generated", "unknown"} & run.sources,
+               "it is the seed of generated data, and this data is not generated"),
+    ),
+    "data.root": (
+        _where(lambda run, _: not {"raw", "unknown"} & run.sources,
+               "it is the folder of the catalog's raw files, and this data does not come from there"),
+    ),
     "partition.split": (_of_nodes,),
-    "partition.split_index": (_of_nodes, _index),
-    "scenario.*": (_scenario,),
-    "perturb.feature_sparsity": (_hidden,),
-    "perturb.keep_classes": (_perturb,),
-    "method.*": (partial(_declared, section="method"),),
-    "method.reset_optimizer": (_moments,),
-    "method.participation": (_participation,),
-    "method.epsilon": (_noise,),
-    "method.delta": (_noise,),
-    "method.noise": (_noise,),
-    "method.min_clients": (_answers,),
-    "model.*": (_backbone, _pool),
-    "evaluation.model": (_reported,),
-    "evaluation.select_by": (_select_by,),
-    "evaluation.embeddings": (_embeddings,),
+    "partition.split_index": (_of_nodes, _other_split),
+    "perturb.feature_sparsity": (
+        _where(lambda run, value: value and run.config.scenario.name == "inductive",
+               "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"),
+    ),
+    "method.reset_optimizer": (_no_moments,),
+    "method.participation": (_everybody_takes_part,),
+    **dict.fromkeys(
+        ("method.epsilon", "method.delta", "method.noise"),
+        (lambda run, value: value is not None and run.config.run.alone and run.apart,),
+    ),
+    # One place always answers; by themselves silos may still fail to say that they are done.
+    "method.min_clients": (lambda run, value: value and not run.config.run.references and run.pooled,),
+    "method.rounds": (_one_round,),
+    "evaluation.every": (lambda run, value: value > 1 and _one_round(run, value),),
+    "evaluation.model": (_nothing_to_choose,),
+    "evaluation.select_by": (_other_metric,),
+    "evaluation.embeddings": (  # between machines every job has a folder, and every site its own
+        _where(lambda run, value: value and not run.out and not run.remote,
+               "there is no folder to write to; name one as out"),
+    ),
+    "run.early_stopping": (_one_round,),
     "run.deadline": (_between,),
     "run.patience": (_between,),
-    "run.*": (partial(_declared, section="run"),),
-    "run.compression": (_compression,),
-    "run.largest_ratio": (_between, _bounds),
-    "run.largest_value": (_bounds,),
-    "run.secure_sums": (_masked,),
-    "run.robust": (_robust,),
-    "run.references": (_references,),
-    **dict.fromkeys(SEVERAL_ROUNDS, (_one_round,)),
-}
+    "run.compression": (_sends_no_model,),
+    "run.largest_ratio": (_between, _bounds(LARGEST_RATIO)),
+    "run.largest_value": (_bounds(LARGEST_WEIGHT),),
+    "run.secure_sums": (_no_sums,),
+    "run.robust": (_no_outvoting,),
+    "run.references": (_row_twice,),
+}  # fmt: skip

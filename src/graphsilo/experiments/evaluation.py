@@ -169,31 +169,6 @@ class SetScores:
         light = self.light().get(NAMES.get(kind, kind), {})
         return Scores.of({**light, **result})
 
-    def state(self) -> dict[str, Any]:
-        import torch
-
-        return {
-            "summed": self.summed,
-            "kinds": list(self.kinds),
-            "counts": None if self.counts is None else torch.from_numpy(np.ascontiguousarray(self.counts)),
-            "sizes": torch.from_numpy(np.ascontiguousarray(self.sizes)),
-            "scores": {name: torch.from_numpy(pairs) for name, pairs in self.scores.items()},
-            "clients": list(self.clients),
-            "rare": self.rare,
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> SetScores:
-        return cls(
-            tuple(state["kinds"]),
-            None if state["counts"] is None else state["counts"].numpy(),
-            state["sizes"].numpy(),
-            {name: pairs.numpy() for name, pairs in state["scores"].items()},
-            tuple(state["clients"]),
-            state.get("summed", 0),
-            state.get("rare"),
-        )
-
 
 RoundScores = dict[str, dict[str, SetScores]]
 """View → evaluation set → scores."""

@@ -241,43 +241,24 @@ class Observer:
         """The run is over, and everything is written; or it failed after it had started."""
 
 
+def _to_all(event: str) -> Any:
+    """A method that has every observer hear of an event."""
+
+    def tell(self: Several, what: Any) -> None:
+        for observer in self.observers:
+            getattr(observer, event)(what)
+
+    return tell
+
+
 class Several(Observer):
     """Passes everything on to several observers, in their order."""
 
     def __init__(self, *observers: Observer):
         self.observers = observers
 
-    def started(self, run: RunStarted) -> None:
-        for observer in self.observers:
-            observer.started(run)
-
-    def seed_started(self, event: SeedStarted) -> None:
-        for observer in self.observers:
-            observer.seed_started(event)
-
-    def set_up(self, event: SetUp) -> None:
-        for observer in self.observers:
-            observer.set_up(event)
-
-    def progressed(self, progress: Progress) -> None:
-        for observer in self.observers:
-            observer.progressed(progress)
-
-    def worked(self, working: Working) -> None:
-        for observer in self.observers:
-            observer.worked(working)
-
-    def warned(self, text: str) -> None:
-        for observer in self.observers:
-            observer.warned(text)
-
-    def seed_ended(self, event: SeedEnded) -> None:
-        for observer in self.observers:
-            observer.seed_ended(event)
-
-    def ended(self, event: RunEnded) -> None:
-        for observer in self.observers:
-            observer.ended(event)
+    started, seed_started, set_up, progressed = map(_to_all, ("started", "seed_started", "set_up", "progressed"))
+    worked, warned, seed_ended, ended = map(_to_all, ("worked", "warned", "seed_ended", "ended"))
 
 
 class Beside(Several):

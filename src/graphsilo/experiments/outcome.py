@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
@@ -11,7 +11,12 @@ import numpy as np
 from graphsilo.errors import one_line, several
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
-from graphsilo.experiments.participants import Participants, class_word, selection_metric, untrained_words
+from graphsilo.experiments.participants import (
+    Participants,
+    class_word,
+    selection_metric,
+    untrained_words,
+)
 from graphsilo.experiments.simulation import model_entries
 from graphsilo.experiments.storage.records import ClientScores, Seed
 from graphsilo.federation import registry
@@ -75,7 +80,6 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
                     client = int(found[1])
                     steps.setdefault(client, set()).add((place, number))
                     reasons.setdefault(client, found[2])
-    names = _names(participants)
     rounds = sum(len(seed.rounds) for seed in seeds)
     found_so_far = []
     for client in sorted(steps)[:_MAX]:
@@ -83,7 +87,7 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
         when = [f"{failed} of {rounds} rounds"] if failed else []
         when += ["set-up"] if failed < len(steps[client]) else []
         found_so_far.append(
-            f"client {_called(client, names)} failed in {' and in '.join(when)}, which went on without it; first in "
+            f"{participants.named([client])} failed in {' and in '.join(when)}, which went on without it; first in "
             f"{one_line(reasons[client], _LONGEST_REASON)}"
         )
     if len(steps) > _MAX:
@@ -98,9 +102,8 @@ def _idle_warnings(seeds: Sequence[Seed], participants: Participants) -> list[st
     for row in rows:
         for client, text in {int(each[1]): each[2] for each in map(_IDLE.match, row.idle or ()) if each}.items():
             found[client] = found.get(client, (0, ""))[0] + 1, text
-    names = _names(participants)
     each = [
-        f"client {_called(client, names)} in {often} of {len(rows)} rounds ({text})"
+        f"{participants.named([client])} in {often} of {len(rows)} rounds ({text})"
         for client, (often, text) in sorted(found.items())
     ]
     return each and [
@@ -108,14 +111,6 @@ def _idle_warnings(seeds: Sequence[Seed], participants: Participants) -> list[st
         f"does not train, who holds the data of another, whose software is broken, and who only takes what the others "
         f"made: ask their owners."
     ]
-
-
-def _names(participants: Participants) -> dict[int, str | None]:
-    return {row["client"]: row.get("silo") for row in participants.cut["per_client"]}
-
-
-def _called(client: int, names: Mapping[int, str | None]) -> str:
-    return f"'{names[client]}'" if names.get(client) else str(client)
 
 
 def _one_class_warnings(
@@ -132,7 +127,7 @@ def _one_class_warnings(
     if clients == [EVERYBODY] or scored <= set(clients):
         who, verb = "every silo", "predicts"
     else:
-        who, verb = _clients(clients, participants), "predicts" if len(clients) == 1 else "predict"
+        who, verb = participants.named(clients), "predicts" if len(clients) == 1 else "predict"
     in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
     area = _area([seed for seed in seeds if seed.one_class], clients)
@@ -233,8 +228,7 @@ def _swapped_warnings(seeds: Sequence[Seed], participants: Participants) -> list
         return []
     if participants.task == "link" or participants.schema.num_classes != 2:
         return []
-    names = _names(participants)
-    who = several((f"client {_called(client, names)} ({title} {100 * scores[client]:.1f})" for client in found), _MAX)
+    who = several((f"{participants.named([client])} ({title} {100 * scores[client]:.1f})" for client in found), _MAX)
     return [
         f"answers are the wrong way round at some silos and not at the others: {who}, where guessing has 50. May their "
         f"labels be swapped, so that 0 there is 1 elsewhere? Then nodes.words of their descriptions puts it right."
@@ -272,7 +266,7 @@ def label_warnings(participants: Participants) -> list[str]:
     found = []
     if single and len(single) < len(shares):
         found.append(
-            f"only one class occurs at {_clients(single, participants)}: accuracy and Macro-F1 there are "
+            f"only one class occurs at {participants.named(single)}: accuracy and Macro-F1 there are "
             f"of that class alone, often 100, and count in the means; AUC, average precision and the F1 of the rare "
             f"class leave such silos out."
         )
@@ -298,11 +292,11 @@ def _opposed_warnings(participants: Participants) -> list[str]:
     words = [class_word(label, participants.schema) for label in (0, 1)]
     if mixed[few] and 2 * len(common[many]) > len(shares):
         text = (
-            f"at {_clients(mixed[few], participants)} class {words[few]} is the common one, which is the rare one at "
+            f"at {participants.named(mixed[few])} class {words[few]} is the common one, which is the rare one at "
             f"most other silos. If the labels are swapped there, a line under nodes of that description"
         )
     elif all(common) and any(mixed) and 2 * len(common[many]) <= len(shares) < 2 * sum(map(len, common)):
-        sides = "; ".join(f"{words[label]} at {_clients(common[label], participants)}" for label in (0, 1))
+        sides = "; ".join(f"{words[label]} at {participants.named(common[label])}" for label in (0, 1))
         text = (
             f"the commonest class differs between silos: {sides}. That may be so, or labels are swapped at some of "
             f"them: then a line under nodes of their descriptions"
@@ -311,11 +305,6 @@ def _opposed_warnings(participants: Participants) -> list[str]:
         return []
     zero, one = participants.schema.class_names or ("0", "1")
     return [f"{text} puts it right: words: {{COLUMN: {{{zero}: {one}, {one}: {zero}}}}}."]
-
-
-def _clients(found: Sequence[int], participants: Participants) -> str:
-    names = _names(participants)
-    return f"client{'s' if len(found) > 1 else ''} {several((_called(client, names) for client in found), _MAX)}"
 
 
 def backbone_warnings(method: Method, participants: Participants) -> list[str]:

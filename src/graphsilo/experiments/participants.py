@@ -73,6 +73,10 @@ class Participants(ABC):
     has_data: ClassVar[bool] = False
     """Whether the data itself is here."""
 
+    def named(self, clients: Sequence[ClientId]) -> str:
+        """Clients in words, by the names of their silos where they have some."""
+        return client_words(clients, {row["client"]: row.get("silo") for row in self.cut["per_client"]})
+
     @property
     def holders(self) -> tuple[ClientId, ...]:
         """Numbers of the clients whose data is part of the run, pooled or not, ascending."""
@@ -126,16 +130,20 @@ def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
     found = []
     untrained = [row["client"] for row in rows if row["train"] == 0]
     untested = [row["client"] for row in rows if row["test"] == 0]
-    if untrained:
-        found.append(f"{_clients(untrained)} no training item: nothing is learned there, only received.")
-    if untested:
-        found.append(f"{_clients(untested)} no test item, and left out of the means.")
+    for clients, what in (
+        (untrained, "training item: nothing is learned there, only received"),
+        (untested, "test item, and left out of the means"),
+    ):
+        if clients:
+            found.append(f"{client_words(clients)} {'has' if len(clients) == 1 else 'have'} no {what}.")
     return found
 
 
-def _clients(numbers: list[int]) -> str:
-    shown = several(numbers, _MAX)
-    return f"client {shown} has" if len(numbers) == 1 else f"clients {shown} have"
+def client_words(clients: Sequence[ClientId], names: Mapping[ClientId, str | None] | None = None) -> str:
+    """``client 3``, ``clients 'er', 4``: by name where they have one."""
+    known = names or {}
+    shown = several((f"'{known[client]}'" if known.get(client) else client for client in clients), _MAX)
+    return f"client{'' if len(clients) == 1 else 's'} {shown}"
 
 
 def class_word(label: int, schema: Schema) -> str:
@@ -247,8 +255,7 @@ def _there_are(count: int) -> str:
 
 def absent_words(without: Sequence[ClientId], count: int, replaces: str, names: Mapping[ClientId, str]) -> str:
     """Says who was left out of a run, and which run it takes the place of."""
-    shown = several((f"'{names[client]}'" if client in names else client for client in without), _MAX)
-    who = f"client {shown} is" if len(without) == 1 else f"clients {shown} are"
+    who = f"{client_words(without, names)} {'is' if len(without) == 1 else 'are'}"
     text = f"; it replaces run {replaces[:12]}" if replaces else ""
     return (
         f"{who} left out (run.without): this run is that of the other {count - len(without)} of {count}, as if nobody "

@@ -16,12 +16,11 @@ from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scaled, scaled_graph
 from graphsilo.data.silos.silo import Schema, Silo
-from graphsilo.data.silos.union import check_finite, first_difference
+from graphsilo.data.silos.union import check_finite
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
-from graphsilo.data.sources.columns import Learned
-from graphsilo.data.sources.tables import read_spec
 from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.vocabulary import Learned, first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable
 from graphsilo.experiments.config import RunConfig, load_config
@@ -305,11 +304,12 @@ def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mappin
         raise DataError(f"the model was trained for task '{schema.task}' and predicts on {kind}; {graph.name} is not.")
     names = graph.union.feature_names
     if graph.num_features != schema.num_features or (names and schema.feature_names and names != schema.feature_names):
+        place = first_difference("feature", schema.feature_names, "the model", names, graph.name)
         raise DataError(
             f"the model was trained on {schema.num_features} features"
             f"{f' ({schema.feature_names[0]}, ...)' if schema.feature_names else ''}; {graph.name} has "
             f"{graph.num_features}{f' ({names[0]}, ...)' if names else ''}"
-            f"{first_difference(schema.feature_names, names)}. Give the same features in the same order."
+            f"{place}. Give the same features in the same order."
         )
     if schema.feature_names and not names:
         raise DataError(
@@ -334,7 +334,8 @@ def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | Gr
             f"the links of {target.name} have {here}, and those that the model was trained on had {there}. Give links "
             f"of the same kind (edges.weight in a description of tables)."
         )
-    plain = isinstance(given, str | Path) and is_description(given) and not read_spec(given).directed
+    spec = catalog.described(given) if isinstance(given, str | Path) else None
+    plain = spec is not None and not spec.directed
     if plain and not is_symmetric(seen):
         raise DataError(
             f"{given} says that links have no direction, and those that the model was trained on had one. Set "

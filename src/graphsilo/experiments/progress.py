@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import torch
 
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.evaluation import RoundScores, SetScores, view_of
@@ -152,28 +156,18 @@ class SeedProgress:
             (self.rounds[-1] if self.rounds else self.setup)["works"] = works
 
     def state(self) -> dict[str, Any]:
-        """All but the rounds, of which there are ever more."""
-        return {
-            "round": self.round,
-            "setup": self.setup,
-            "views": {mode: view.state() for mode, view in self.views.items()},
-            "since_best": self.since_best,
-            "stopped": self.stopped,
-            "best_score": None if self.best_score is None else list(self.best_score),
-        }
+        """Plain values and tensors, for a checkpoint: all but the rounds, of which there are ever more."""
+        own = replace(self, rounds=[], current={})
+        tree: dict[str, Any] = msgspec.to_builtins(own, enc_hook=_plain, builtin_types=(torch.Tensor,))
+        return tree
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], rounds: list[dict[str, Any]]) -> SeedProgress:
-        best = state["best_score"]
-        return cls(
-            state["round"],
-            rounds,
-            state["setup"],
-            {mode: ViewProgress.from_state(view) for mode, view in state["views"].items()},
-            state["since_best"],
-            state["stopped"],
-            best_score=None if best is None else (best[0], best[1]),
-        )
+        return replace(msgspec.convert(state, cls, dec_hook=lambda _, tensor: tensor.numpy()), rounds=rounds)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else torch.from_numpy(np.ascontiguousarray(value))
 
 
 def worth_of(scores: Mapping[str, float | None], metric: Metric) -> tuple[float, float]:
@@ -247,25 +241,6 @@ class ViewProgress:
         """What the result says of this mode."""
         scores = self.best[first_set(mode)]
         return ModeScores(self.best_round, scores.full("val"), scores.full("test"), scenarios_of(self.best))
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "best_round": self.best_round,
-            "best_worth": self.best_worth,
-            "best": {name: scores.state() for name, scores in self.best.items()},
-            "last": {name: scores.state() for name, scores in self.last.items()},
-            "rounds": [[client, *found] for client, found in self.rounds.items()],
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> ViewProgress:
-        return cls(
-            state["best_round"],
-            state["best_worth"],
-            {name: SetScores.from_state(scores) for name, scores in state["best"].items()},
-            {name: SetScores.from_state(scores) for name, scores in state["last"].items()},
-            {client: (number, score) for client, number, score in state["rounds"]},
-        )
 
 
 @dataclass(frozen=True)

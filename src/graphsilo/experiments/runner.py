@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,11 +94,14 @@ def run(
             return going.tell_again(done, report)
         folder.begin(going.settings, simulation)
         going.tell_started()
-        with _failing(observer, label):
+        try:
             record, ledgers = going.train(seed_run)
             record = replace(going.with_references(record), process=usage.read())
             folder.write(record, ledgers)
             folder.draw(report)
+        except BaseException as error:
+            observer.ended(RunEnded(label=label, error=error))
+            raise
     record = replace(record, process=usage.read())  # with the page, and with workers that have ended
     folder.write(record)
     return going.tell_ended(record)
@@ -163,7 +166,7 @@ class _Run:
         with ExitStack() as stack:
             offload_folder = OffloadFolder(self.folder.path)
             stack.callback(offload_folder.close)
-            place = self.elsewhere or self._workers(stack, offload_folder)
+            place = self._workers(stack, offload_folder) if self.elsewhere is None else self.elsewhere
             keep_freed_memory()
             for index, seed in enumerate(self.config.run.seeds):
                 make = partial(
@@ -307,13 +310,3 @@ class _Run:
         result = Result(record, self.folder.path)
         self.observer.ended(RunEnded(label=self.label, result=result))
         return result
-
-
-@contextmanager
-def _failing(observer: Observer, label: str) -> Iterator[None]:
-    """Report what ends a run before its time."""
-    try:
-        yield
-    except BaseException as error:
-        observer.ended(RunEnded(label=label, error=error))
-        raise

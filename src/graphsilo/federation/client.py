@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
@@ -27,6 +27,7 @@ from graphsilo.models import precision
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
 from graphsilo.random import Name, generator, numpy_generator
+from graphsilo.training.local import load_model_state, model_state
 from graphsilo.training.sharing import SharedTensors, shared_copy
 from graphsilo.types import ClientId, Precision
 
@@ -160,9 +161,12 @@ class ClientBase(ABC, Generic[ConfigT]):
         repeat: How often the current step was asked for before in this round; set by the runtime.
         kept: Names of the attributes that last from round to round: they are saved, and what a step changed in them is
             taken back where its answer was not counted. Tensors and plain values, also in lists and by name.
+        stateful: Names of the attributes that are saved as well, and never taken back: models, optimisers, accounts of
+            what was released. Each is a module, has ``state`` and ``load_state``, or is None.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
+    stateful: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, context: ClientContext[ConfigT]):
         self.context = context
@@ -189,13 +193,14 @@ class ClientBase(ABC, Generic[ConfigT]):
         raise UnsupportedError(f"{type(self).__module__}: this method has no aggregated model to evaluate.")
 
     def state(self) -> dict[str, Any]:
-        """Everything that must survive a restart: tensors and plain values, here the attributes in ``kept``."""
-        return {name: getattr(self, name) for name in self.kept}
+        """Everything that must survive a restart: tensors and plain values, here those of ``kept`` and ``stateful``."""
+        return {name: getattr(self, name) for name in self.kept} | states_of(self, self.stateful)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
         for name in self.kept:
             setattr(self, name, copied(state[name], self.context.device))
+        load_states(self, self.stateful, state)
 
     def final_models(self) -> dict[str, Tensors]:
         """Weights worth keeping after the run: what ``load_final`` needs to predict as now."""
@@ -302,15 +307,31 @@ class ClientBase(ABC, Generic[ConfigT]):
 def copied(value: Any, device: str | None = None) -> Any:
     """A value of an attribute in ``kept`` with tensors of its own, on the same device unless another is named.
 
-    ``SharedTensors`` stay what they are: nobody writes to them.
+    ``SharedTensors`` on that device stay what they are: nobody writes to them.
     """
     if isinstance(value, SharedTensors):
-        return value
+        return value if device is None else shared_copy(value, device)
     if isinstance(value, Tensor):
         return value.detach().to(device or value.device, copy=True)
     if isinstance(value, Mapping):
         return {name: copied(each, device) for name, each in value.items()}
     return [copied(each, device) for each in value] if isinstance(value, list | tuple) else value
+
+
+def states_of(owner: object, names: Iterable[str]) -> dict[str, Any]:
+    """The states of attributes, but of those that are None."""
+    parts = {name: getattr(owner, name) for name in names if getattr(owner, name) is not None}
+    return {name: model_state(part) if isinstance(part, nn.Module) else part.state() for name, part in parts.items()}
+
+
+def load_states(owner: object, names: Iterable[str], state: Mapping[str, Any]) -> None:
+    """Take back what ``states_of`` gave."""
+    for name in names:
+        part = getattr(owner, name)
+        if isinstance(part, nn.Module):
+            load_model_state(part, state[name])
+        elif part is not None:
+            part.load_state(state[name])
 
 
 def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: str) -> Model:

@@ -431,3 +431,9 @@ def check_shapes(kind: type[Message], found: Mapping[str, Any], expected: Mappin
                 f"{differing(wanted, mine)}. All clients must run the same model and settings; an answer that is "
                 f"meant to hold other tensors than the request needs a field of another name."
             )
+
+
+class Done(Message):
+    """The client has it; nothing about it is said."""
+
+    clients: int = sends("counts", known=True)

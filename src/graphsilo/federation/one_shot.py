@@ -16,7 +16,7 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import Empty, Message, Tensors, sends
+from graphsilo.federation.message import Done, Empty, Message, Tensors, sends
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig, setting
 from graphsilo.federation.training_client import TrainingClient
@@ -81,17 +81,13 @@ class StudentRequest(Message):
     weights: Tensors = sends("model")
 
 
-class Done(Message):
-    """The client has it."""
-
-    clients: int = sends("counts", known=True)
-
-
 ConfigT = TypeVar("ConfigT", bound=OneShotConfig)
 
 
 class OneShotClient(TrainingClient[ConfigT], Generic[ConfigT]):
     """Trains its own model alone, and receives the student."""
+
+    stateful: ClassVar[tuple[str, ...]] = (*TrainingClient.stateful, "common")
 
     def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
@@ -109,13 +105,6 @@ class OneShotClient(TrainingClient[ConfigT], Generic[ConfigT]):
         """The one download."""
         load_weights(self.common_weights, request.weights)
         return Done(clients=1)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "student": weights_of(self.common)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        load_weights(self.common_weights, state["student"])
 
 
 class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):

@@ -481,14 +481,9 @@ def _chosen(kind: Kind, module: types.ModuleType, name: str | None, said: str) -
 
 
 def _digest(place: str, thing: Any) -> str:
-    where = place.rpartition(":")[0]
-    if where.endswith(".py"):
-        return hashlib.sha256(Path(where).read_bytes()).hexdigest()
-    if where != SESSION and "<" not in place:
-        file = getattr(sys.modules.get(where), "__file__", None)
-        if file is None or _is_installed(Path(file)) or not file.endswith(".py"):
-            return ""
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    if findable(place):
+        key, _ = keyed(place)
+        return "" if key == place else key
     return hashlib.sha256(repr(list(_code(thing, set()))).encode()).hexdigest()
 
 

@@ -32,8 +32,8 @@ PACKAGE = "graphsilo.methods"
 
 View: TypeAlias = Literal["own", "aggregate"]
 Family: TypeAlias = Literal[
-    "one round", "trees", "averaging", "missing neighbours", "unseen classes", "prototypes", "fairness", "reference",
-    "other",
+    "one round", "trees", "averages of models", "rare and missing classes", "missing neighbours",
+    "prototypes and distillation", "silos that are unlike", "references", "other",
 ]  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class Listing:
         title: As a person reads it.
         citation: Where it comes from.
         summary: What it does, in one sentence.
-        family: What kind of method it is, for lists.
+        family: What kind of method it is: its place in the documentation.
         aliases: Other ways to write its name, in small letters.
         tasks: What it can be asked for.
         heterogeneous: Whether clients may run different models.
@@ -65,6 +65,9 @@ class Listing:
             what all silos' validation says of each.
         quick: Settings that shorten a trial run and leave every step in.
         balances: Setting and value that give rare classes more weight, ``class_weights=inverse``; empty: none does.
+        space: What tuning tries where nobody says otherwise: settings and their values, under either optimiser with
+            the usual learning rates; or tables of them as they are, of which one is drawn. Empty: the rates alone, if
+            it has any. The papers' tables are tuned within: with another value here what was measured is old.
         source: The package that it comes from.
     """
 
@@ -87,7 +90,25 @@ class Listing:
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
     balances: str = ""
+    space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] = ()
     source: str = "graphsilo"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How the conformance suite finds out that a setting does something, where its type does not say it.
+
+    Attributes:
+        values: What it is set to, one after the other; none: what its type suggests.
+        beside: What else must be set for it to have anything to do, if its ``when`` does not say it.
+        reason: Why it changes nothing that clients learn; then it is not tried.
+        start: What it is set to while others are tried; none: ``Method.quick``, or its default.
+    """
+
+    values: Sequence[Any] = ()
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    start: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +117,15 @@ class Method(Listing):
 
     Attributes:
         config, client, server: Its classes.
+        trials: How settings are tried of which their type does not say it.
+        reduces_to: Another method, and the settings with which this one is that, bit for bit.
     """
 
     config: type[MethodConfig]
     client: type[ClientBase[Any]]
     server: type[ServerBase[Any]]
+    trials: Mapping[str, Trial] = field(default_factory=dict)
+    reduces_to: tuple[str, Mapping[str, Any]] | None = None
 
 
 def listings() -> list[Listing]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.federation.client import ModelSpec, build_model, common_model
+from graphsilo.federation.client import ModelSpec, build_model, common_model, load_states, states_of
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import MethodConfig
@@ -60,12 +60,14 @@ class ServerBase(ABC, Generic[ConfigT]):
         schema: What all clients agree on.
         log: Numbers worth a curve; the runner stores them with the round and clears them.
         kept: Names of the attributes that are the server's state; a method names its own.
+        stateful: Likewise of those that have a state of their own, as at clients.
         aggregates_at_clients: Whether each client has an aggregate of its own, which the server never sees.
         ends_early: Whether further rounds would change nothing: then there are none.
         works: Long pieces of its work since the last round, as ``work`` made them; the runner takes them as well.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
+    stateful: ClassVar[tuple[str, ...]] = ()
     aggregates_at_clients: ClassVar[bool] = False
 
     def __init__(self, context: ServerContext[ConfigT]):
@@ -141,8 +143,8 @@ class ServerBase(ABC, Generic[ConfigT]):
         return dict.fromkeys(self.context.clients, common) if common else {}
 
     def state(self) -> dict[str, Any]:
-        """Everything that must survive a restart: tensors and plain values, here the attributes in ``kept``."""
-        return {name: _copied(getattr(self, name)) for name in self.kept}
+        """Everything that must survive a restart: tensors and plain values, here those of ``kept`` and ``stateful``."""
+        return {name: _copied(getattr(self, name)) for name in self.kept} | states_of(self, self.stateful)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
@@ -151,6 +153,7 @@ class ServerBase(ABC, Generic[ConfigT]):
             if isinstance(value, Tensor) and isinstance(before, Tensor):
                 value = value.to(before.device)  # saved tensors come back on the CPU
             setattr(self, name, value)
+        load_states(self, self.stateful, state)
 
     def generator(self, *names: Name) -> torch.Generator:
         """A generator for one purpose of the server."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
-from graphsilo.federation.settings import LocalTrainingConfig
+from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.models.base import Model, borrowed
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import Name
@@ -19,18 +19,36 @@ from graphsilo.training.local import (
     LocalTrainer,
     Teacher,
     check_weights,
-    load_model_state,
     load_weights,
-    model_state,
     tensors_of,
 )
+from graphsilo.training.neighbour_sampling import Neighbours, neighbours_per_layer
 from graphsilo.training.objective import Objective, Term, objective
 from graphsilo.training.optimizer import optimizer
+from graphsilo.types import Task
 
 GRAPH_BATCH = 64
 """Graphs per step in graph classification, unless a batch size is set."""
 
 ConfigT = TypeVar("ConfigT", bound=LocalTrainingConfig)
+
+
+class SampledTrainingConfig(LocalTrainingConfig):
+    """For methods whose clients may see a few sampled neighbours of each node in a step."""
+
+    fan_out: Neighbours | tuple[Neighbours, ...] = setting(
+        0, "neighbours sampled per node in training: one number for every layer, or one per layer from the items "
+        "outwards; 0 takes all",
+        source="OpenFGL; Hamilton et al. 25, 10",
+    )  # fmt: skip
+
+    @property
+    def samples(self) -> bool:
+        """Whether some layer does not take all."""
+        return any((self.fan_out,) if isinstance(self.fan_out, int) else self.fan_out)
+
+    def check_model(self, model: str, depth: int, task: Task) -> None:
+        neighbours_per_layer(self.fan_out, model, depth, task)
 
 
 class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
@@ -43,6 +61,8 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         common_weights: Its parameters and float buffers by name.
         trainer: Runs local epochs on it; ``trainer.objective.num_samples`` is the number of training items.
     """
+
+    stateful: ClassVar[tuple[str, ...]] = ("model", "trainer")
 
     def __init__(self, context: ClientContext[ConfigT]):
         super().__init__(context)
@@ -143,14 +163,6 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         check_weights(self.common_weights, weights, names=self.shared)
         self._aggregate = {name: tensor.to(self.data.device) for name, tensor in weights.items()}
 
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "model": model_state(self.model), "optimizer": self.trainer.optimizer.state()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        load_model_state(self.model, state["model"])
-        self.trainer.optimizer.load_state(state["optimizer"])
-
     def final_models(self) -> dict[str, Tensors]:
         return {"own": self.weights}
 
@@ -159,6 +171,22 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model.embed(data.full)
+
+
+SampledConfigT = TypeVar("SampledConfigT", bound=SampledTrainingConfig)
+
+
+class SampledTrainingClient(TrainingClient[SampledConfigT], Generic[SampledConfigT]):
+    """Samples neighbours where its settings say so."""
+
+    def objective_on(self, data: GraphTensors) -> Objective:
+        return objective(data, self.silo, self.fan_out)
+
+    @property
+    def fan_out(self) -> tuple[int, ...]:
+        """Neighbours to sample per layer, from the items outwards; () for all of them."""
+        model, schema = self.context.model.name, self.silo.schema
+        return neighbours_per_layer(self.config.fan_out, model, self.model.message_layers, schema.task)
 
 
 class CoreClient(TrainingClient[ConfigT], Generic[ConfigT]):
@@ -170,6 +198,17 @@ class CoreClient(TrainingClient[ConfigT], Generic[ConfigT]):
     @property
     def shared(self) -> Collection[str]:
         return core_of(self.model, self.weights)
+
+
+def client_weight(by: str, samples: int, items: int) -> float:
+    """Weight in the server's mean; 0, hence left out, for a client with nothing to train on.
+
+    Args:
+        by: ``train``, ``nodes`` or ``uniform``.
+        samples: What it trains on.
+        items: All its nodes (graphs).
+    """
+    return float({"train": samples, "nodes": items, "uniform": 1}[by]) if samples else 0.0
 
 
 def core_of(model: Model, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge, chosen_of, confusions, weighted, worth
+from graphsilo.evaluate.choice import CLEAR, Judge, chosen_of, worth
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import (
     Check,
@@ -37,7 +38,7 @@ from graphsilo.federation.interface import (
     handler,
     handlers_of,
 )
-from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.message import Done, Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -66,8 +67,6 @@ FIRST = 2
 SHARED = tuple(place for place, models in enumerate(CHOICES) if all(view == COMMON for _, view in models))
 """Those of which all silos have the same model."""
 _OF_TREES = tuple(place for place, models in enumerate(CHOICES) if all(name == "trees" for name, _ in models))
-DOUBT = 1.64
-"""Standard errors by which a silo must be better off with another choice than the one that all silos prefer."""
 COURSE = "auc"
 """The metric by which is said how trees get on: where nearly all nodes are of one class, accuracy begins late."""
 FEWEST = 16
@@ -116,46 +115,28 @@ class AutoConfig(MethodConfig):
         return max(part.square_columns(schema) for part in self.of_parts().values())
 
 
-class ChooseRequest(Message):
-    """Ask which of the methods is better.
+class ScoreRequest(Message):
+    """Ask how good each kind of model is.
 
     Attributes:
         choices: How many of ``CHOICES`` there are by now: those of FedRidge, or all.
-        preferred: Number of the choice that all silos' validation items together preferred before.
         course: Whether the AUC is asked for, too: scores are sorted for it.
     """
 
     choices: int = sends("control")
-    preferred: int = sends("control")
     course: bool = sends("control")
 
 
-class Choices(Message):
-    """What one client's validation items say of the methods so far.
+class ChooseRequest(Message):
+    """Tell what all silos' validation items together prefer.
 
     Attributes:
-        counts: [choices, C true, C predicted] validation items.
-        ranked: AUC where it was asked for and, where it is a metric of scores, ``evaluation.select_by``, by name
-            [2, choices]: its value times the items that it rests on, and these.
+        choices: How many of ``CHOICES`` there are.
+        preferred: The number of one.
     """
 
-    counts: Tensor = sends("counts", dtype=torch.int64, shape=("models", "classes", "classes"), evaluated=True)
-    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
-
-    def check(self) -> None:
-        true = self.counts.sum(2)
-        if self.counts.numel() and (int(self.counts.min()) < 0 or bool((true != true[0]).any())):
-            raise MessageError(
-                f"Choices has {int(self.counts.min())} items in one place, or not the same items for each model."
-            )
-        items = self.counts.sum((1, 2))
-        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
-            raise MessageError("Choices.ranked is no mean of scores from 0 to 1, of as many items as were scored.")
-
-    def check_size(self, items: float, degrees: float) -> None:
-        most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0
-        if most > items:
-            raise MessageError(f"Choices counts {most} items; there are {items:g} at most.")
+    choices: int = sends("control")
+    preferred: int = sends("control")
 
 
 class Client(ClientBase[AutoConfig]):
@@ -169,48 +150,63 @@ class Client(ClientBase[AutoConfig]):
         }
         self._chosen, self._aggregate = FIRST - 1, 0
         self._said: dict[str, tuple[GraphTensors, Tensor]] = {}
+        self._outputs: list[NDArray[np.float32]] = []
+        # All silos together choose among what these would choose by the same few items.
+        self._parts["ridge"].holds_out = True
         if trees := self._parts.get("trees"):
             trees.chooses = False
 
     def part(self, name: str) -> ClientBase[Any]:
         """Its side of a method, in this round."""
         part: ClientBase[Any] = self._parts[name]
+        self._outputs = []
         if name == "ridge":
             self._said.clear()
         part.round, part.repeat = self.round, self.repeat
         return part
 
     @handler
-    def choose(self, request: ChooseRequest) -> Choices:
-        """Score the models that there are, and take those that all silos prefer, or others where its own validation
-        items clearly do."""
+    def score(self, request: ScoreRequest) -> Candidates:
+        """Say how good each kind of model is by own validation items."""
+        self._check(request.choices)
+        judge, outputs = self._judge(request.choices)
+        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+
+    @handler
+    def choose(self, request: ChooseRequest) -> Done:
+        """Take the kind that all silos prefer, or another one where own validation items clearly do."""
         count = request.choices
-        if count not in (FIRST, len(CHOICES)) or not 0 <= request.preferred < count or (
-            count > FIRST and "trees" not in self._parts
-        ):  # fmt: skip
-            raise MessageError(f"choice {request.preferred} of {count} was said to be the best.")
-        judge = Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], DOUBT)
-        outputs = [self._says(choice) for choice in range(count)]
+        self._check(count, request.preferred)
+        judge, outputs = self._judge(count)
         order = sorted(range(count), key=lambda choice: choice != request.preferred)
         self._chosen = order[judge.best([outputs[choice] for choice in order], count - 1)]
-        ranked = {
-            name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in outputs]))
-            for name in {self.context.select_by, *([COURSE] if request.course else [])}
-            if METRICS[name].ranking is not None
-        }
-        guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
-        counts = confusions(judge.labels, guesses, self.silo.schema.num_classes)
-        return Choices(counts=torch.from_numpy(counts), ranked=ranked)
+        self._outputs = []
+        return Done(clients=1)
+
+    def _check(self, count: int, preferred: int = 0) -> None:
+        if count not in (FIRST, len(CHOICES)) or not 0 <= preferred < count or (
+            count > FIRST and "trees" not in self._parts
+        ):  # fmt: skip
+            raise MessageError(f"choice {preferred} of {count} was said to be the best.")
+
+    def _judge(self, count: int) -> tuple[Judge, list[NDArray[np.float32]]]:
+        """Of the own validation items, and [n, C] log-probabilities of these for each choice."""
+        if len(self._outputs) != count:
+            self._outputs = [self._says(choice) for choice in range(count)]
+        return Judge(
+            METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], CLEAR
+        ), self._outputs
 
     @cached_property
     def _validation(self) -> NDArray[np.int64]:
         return self.silo.labelled_validation()
 
     def _says(self, choice: int) -> NDArray[np.float32]:
-        """[validation items, C] log-probabilities."""
-        data = self.tensors(self.silo.seen.graph)
-        output = _mean([self._part_says(name, view, data)[self._validation] for name, view in CHOICES[choice]])
-        found: NDArray[np.float32] = output.cpu().numpy()
+        data, ridge = self.tensors(self.silo.seen.graph), self._parts["ridge"]
+        found: NDArray[np.float32] = _mean([
+            ridge.says_held_out() if model == ("ridge", "own") else self._part_says(*model, data)[self._validation]
+            for model in CHOICES[choice]
+        ]).cpu().numpy()  # fmt: skip
         return found
 
     def _part_says(self, name: str, view: str, data: GraphTensors) -> Tensor:
@@ -244,6 +240,7 @@ class Client(ClientBase[AutoConfig]):
 
     def release(self) -> None:
         self._said.clear()
+        self._outputs = []
         for part in self._parts.values():
             part.release()
 
@@ -393,8 +390,8 @@ class Server(ServerBase[AutoConfig]):
         choices = len(CHOICES) if steps else FIRST
         # After 8, 16, 32, ... steps, or none.
         course = steps == 0 or (steps >= FEWEST // 2 and steps & (steps - 1) == 0)
-        request = ChooseRequest(choices=choices, preferred=self.preferred[0], course=course)
-        found = federation.sum(Client.choose, request).require(self.config.min_clients)
+        request = ScoreRequest(choices=choices, course=course)
+        found = federation.sum(Client.score, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
         values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
         if not values:  # nobody can tell whether trees are better
@@ -402,6 +399,8 @@ class Server(ServerBase[AutoConfig]):
             return
         shared = [place for place in SHARED if place < choices]
         self.preferred = [int(np.argmax(values)), max(shared, key=values.__getitem__)]  # the first of equals
+        chosen = ChooseRequest(choices=choices, preferred=self.preferred[0])
+        federation.sum(Client.choose, chosen).require(self.config.min_clients)
         self.log.update(chosen_of(self.preferred[0], metric, values))
         self.ends_early = "trees" not in self.parts
         if course:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo.federation.one_shot import OneShotClient, OneShotConfig, OneShotServer
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.models.view import View
 from graphsilo.training.losses import divergence
@@ -160,4 +160,12 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("aggregate", "own"),
     edge_weights=True,
+    space=(
+        {"optimizer": ["adam"], "lr": [0.001, 0.003, 0.01, 0.03], "adversarial": [0.1, 1.0]},
+        {"optimizer": ["sgd"], "lr": [0.05, 0.2, 0.5], "adversarial": [0.1, 1.0]},
+    ),
+    trials={
+        "reset_optimizer": Trial(reason="whoever trains alone downloads nothing"),
+        "step_size": Trial([0.0, 0.2]),
+    },
 )

@@ -10,8 +10,8 @@ model is one direction, and so few silos and large models leave nothing but nois
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from graphsilo.errors import ConfigError, FederationError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.release import (
     PrivateConfig,
     Release,
@@ -78,6 +78,8 @@ class NoisyChange(Release):
 class Client(fedavg.Client[DPFedAvgConfig]):
     """Trains the shared model and sends how it changed, shortened, and with noise where ε is set."""
 
+    stateful = (*fedavg.Client.stateful, "released")
+
     def __init__(self, context: ClientContext[DPFedAvgConfig]):
         super().__init__(context)
         self.released = Released(self.config, self.config.clip)
@@ -117,14 +119,6 @@ class Client(fedavg.Client[DPFedAvgConfig]):
         change = {name: own[name].detach().cpu().double() - old.double() for name, old in request.weights.items()}
         length = math.sqrt(sum(float(part.square().sum()) for part in change.values()))
         return change, min(1.0, self.config.clip / length) if length > 0 else 1.0
-
-    def state(self) -> dict[str, Any]:
-        released = self.released.state()
-        return {**super().state(), **({"released": released} if released else {})}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self.released.load_state(state.get("released", {}))
 
 
 class Server(fedavg.Server[DPFedAvgConfig]):
@@ -175,7 +169,7 @@ class Server(fedavg.Server[DPFedAvgConfig]):
 
 METHOD = Method(
     name="dp_fedavg",
-    family="averaging",
+    family="averages of models",
     title="DP-FedAvg",
     citation='McMahan et al. "Learning Differentially Private Recurrent Language Models". ICLR 2018.',
     summary="FedAvg with changes of bounded length, and noise that hides whether a silo took part.",
@@ -183,4 +177,11 @@ METHOD = Method(
     client=Client,
     server=Server,
     edge_weights=True,
+    trials={
+        "epsilon": Trial([2.0], {"noise": "silo", "max_noise": 1e6}),
+        "delta": Trial([1e-3], {"epsilon": 2.0, "noise": "silo", "max_noise": 1e6}),
+        "clip": Trial([0.01]),
+        "noise": Trial(reason="needs secure sums"),
+        "max_noise": Trial(reason="what is refused"),
+    },
 )

@@ -10,26 +10,18 @@ replaces it by the weighted mean of their results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import Field
-
-from graphsilo.errors import ConfigError
 from graphsilo.federation.averaging import AveragingServer
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
-from graphsilo.federation.settings import LocalTrainingConfig, setting
-from graphsilo.federation.training_client import TrainingClient
-from graphsilo.models.view import GraphTensors
-from graphsilo.training.objective import Objective, objective
-from graphsilo.types import ClientId, Task
-
-# More draws than this cost more than a layer without sampling, which 0 asks for.
-Neighbours: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
+from graphsilo.federation.settings import setting
+from graphsilo.federation.training_client import SampledTrainingClient, SampledTrainingConfig, client_weight
+from graphsilo.types import ClientId
 
 
-class FedAvgConfig(LocalTrainingConfig):
+class FedAvgConfig(SampledTrainingConfig):
     """Settings of FedAvg."""
 
     weight_by: Literal["train", "nodes", "uniform"] = setting(
@@ -37,50 +29,6 @@ class FedAvgConfig(LocalTrainingConfig):
         source="McMahan et al.; OpenFGL uses nodes",
     )  # fmt: skip
     server_lr: float = setting(1.0, "share of the mean change that the server applies", source="McMahan et al.", gt=0)
-    fan_out: Neighbours | tuple[Neighbours, ...] = setting(
-        0, "neighbours sampled per node in training: one number for every layer, or one per layer from the items "
-        "outwards; 0 takes all",
-        source="OpenFGL; Hamilton et al. 25, 10",
-    )  # fmt: skip
-
-    @property
-    def fan_outs(self) -> tuple[int, ...]:
-        """``fan_out`` as it was said, one number or several."""
-        return (self.fan_out,) if isinstance(self.fan_out, int) else self.fan_out
-
-    def sampled(self, model: str, depth: int, task: Task) -> tuple[int, ...]:
-        """Neighbours to sample per layer, from the items outwards; () for all of them.
-
-        Args:
-            model: Its name.
-            depth: Its layers that mix rows.
-            task: The run's.
-
-        Raises:
-            ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
-        """
-        asked = self.fan_out
-        if not any(self.fan_outs) and (isinstance(asked, int) or len(asked) == depth):
-            return ()
-        said = asked if isinstance(asked, int) else list(asked)
-        if task != "node" or not depth:
-            raise ConfigError(
-                f"method.fan_out={said} samples neighbours of training nodes, layer by layer: for the task node and a "
-                f"model such as gcn, sage, gat, gin, gcnii or appnp. The task is {task}, the model {model}; use "
-                f"another model, or fan_out=0."
-            )
-        counts = (asked,) * depth if isinstance(asked, int) else asked
-        if len(counts) != depth:
-            came = f"a list of {len(counts) or 'no'} number{'' if len(counts) == 1 else 's'} came"
-            alone = f". One for all layers is said without brackets: fan_out={counts[0]}" if len(counts) == 1 else ""
-            raise ConfigError(
-                f"method.fan_out is one number for all layers, or a list with one for each: the model has {depth} "
-                f"layers, {came}{alone}."
-            )
-        return counts
-
-    def check_model(self, model: str, depth: int, task: Task) -> None:
-        self.sampled(model, depth, task)
 
 
 class TrainRequest(Message):
@@ -99,7 +47,7 @@ class TrainReply(Message):
 ConfigT = TypeVar("ConfigT", bound=FedAvgConfig)
 
 
-class Client(TrainingClient[ConfigT], Generic[ConfigT]):
+class Client(SampledTrainingClient[ConfigT], Generic[ConfigT]):
     """Trains the shared model on its own graph."""
 
     @handler
@@ -113,21 +61,10 @@ class Client(TrainingClient[ConfigT], Generic[ConfigT]):
         """The local epochs; variants change what a step does."""
         self.run_epochs()
 
-    def objective_on(self, data: GraphTensors) -> Objective:
-        return objective(data, self.silo, self.fan_out)
-
-    @property
-    def fan_out(self) -> tuple[int, ...]:
-        """Neighbours to sample per layer, from the items outwards; () for all of them."""
-        return self.config.sampled(self.context.model.name, self.model.message_layers, self.silo.schema.task)
-
     @property
     def weight(self) -> float:
-        """Weight in the server's mean; 0, hence left out, for a client with nothing to train on."""
-        samples = self.trainer.objective.num_samples
-        if samples == 0:
-            return 0.0
-        return float({"train": samples, "nodes": self.silo.num_items, "uniform": 1}[self.config.weight_by])
+        """Weight in the server's mean."""
+        return client_weight(self.config.weight_by, self.trainer.objective.num_samples, self.silo.num_items)
 
 
 class Server(AveragingServer[ConfigT], Generic[ConfigT]):
@@ -146,7 +83,7 @@ class Server(AveragingServer[ConfigT], Generic[ConfigT]):
 
 METHOD = Method(
     name="fedavg",
-    family="averaging",
+    family="averages of models",
     title="FedAvg",
     citation='McMahan et al. "Communication-Efficient Learning of Deep Networks from Decentralized Data". AISTATS '
     "2017.",

@@ -182,7 +182,7 @@ class Server(scaffold.Server[FedDCConfig]):
 
 METHOD = Method(
     name="feddc",
-    family="averaging",
+    family="averages of models",
     title="FedDC",
     citation='Gao et al. "FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction". CVPR '
     "2022.",
@@ -191,4 +191,8 @@ METHOD = Method(
     client=Client,
     server=Server,
     edge_weights=True,
+    space=(
+        {"optimizer": ["sgd"], "lr": [0.05, 0.2, 0.5, 1.0], "alpha": [0.005, 0.01, 0.1]},
+        {"optimizer": ["adam"], "lr": [0.003, 0.01], "alpha": [0.005, 0.01, 0.1]},
+    ),
 )

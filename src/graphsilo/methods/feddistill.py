@@ -183,7 +183,7 @@ class Server(ClassRowsServer[FedDistillConfig]):
 
 METHOD = Method(
     name="feddistill",
-    family="prototypes",
+    family="prototypes and distillation",
     title="FedDistill",
     citation='Jeong et al. "Communication-Efficient On-Device Machine Learning: Federated Distillation and '
     'Augmentation under Non-IID Private Data". NeurIPS 2018 workshop.',
@@ -195,4 +195,6 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     edge_weights=True,
+    space={"strength": [0.1, 0.3, 1.0, 3.0]},
+    reduces_to=("local", {"strength": 0.0, "initial": "common"}),
 )

@@ -109,7 +109,7 @@ class Server(fedavg.Server[FedEDConfig]):
 
 METHOD = Method(
     name="feded",
-    family="averaging",
+    family="averages of models",
     title="FedED",
     citation='Guo et al. "Not all Minorities are Equal: Empty-Class-Aware Distillation for Heterogeneous Federated '
     'Learning". arXiv 2401.02329, 2024.',
@@ -119,4 +119,5 @@ METHOD = Method(
     server=Server,
     tasks=("node", "graph"),
     edge_weights=True,
+    space={"distillation": [0.01, 0.1, 1.0]},
 )

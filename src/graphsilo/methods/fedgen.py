@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Tensors, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
@@ -202,6 +202,8 @@ class Server(fedavg.Server[FedGenConfig]):
     """
 
     client = Client
+    kept = (*fedavg.Server.kept, "counts", "trained")
+    stateful = ("generator_model", "optimizer")
 
     def __init__(self, context: ServerContext[FedGenConfig]):
         super().__init__(context)
@@ -270,18 +272,6 @@ class Server(fedavg.Server[FedGenConfig]):
         self.log["generator_loss"] = float(loss.detach())
         self.trained = True
 
-    def state(self) -> dict[str, Any]:
-        return {
-            **super().state(), "generator": weights_of(self.generator_model), "optimizer": self.optimizer.state(),
-            "counts": self.counts, "trained": self.trained,
-        }  # fmt: skip
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        load_weights(self.generator_model, state["generator"])
-        self.optimizer.load_state(state["optimizer"])
-        self.counts, self.trained = state["counts"], state["trained"]
-
 
 def ensemble_loss(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
     """Σ_k mean_i ω_{k,y_i} CE(g_k(z_i), y_i), with logits [m, b, C], labels [b] and shares [m, C] ω."""
@@ -304,7 +294,7 @@ def likeness(noise: Tensor, embeddings: Tensor) -> Tensor:
 
 METHOD = Method(
     name="fedgen",
-    family="averaging",
+    family="rare and missing classes",
     title="FedGen",
     citation='Zhu, Hong, Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning". ICML 2021.',
     summary="FedAvg with a generator of embeddings, made of the clients' heads, that teaches every head all classes.",
@@ -315,4 +305,10 @@ METHOD = Method(
     evaluates=("aggregate", "own"),
     edge_weights=True,
     model={"node": {"name": "gamlp"}, "graph": {"name": "gin"}},
+    space={"alpha": [0.1, 0.3, 1.0]},
+    trials={
+        "generator_steps": Trial(start=3),
+        "fan_out": Trial(reason="no neighbours to sample"),
+    },
+    reduces_to=("fedavg", {"alpha": 0.0}),
 )

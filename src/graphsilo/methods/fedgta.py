@@ -21,7 +21,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.averaging import MixingServer
 from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.training.label_propagation import one_hot_rows, propagate_labels, without_loops
@@ -157,7 +157,7 @@ def confidence_of(rows: Tensor, degrees: Tensor) -> float:
 
 METHOD = Method(
     name="fedgta",
-    family="averaging",
+    family="silos that are unlike",
     title="FedGTA",
     citation='Li et al. "FedGTA: Topology-aware Averaging for Federated Graph Learning". PVLDB 17(1), 2023.',
     summary="Each client's model is the mean over clients whose predictions, spread along edges, look like its own.",
@@ -168,4 +168,8 @@ METHOD = Method(
     evaluates=("aggregate", "own"),
     edge_weights=True,
     model={"name": "gamlp"},
+    trials={
+        "threshold": Trial(start=0.57),
+        "moments": Trial(beside={"threshold": 0.552}),
+    },
 )

@@ -22,7 +22,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
@@ -33,6 +33,7 @@ from graphsilo.settings import WIDEST
 from graphsilo.training.local import load_weights, tensors_of, weights_of
 from graphsilo.training.losses import divergence
 from graphsilo.training.low_rank import compress, expand
+from graphsilo.training.neighbour_sampling import neighbours_per_layer
 from graphsilo.training.objective import Classified
 from graphsilo.training.optimizer import optimizer, shorten
 from graphsilo.training.upstream import traced
@@ -118,6 +119,7 @@ class Client(fedavg.Client[FedKDConfig]):
     """
 
     kept = ("base",)
+    stateful = (*fedavg.Client.stateful, "optimizer")
 
     def __init__(self, context: ClientContext[FedKDConfig]):
         super().__init__(context)
@@ -140,15 +142,11 @@ class Client(fedavg.Client[FedKDConfig]):
     @cached_property
     def fan_out(self) -> tuple[int, ...]:
         """For the deeper of both models; the other one takes the last of these layers."""
-        if not any(self.config.fan_outs):
-            return ()
         spec = self.config.mentee(self.context.common)
         mentee = super().build_model(spec, seed_names=("model",))
         of_each = [(self.model.message_layers, self.context.model.name), (mentee.message_layers, spec.name)]
-        for depth, name in of_each:
-            self.config.check_model(name, depth, self.silo.schema.task)
-        depth, name = max(of_each)
-        return self.config.sampled(name, depth, self.silo.schema.task)
+        task, counts = self.silo.schema.task, self.config.fan_out
+        return max((neighbours_per_layer(counts, name, depth, task) for depth, name in of_each), key=len)
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         return super().build_model(spec, seed_names=(*seed_names, "client", self.id))
@@ -202,11 +200,10 @@ class Client(fedavg.Client[FedKDConfig]):
 
     def state(self) -> dict[str, Any]:
         adapter = {} if self.adapter is None else {"adapter": self.adapter}
-        return {**super().state(), "mentee_optimizer": self.optimizer.state(), **adapter}
+        return {**super().state(), **adapter}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self.optimizer.load_state(state["mentee_optimizer"])
         if self.adapter is not None:
             self.adapter.copy_(state["adapter"])
 
@@ -298,7 +295,7 @@ def added(weights: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[s
 
 METHOD = Method(
     name="fedkd",
-    family="averaging",
+    family="prototypes and distillation",
     title="FedKD",
     citation='Wu et al. "Communication-efficient federated learning via knowledge distillation". Nature Communications '
     "13, 2022.",
@@ -311,4 +308,11 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own", "aggregate"),
     edge_weights=True,
+    space={"kl_weight": [0.3, 1.0, 3.0]},
+    trials={
+        "max_norm": Trial([0.01]),
+        "mentee_hidden": Trial([4, None]),
+        "energy_start": Trial([0.3]),
+        "energy_end": Trial([0.3]),
+    },
 )

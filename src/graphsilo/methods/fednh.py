@@ -20,7 +20,7 @@ from graphsilo.federation.client import ModelSpec, build_model
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import sends
 from graphsilo.federation.prototypes import described
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
@@ -154,7 +154,7 @@ def moved(prototypes: Tensor, sums: Tensor, counts: Tensor, smoothing: float) ->
 
 METHOD = Method(
     name="fednh",
-    family="prototypes",
+    family="prototypes and distillation",
     title="FedNH",
     citation='Dai et al. "Tackling Data Heterogeneity in Federated Learning with Class Prototypes". AAAI 2023.',
     summary="FedAvg whose classifier is a unit vector per class, moved by the server towards the clients' classes.",
@@ -163,4 +163,8 @@ METHOD = Method(
     server=Server,
     tasks=("node", "graph"),
     edge_weights=True,
+    space={"smoothing": [0.5, 0.9, 0.99], "scale": [1.0, 10.0]},
+    trials={
+        "clip": Trial([0.1]),
+    },
 )

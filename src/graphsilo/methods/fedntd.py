@@ -67,7 +67,7 @@ class Server(fedavg.Server[FedNTDConfig]):
 
 METHOD = Method(
     name="fedntd",
-    family="averaging",
+    family="averages of models",
     title="FedNTD",
     citation='Lee et al. "Preservation of the Global Knowledge by Not-True Distillation in Federated Learning". '
     "NeurIPS 2022.",
@@ -77,4 +77,6 @@ METHOD = Method(
     server=Server,
     tasks=("node", "graph"),
     edge_weights=True,
+    space={"beta": [0.1, 0.3, 1.0]},
+    reduces_to=("fedavg", {"beta": 0.0}),
 )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.training.objective import Step
 
@@ -46,7 +46,7 @@ class Server(PrototypeServer[FedProtoConfig]):
 
 METHOD = Method(
     name="fedproto",
-    family="prototypes",
+    family="prototypes and distillation",
     title="FedProto",
     citation='Tan et al. "FedProto: Federated Prototype Learning across Heterogeneous Clients". AAAI 2022.',
     summary="Clients with models of their own share the mean embedding of each class, and stay near everybody's.",
@@ -57,4 +57,9 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     edge_weights=True,
+    space={"strength": [0.1, 0.3, 1.0, 3.0]},
+    trials={
+        "predict": Trial(reason="how a client classifies"),
+    },
+    reduces_to=("local", {"strength": 0.0, "initial": "common"}),
 )

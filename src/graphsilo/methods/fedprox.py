@@ -27,7 +27,7 @@ class FedProxConfig(fedavg.FedAvgConfig):
     )  # fmt: skip
 
     def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
-        one_step = self.local_epochs == 1 and self.batch_size == 0 and schema.task == "node" and not any(self.fan_outs)
+        one_step = self.local_epochs == 1 and self.batch_size == 0 and schema.task == "node" and not self.samples
         if self.mu == 0 or not one_step:
             return ""
         return (
@@ -69,7 +69,7 @@ class Server(fedavg.Server[FedProxConfig]):
 
 METHOD = Method(
     name="fedprox",
-    family="averaging",
+    family="averages of models",
     title="FedProx",
     citation='Li et al. "Federated Optimization in Heterogeneous Networks". MLSys 2020.',
     summary="FedAvg with a proximal term that keeps local models near the shared one.",
@@ -77,4 +77,9 @@ METHOD = Method(
     client=Client,
     server=Server,
     edge_weights=True,
+    space=(  # mu: the candidates of the paper
+        {"optimizer": ["adam"], "lr": [0.001, 0.003, 0.01, 0.03], "mu": [0.001, 0.01, 0.1, 1.0]},
+        {"optimizer": ["sgd"], "lr": [0.05, 0.2, 0.5, 1.0], "mu": [0.001, 0.01, 0.1, 1.0]},
+    ),
+    reduces_to=("fedavg", {"mu": 0.0}),
 )

@@ -34,7 +34,7 @@ class Client(fedavg.Client[ConfigT], Generic[ConfigT]):
 
 METHOD = Method(
     name="fedsage",
-    family="averaging",
+    family="missing neighbours",
     title="FedSage",
     citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
     summary="One shared GraphSAGE classifier, the plain mean of the clients' after local training.",

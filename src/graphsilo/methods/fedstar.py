@@ -9,7 +9,7 @@ GIN reads. The second alone is averaged.
 from __future__ import annotations
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.training_client import CoreClient, core_of
 from graphsilo.methods import fedavg
@@ -42,7 +42,7 @@ class Server(fedavg.Server[FedStarConfig]):
 
 METHOD = Method(
     name="fedstar",
-    family="averaging",
+    family="silos that are unlike",
     title="FedStar",
     citation='Tan et al. "Federated Learning on Non-IID Graphs via Structural Knowledge Sharing". AAAI 2023.',
     summary="Clients average a channel that reads encodings of structure, and keep the one that reads features.",
@@ -52,4 +52,7 @@ METHOD = Method(
     tasks=("graph", "node"),
     evaluates=("aggregate", "own"),
     model={"name": "gin_fedstar"},
+    trials={
+        "fan_out": Trial(reason="no neighbours to sample"),
+    },
 )

@@ -9,8 +9,7 @@ that class, and farther from those of other classes by a margin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer, gathered, of_shape
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.training.optimizer import optimizer
@@ -69,6 +68,7 @@ class Server(PrototypeServer[FedTGPConfig]):
     """Learns the prototypes; sees every client's."""
 
     client = Client
+    stateful = ("net", "optimizer")
 
     def __init__(self, context: ServerContext[FedTGPConfig]):
         super().__init__(context)
@@ -108,15 +108,6 @@ class Server(PrototypeServer[FedTGPConfig]):
                 if not left:
                     loss -= float((logs * mine * share).sum()) * len(some) / len(order)
         self.log |= {"margin": margin, "prototype_loss": loss}
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "net": list(self.net.parameters), "optimizer": self.optimizer.state()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        for mine, saved in zip(self.net.parameters, state["net"], strict=True):
-            mine.copy_(saved)
-        self.optimizer.load_state(state["optimizer"])
 
 
 def margin_of(rows: Tensor, labels: Tensor, weights: Tensor, largest: float) -> float:
@@ -187,7 +178,7 @@ def margin_slope(rows: Tensor, own: Tensor, pushed: Tensor, share: Tensor, proto
 
 METHOD = Method(
     name="fedtgp",
-    family="prototypes",
+    family="prototypes and distillation",
     title="FedTGP",
     citation='Zhang et al. "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning '
     'for Data and Model Heterogeneity in Federated Learning". AAAI 2024.',
@@ -199,4 +190,11 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     edge_weights=True,
+    space={"strength": [0.1, 1.0, 10.0]},
+    trials={
+        "predict": Trial(reason="how a client classifies"),
+        "max_margin": Trial([0.01]),
+        "server_batch": Trial([3]),
+    },
+    reduces_to=("local", {"strength": 0.0, "initial": "common"}),
 )

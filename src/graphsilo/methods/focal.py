@@ -67,7 +67,7 @@ class Server(fedavg.Server[FocalConfig]):
 
 METHOD = Method(
     name="focal",
-    family="averaging",
+    family="rare and missing classes",
     title="Focal loss",
     citation='Lin et al. "Focal Loss for Dense Object Detection". ICCV 2017.',
     summary="FedAvg whose local loss counts well classified items less, and rare classes more if asked.",
@@ -78,4 +78,6 @@ METHOD = Method(
     tasks=("node", "graph"),
     edge_weights=True,
     balances="class_weights=inverse",
+    space={"gamma": [0.5, 1.0, 2.0]},
+    reduces_to=("fedavg", {"gamma": 0.0}),
 )

@@ -160,7 +160,7 @@ def clustered(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 METHOD = Method(
     name="fpl",
-    family="prototypes",
+    family="prototypes and distillation",
     title="FPL",
     citation='Huang et al. "Rethinking Federated Learning with Domain Shift: A Prototype View". CVPR 2023.',
     summary="FedAvg with clusters of class prototypes, to which clients' embeddings are drawn.",
@@ -169,4 +169,6 @@ METHOD = Method(
     server=Server,
     tasks=("node", "graph"),
     edge_weights=True,
+    space={"contrast": [0.1, 1.0], "pull": [0.1, 1.0]},
+    reduces_to=("fedavg", {"contrast": 0.0, "pull": 0.0}),
 )

@@ -25,7 +25,7 @@ from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.averaging import step_to
 from graphsilo.federation.interface import Federation, Replies
 from graphsilo.federation.message import Tensors
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.federation.training_client import CoreClient, core_of
@@ -204,7 +204,7 @@ def min_cut(weights: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 METHOD = Method(
     name="gcfl",
-    family="averaging",
+    family="silos that are unlike",
     title="GCFL",
     citation='Xie et al. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.',
     summary="FedAvg of the graph layers within clusters of clients, which split where updates disagree.",
@@ -215,4 +215,15 @@ METHOD = Method(
     evaluates=("aggregate", "own"),
     edge_weights=True,
     model={"graph": {"name": "gin_gcfl"}},
+    space=(
+        {"optimizer": ["adam"], "lr": [0.001, 0.003, 0.01, 0.03], "eps_1": [0.05, 0.25], "eps_2": [0.1, 0.5]},
+        {"optimizer": ["sgd"], "lr": [0.01, 0.05, 0.2], "eps_1": [0.05, 0.25], "eps_2": [0.1, 0.5]},
+    ),
+    trials={
+        "eps_1": Trial([0.0], start=1e6),
+        "eps_2": Trial(start=0.0),
+        "warm_up": Trial(start=0),
+        "mean_by": Trial(beside={"eps_1": 0.385}),
+        "fan_out": Trial(reason="no neighbours to sample"),
+    },
 )

@@ -19,7 +19,7 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.interface import Replies, handler
 from graphsilo.federation.message import sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg, gcfl
@@ -135,7 +135,7 @@ def warped_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> flo
 
 METHOD = Method(
     name="gcfl_plus",
-    family="averaging",
+    family="silos that are unlike",
     title="GCFL+",
     citation='Xie et al. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.',
     summary="GCFL whose clusters split by how the clients' gradient norms changed over several rounds.",
@@ -147,4 +147,16 @@ METHOD = Method(
     evaluates=("aggregate", "own"),
     edge_weights=True,
     model={"graph": {"name": "gin_gcfl"}},
+    space=(
+        {"optimizer": ["adam"], "lr": [0.001, 0.003, 0.01, 0.03], "eps_1": [0.05, 0.25], "eps_2": [0.1, 0.5]},
+        {"optimizer": ["sgd"], "lr": [0.01, 0.05, 0.2], "eps_1": [0.05, 0.25], "eps_2": [0.1, 0.5]},
+    ),
+    trials={
+        "eps_1": Trial([0.0], start=1e6),
+        "eps_2": Trial(start=0.0),
+        "warm_up": Trial([2], start=0),
+        "window": Trial(start=2),
+        "mean_by": Trial(beside={"eps_1": 0.385, "window": 1}),
+        "fan_out": Trial(reason="no neighbours to sample"),
+    },
 )

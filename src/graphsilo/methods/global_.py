@@ -20,7 +20,7 @@ class GlobalConfig(fedavg.FedAvgConfig):
 
 METHOD = Method(
     name="global",
-    family="reference",
+    family="references",
     title="Centralised",
     citation="The upper reference of every comparison.",
     summary="Trains on all silos' data pooled in one place; what a federation could reach without privacy.",

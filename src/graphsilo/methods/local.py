@@ -6,7 +6,7 @@ from typing import Literal
 
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerBase
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
@@ -53,7 +53,7 @@ class Server(ServerBase[LocalConfig]):
 
 METHOD = Method(
     name="local",
-    family="reference",
+    family="references",
     title="Local only",
     citation="The lower reference of every comparison.",
     summary="Every silo trains alone; nothing is shared.",
@@ -64,4 +64,8 @@ METHOD = Method(
     evaluates=("own",),
     edge_weights=True,
     alone=True,
+    trials={
+        "reset_optimizer": Trial(reason="whoever trains alone downloads nothing"),
+        "best_round": Trial(reason="decides what is reported"),
+    },
 )

@@ -7,7 +7,6 @@ nothing but the cut's skew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerBase
 from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.models.view import GraphTensors
@@ -39,6 +38,8 @@ class CountReply(Message):
 class Client(ClientBase[MajorityConfig]):
     """Knows how often each class occurs among its training items; nothing before it has counted them."""
 
+    kept = ("counts",)
+
     def __init__(self, context: ClientContext[MajorityConfig]):
         super().__init__(context)
         self.counts = torch.zeros(self.silo.schema.num_classes)
@@ -53,12 +54,6 @@ class Client(ClientBase[MajorityConfig]):
         # Without a training item all classes are alike, and the first is the answer; so it is among equals.
         shares = self.counts / self.counts.sum() if self.counts.any() else torch.full_like(self.counts, 1.0)
         return shares.clamp_min(1e-12).log().expand(data.full.num_items, -1).to(data.device)
-
-    def state(self) -> dict[str, Any]:
-        return {"counts": self.counts}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.counts = state["counts"]
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": {"counts": self.counts}}
@@ -77,7 +72,7 @@ class Server(ServerBase[MajorityConfig]):
 
 METHOD = Method(
     name="majority",
-    family="reference",
+    family="references",
     title="Majority class",
     citation="The constant answer that every comparison should beat.",
     summary="Every silo answers with the most frequent class of its training items; nothing is learned or shared.",
@@ -90,4 +85,7 @@ METHOD = Method(
     alone=True,
     backbone=False,
     edge_weights=True,
+    trials={
+        "participation": Trial(reason="nothing is learned"),
+    },
 )

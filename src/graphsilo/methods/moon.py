@@ -19,7 +19,7 @@ from torch import Tensor
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
 from graphsilo.federation.client import ClientContext, ModelSpec, build_model
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
 from graphsilo.models.base import Model
@@ -134,7 +134,7 @@ def projected(spec: ModelSpec, schema: Schema, width: int, draw: torch.Generator
 
 METHOD = Method(
     name="moon",
-    family="averaging",
+    family="averages of models",
     title="MOON",
     citation='Li, He, Song. "Model-Contrastive Federated Learning". CVPR 2021.',
     summary="FedAvg whose embeddings are drawn to the shared model's, and away from the client's own of last time.",
@@ -143,4 +143,9 @@ METHOD = Method(
     server=Server,
     tasks=("node", "graph"),
     edge_weights=True,
+    space={"mu": [0.1, 1.0, 5.0]},
+    trials={
+        "fan_out": Trial([1], {"contrast": "train"}),
+    },
+    reduces_to=("fedavg", {"mu": 0.0}),
 )

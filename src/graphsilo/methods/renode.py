@@ -142,7 +142,7 @@ def weights_of(
 
 METHOD = Method(
     name="renode",
-    family="averaging",
+    family="rare and missing classes",
     title="ReNode",
     citation='Chen et al. "Topology-Imbalance Learning for Semi-Supervised Node Classification". NeurIPS 2021.',
     summary="FedAvg whose labelled nodes count less the more other classes' labelled nodes reach them.",
@@ -152,4 +152,5 @@ METHOD = Method(
     tasks=("node",),
     edge_weights=True,
     balances="class_weights=inverse",
+    reduces_to=("fedavg", {"w_min": 1.0, "w_max": 1.0}),
 )

@@ -203,7 +203,7 @@ def scaled(means: Mapping[str, Tensor], old: float, new: float) -> dict[str, Ten
 
 METHOD = Method(
     name="scaffold",
-    family="averaging",
+    family="averages of models",
     title="SCAFFOLD",
     citation='Karimireddy et al. "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning". ICML 2020.',
     summary="FedAvg whose local steps are corrected by the difference of everybody's and the client's own gradient.",
@@ -211,4 +211,12 @@ METHOD = Method(
     client=Client,
     server=Server,
     edge_weights=True,
+    space=(
+        {
+            "optimizer": ["sgd"],
+            "lr": [0.05, 0.2, 0.5, 1.0],
+            "control_update": ["option1", "option2", "mean_gradient"],
+        },
+        {"optimizer": ["adam"], "lr": [0.003, 0.01, 0.03], "control_update": ["mean_gradient"]},
+    ),
 )

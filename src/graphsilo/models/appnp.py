@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphsilo.models.base import Dense, Model, Outputs, widths
-from graphsilo.models.mlp import PropagatedModel
 from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator
-from graphsilo.models.stack import DENSE, Plan, Stack, Term, feature_plan
+from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, weighted
 
 
-class APPNP(Model):
+class APPNP(StackedModel):
     """Z⁰ = MLP(X); Z ← (1−α) Â Z + α Z⁰, K times; logits = Z.
 
     The last layer with weights is the last one of the MLP: its input, on the items and before propagation, is the
@@ -42,44 +39,24 @@ class APPNP(Model):
         hops: int = 10,
         alpha: float = 0.1,
     ):
-        super().__init__()
-        layers = [Dense(*pair) for pair in widths(inputs, hidden, classes)]
-        self.layers = nn.ModuleList(layers)
+        super().__init__(inputs, classes, hidden, dropout)
         self.hops, self.alpha = hops, alpha
-        self.embedding_dim, self.num_classes = [inputs, *hidden][-1], classes
-        self.head = f"layers.{len(self.layers) - 1}."
-        self._stack = Stack([layer.slots for layer in layers], [dropout] * len(self.layers))
         self.reach = ("gcn", hops) if alpha < 1.0 and hops else None
         self.message_layers = 0 if self.reach is None else hops
 
-    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self._propagated(view, self._stack(self._plan(view), generator))
+    def plan(self, view: View, depth: int) -> Plan:
+        hops = self.hops if self.reach is not None and depth == self.depth else 0
+        return feature_plan(view, depth, ("appnp", hops), lambda: [view.features("gcn", hops)])
 
-    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
-        last = len(self.layers) - 1
-        if last == 0:
-            return super().outputs(view, generator)
-        predictions, hidden = self._stack.with_input(self._plan(view), generator, last)
-        return Outputs(self._propagated(view, predictions), self._of_items(view, hidden))
-
-    def _plan(self, view: View) -> Plan:
-        hops, depth = 0 if self.reach is None else self.hops, len(self.layers)
-        return view.cached(
-            ("appnp plan", hops, depth), lambda: ((Term(view.features("gcn", hops)),), *[DENSE] * (depth - 1))
-        )
-
-    def _propagated(self, view: View, predictions: Tensor) -> Tensor:
-        return predictions if self.reach is None else pagerank(view, self.hops, self.alpha) @ predictions
-
-    def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        depth = len(self.layers) - 1
-        if depth == 0:
-            return view.features().dense()
-        plan = feature_plan(view, depth, ("features",), lambda: [view.features()])
-        return self._stack(plan, generator, activate_last=True)
+    def _outputs(
+        self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool
+    ) -> Sequence[Tensor]:
+        *hidden, last = super()._outputs(view, depth, generator, activate_last)
+        is_prediction = self.reach is not None and depth == self.depth
+        return [*hidden, pagerank(view, self.hops, self.alpha) @ last if is_prediction else last]
 
 
-class PropagatedAPPNP(PropagatedModel):
+class PropagatedAPPNP(StackedModel):
     """``appnp_features``: personalised PageRank on the raw features first, then an MLP.
 
     Args:
@@ -106,7 +83,7 @@ class PropagatedAPPNP(PropagatedModel):
         super().__init__(inputs, classes, hidden, dropout)
         self.hops, self.alpha = hops, alpha
 
-    def propagated(self, view: View) -> Operator:
+    def plan(self, view: View, depth: int) -> Plan:
         def propagate(data: GraphTensors) -> Matrix:
             start: Matrix = data.graph.features
             level = start
@@ -114,10 +91,8 @@ class PropagatedAPPNP(PropagatedModel):
                 level = add_weighted(weighted(data.step(level), 1.0 - self.alpha), start, self.alpha)
             return level
 
-        return view.constant(self._key(), propagate)
-
-    def _key(self) -> tuple[Any, ...]:
-        return ("appnp features", self.hops, self.alpha)
+        key = ("appnp features", self.hops, self.alpha)
+        return feature_plan(view, depth, key, lambda: [view.constant(key, propagate)])
 
 
 def pagerank(view: View, hops: int, alpha: float) -> Operator:

@@ -7,7 +7,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import torch
@@ -17,7 +17,6 @@ from torch.func import functional_call, vmap
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dropout import Source
 from graphsilo.models.precision import reduced, wide
-from graphsilo.models.stack import Plan, Stack, StackRun, Trace, Weights
 from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
 
 Readout: TypeAlias = Literal["node", "graph"]
 Pooling: TypeAlias = Literal["sum", "mean"]
-
-
-EmbeddedTrace: TypeAlias = tuple[Tensor, Tensor | None, Callable[[Tensor, Tensor | None], list[Tensor]]]
-"""Logits, embeddings, and a function from the gradients of both to those of ``parameters()``."""
+Weights: TypeAlias = "tuple[tuple[nn.Module, str], ...]"
+"""Modules, and the names of parameters in them."""
 
 
 class Outputs(NamedTuple):
@@ -42,6 +39,25 @@ class Outputs(NamedTuple):
 
     logits: Tensor
     embeddings: Tensor
+
+
+class Trace(ABC):
+    """One pass through a model, made without autograd, and its way back.
+
+    Attributes:
+        logits: [items, C].
+    """
+
+    logits: Tensor
+
+    @property
+    @abstractmethod
+    def embeddings(self) -> Tensor:
+        """[items, p], of the same pass."""
+
+    @abstractmethod
+    def pull(self, gradient: Tensor, inner: Tensor | None = None) -> list[Tensor]:
+        """The gradients of ``parameters()`` from that of the logits and, where there is one, that of the embeddings."""
 
 
 class Model(nn.Module, ABC):
@@ -172,113 +188,16 @@ class Model(nn.Module, ABC):
                 initialise(generator)
 
     def trace(self, view: View, source: Source | None) -> Trace | None:
-        """Logits, and their backward pass without autograd; None where the model has no such path.
+        """One pass whose way back is written out, see ``stack``; None where the model is left to autograd.
 
-        Models whose whole output is one stack of products have one: on small graphs autograd's bookkeeping costs a
-        third of a step. Same numbers as ``forward`` followed by ``torch.autograd.grad``.
-        """
-        record = self._record(view, source)
-        if record is None:
-            return None
-        order: list[int] = self._slot_order
-        return record.output, lambda gradient: self._in_order(record, gradient, order)
-
-    def trace_embedding(self, view: View, generator: torch.Generator | None) -> EmbeddedTrace | None:
-        """As ``trace``, with the embeddings of the same pass: ``outputs`` without autograd.
-
-        The embeddings are None where no parameters stand before them; their gradient may be None.
-        """
-        record = self._record(view, generator)
-        if record is None:
-            return None
-        order: list[int] = self._slot_order
-        depth = self.__dict__.get("_embedding_depth")
-        if depth is None:
-            depth = self._embedding_depth = self._find_embedding_depth(self.__dict__["_stack"], view)
-
-        if not depth:
-            return record.output, None, lambda gradient, _: self._in_order(record, gradient, order)
-        rows = None if self.reach is None else view.item_rows(*self.reach)
-        hidden = record.input_of(depth)
-
-        def pull(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
-            if inner is not None and rows is not None:
-                inner = torch.zeros_like(hidden).index_add_(0, rows, inner)
-            return self._in_order(record, gradient, order, None if inner is None else (depth, inner))
-
-        return record.output, hidden if rows is None else hidden.index_select(0, rows), pull
-
-    def trace_beside(self, view: View, rows: Tensor, generator: torch.Generator) -> EmbeddedTrace | None:
-        """Two passes in one: some items are classified with dropout, and all are embedded without.
-
-        Args:
-            view: All of them.
-            rows: [t] which of its items are classified.
-            generator: Source of dropout, drawn as for ``trace`` on these items alone.
-
-        Returns:
-            Logits [t, C], embeddings [items, p], and the way back from both; None where nothing would be saved.
+        Same numbers as ``outputs`` followed by ``torch.autograd.grad``; on small graphs autograd's bookkeeping costs a
+        third of a step.
         """
         return None
 
-    def _in_order(
-        self, record: StackRun, gradient: Tensor, order: list[int], hidden: tuple[int, Tensor] | None = None
-    ) -> list[Tensor]:
-        """The gradients of ``parameters()`` from that of a record's output."""
-        with self._precisely():
-            found = record.pull(gradient, hidden)
-        return [found[place] for place in order]
-
-    def passes(self, view: View, times: int, generator: torch.Generator) -> Iterator[Trace] | None:
-        """So many calls of ``trace`` in a row, between which parameters may change: the same numbers, in less time.
-
-        Returns:
-            What each call gives; None where ``trace`` would give None, or there is nothing to save.
-        """
-        mine = self.__dict__
-        last = mine.get("_last_plan")
-        if last is None or last[0] is not view or self.precision != "float32":
-            return None  # not before the first call, which finds out what is run
-        found: Iterator[Trace] | None = mine["_stack"].passes(last[1], times, generator)
-        if found is None or sorted(order := self._slot_order) == order:
-            return found
-        return ((output, functools.partial(_ordered, pull, order)) for output, pull in found)
-
-    def _record(self, view: View, source: Source | None) -> StackRun | None:
-        """One run through the stack; None where the model has none, or more than that."""
-        mine = self.__dict__
-        last = mine.get("_last_plan")
-        if view.live:
-            return None
-        if last is not None and last[0] is view:
-            # The same rows as before, as in every full-batch step: the stack is run with the same plan.
-            with self._precisely():
-                record: StackRun = mine["_stack"].run(last[1], source)
-            return record
-        stack = mine.get("_stack")
-        if stack is None:
-            return None
-        order = mine.get("_slot_order")
-        if order is None:
-            order = self._slot_order = self._find_slot_order(stack, view)
-        if not order:
-            return None
-        _, found = stack.record(lambda: self.forward(view, source))  # type: ignore[arg-type]
-        mine["_last_plan"] = (view, found.plan)
-        return found  # type: ignore[no-any-return]
-
-    def _find_embedding_depth(self, stack: Stack, view: View) -> int:
-        """How many layers of the stack the embedding needs; 0 where it is not the stack's."""
-        output, record = stack.record(lambda: self.embed(view, None))
-        return len(record.plan) if record is not None and record.output is output and record.activate_last else 0
-
-    def _find_slot_order(self, stack: Stack, view: View) -> list[int]:
-        """Where each of ``parameters()`` stands in the stack; empty if the output is not the stack's alone."""
-        output, record = stack.record(lambda: self.forward(view, None))
-        slots = {id(parameter): place for place, parameter in enumerate(stack.parameters())}
-        mine = [id(parameter) for parameter in self.parameters()]
-        whole = record is not None and record.output is output and len(record.parameters) == len(slots) == len(mine)
-        return [slots[key] for key in mine] if whole and set(mine) == set(slots) else []
+    def sources(self, view: View, times: int, generator: torch.Generator) -> Iterable[Source]:
+        """What so many calls of ``trace`` in a row take for their source, to draw the same dropout in less time."""
+        return repeat(generator, times)
 
     def _precisely(self) -> contextlib.AbstractContextManager[Any]:
         """What holds while this model computes."""
@@ -298,12 +217,6 @@ class Model(nn.Module, ABC):
 
 
 _NOTHING = contextlib.nullcontext()
-
-
-def _ordered(pull: Callable[[Tensor], list[Tensor]], order: list[int], gradient: Tensor) -> list[Tensor]:
-    """The gradients of ``parameters()`` from those in slot order."""
-    found = pull(gradient)
-    return [found[place] for place in order]
 
 
 def _in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -357,7 +270,7 @@ class LayeredModel(Model):
     layers: nn.ModuleList
     pooling: Pooling
     output: Dense
-    norm: ClassVar[Norm | None]
+    norm: ClassVar[Norm | None] = None
     """The matrix that a layer mixes rows with; None where it does not."""
 
     def _finish(self, embedding_dim: int, classes: int, readout: Readout, pooling: Pooling) -> None:
@@ -374,18 +287,23 @@ class LayeredModel(Model):
             self.reach = None if self.norm is None else (self.norm, 1)
 
     @abstractmethod
-    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """The output of all of several layers, and the input of the last one on the rows that it reads."""
+    def _outputs(
+        self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool
+    ) -> Sequence[Tensor]:
+        """The output of each of the first ``depth`` layers; the last one's is on the view's rows.
 
-    @abstractmethod
-    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
-        """The output of the first ``depth`` layers on the view's rows, with ReLU and dropout behind it if asked."""
+        Behind all but the last come ReLU and dropout, behind that one if asked.
+        """
+
+    def _inputs(self, view: View) -> Tensor:
+        """What a single layer is given, [items, d]."""
+        return view.features().dense()
 
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         if self.readout == "graph":
             logits: Tensor = self.output(self.embed(view, generator))
             return logits
-        return self._layers(view, self.depth, generator, False)
+        return self._outputs(view, self.depth, generator, False)[-1]
 
     def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
         if self.readout == "graph":
@@ -393,15 +311,15 @@ class LayeredModel(Model):
             return Outputs(self.output(embeddings), embeddings)
         if self.depth == 1:
             return Outputs(self(view, generator), self.embed(view))
-        logits, hidden = self._with_input(view, generator)
+        *_, hidden, logits = self._outputs(view, self.depth, generator, False)
         return Outputs(logits, self._of_items(view, hidden))
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         if self.readout == "graph":
-            return view.pool(self._layers(view, self.depth, generator, True), self.pooling)
+            return view.pool(self._outputs(view, self.depth, generator, True)[-1], self.pooling)
         if self.depth == 1:
-            return view.features().dense()
-        return self._layers(view, self.depth - 1, generator, True)
+            return self._inputs(view)
+        return self._outputs(view, self.depth - 1, generator, True)[-1]
 
 
 class Layer(nn.Module, ABC):
@@ -410,52 +328,7 @@ class Layer(nn.Module, ABC):
     @property
     @abstractmethod
     def slots(self) -> Weights:
-        """Where the parameters are kept, for a Stack."""
-
-
-class StackedModel(LayeredModel):
-    """A model whose layers are all of one kind and run as one Stack, with ReLU and dropout between them.
-
-    Subclasses name the kind of layer and say what each is multiplied with.
-
-    Args:
-        inputs: d.
-        classes: C.
-        hidden: Width of each hidden layer; in the ``node`` readout one more layer, to C, follows them. () is a linear
-            model.
-        dropout: Rate after each hidden activation.
-        readout: ``graph`` pools the last hidden layer and classifies it with a linear head.
-        pooling: ``sum`` or ``mean`` over a graph's nodes.
-    """
-
-    layer: ClassVar[type[Layer]]
-    """Made from (inputs, outputs)."""
-
-    def __init__(
-        self,
-        inputs: int,
-        classes: int,
-        hidden: Sequence[int] = (64,),
-        dropout: float = 0.5,
-        *,
-        readout: Readout = "node",
-        pooling: Pooling = "sum",
-    ):
-        super().__init__()
-        layers = [self.layer(*pair) for pair in layer_widths(inputs, hidden, classes, readout)]
-        self.layers = nn.ModuleList(layers)
-        self._finish([inputs, *hidden][-1], classes, readout, pooling)
-        self._stack = Stack([layer.slots for layer in layers], [dropout] * self.depth)
-
-    @abstractmethod
-    def _plan(self, view: View, depth: int) -> Plan:
-        """The constant half of the first ``depth`` layers."""
-
-    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
-        return self._stack(self._plan(view, depth), generator, activate_last=activate_last)
-
-    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        return self._stack.with_input(self._plan(view, self.depth), generator, self.depth - 1)
+        """Where the weight of each summand, and last the bias, is kept."""
 
 
 class Dense(Layer):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Model, Outputs
+from graphsilo.models.base import Model, Outputs, Trace
 from graphsilo.models.dropout import Source
-from graphsilo.models.stack import Trace
 from graphsilo.models.view import View
 
 _TINY = 1e-12
@@ -61,25 +60,32 @@ class CosineHead(Model):
 
     def trace(self, view: View, source: Source | None) -> Trace | None:
         found = self.encoder.trace(view, source)
-        return None if found is None else self._behind(*found)
+        return None if found is None else _CosineTrace(self, found)
 
-    def passes(self, view: View, times: int, generator: torch.Generator) -> Iterator[Trace] | None:
-        found = self.encoder.passes(view, times, generator)
-        return None if found is None else (self._behind(*each) for each in found)
+    def sources(self, view: View, times: int, generator: torch.Generator) -> Iterable[Source]:
+        return self.encoder.sources(view, times, generator)
 
-    def _behind(self, embeddings: Tensor, pull: Callable[[Tensor], list[Tensor]]) -> Trace:
-        """The cosines behind an encoder's pass."""
-        unit, length = directions(embeddings)
-        cosines = unit @ self.prototypes.t()
 
-        def back(gradient: Tensor) -> list[Tensor]:
-            inner = (gradient @ self.prototypes).mul_(self.scale)
-            # Only what is at right angles to f(x) turns its direction.
-            inner.sub_(unit * (unit * inner).sum(1, keepdim=True)).div_(length).mul_(length > _TINY)
-            first = [(gradient * cosines).sum()] if isinstance(self.scale, nn.Parameter) else []
-            return [*first, *pull(inner)]
+class _CosineTrace(Trace):
+    """The cosines behind an encoder's pass."""
 
-        return self.scale * cosines, back
+    def __init__(self, model: CosineHead, encoded: Trace):
+        self.model, self.encoded = model, encoded
+        self._unit, self._length = directions(encoded.logits)
+        self._cosines = self._unit @ model.prototypes.t()
+        self.logits = model.scale * self._cosines
+
+    @property
+    def embeddings(self) -> Tensor:
+        return self.encoded.logits
+
+    def pull(self, gradient: Tensor, inner: Tensor | None = None) -> list[Tensor]:
+        slope = (gradient @ self.model.prototypes).mul_(self.model.scale)
+        # Only what is at right angles to f(x) turns its direction.
+        slope.sub_(self._unit * (self._unit * slope).sum(1, keepdim=True)).div_(self._length).mul_(self._length > _TINY)
+        is_parameter = isinstance(self.model.scale, nn.Parameter)
+        first = [(gradient * self._cosines).sum()] if is_parameter else []
+        return [*first, *self.encoded.pull(slope if inner is None else slope.add_(inner))]
 
 
 def directions(rows: Tensor) -> tuple[Tensor, Tensor]:

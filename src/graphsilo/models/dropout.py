@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 Source: TypeAlias = "torch.Generator | Iterator[Tensor]"
 """Where a model's dropout masks come from: drawn when they are needed, or drawn ahead, in the order of its layers."""
@@ -96,15 +95,6 @@ def _scaled(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
     return masks
 
 
-def scale_of(draws: NDArray[np.integer[Any]], values: Tensor, rate: float) -> Tensor:
-    """The factor that ReLU and dropout multiply each entry by, from draws; CPU and float32 only."""
-    threshold, factor = keep_threshold(rate)
-    # Comparisons of a few thousand entries are several times faster in numpy; the numbers are the same.
-    keep = draws.reshape(values.shape) >= threshold
-    keep &= values.numpy() > 0
-    return torch.from_numpy(np.multiply(keep, np.float32(factor), dtype=np.float32))
-
-
 def _bits(rate: float) -> int:
     """How many random bits an entry needs."""
     return 8 if (rate * 256).is_integer() and rate < 1 else 16
@@ -124,19 +114,8 @@ def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> T
 
 
 def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """ReLU, then dropout, as one step of the backward pass."""
-    result: Tensor = _ReluDropout.apply(values, rate, generator)  # type: ignore[no-untyped-call]
-    return result
-
-
-def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """The factor that ReLU and dropout multiply each entry by (constant for the backward pass)."""
-    if generator is not None and rate and values.device.type == "cpu" and values.dtype is torch.float32:
-        return scale_of(draw_bits(values.numel(), rate, generator).numpy(), values, rate)
-    positive = values > 0
-    if generator is None or rate == 0.0:
-        return positive.to(values.dtype)
-    return keep_scale(values.shape, rate, generator, values).mul_(positive)
+    """ReLU, then dropout."""
+    return dropout(values.relu(), rate, generator)
 
 
 def activate(values: Tensor, rate: float, source: Source | None) -> Tensor | None:
@@ -171,23 +150,3 @@ def activate_backward(gradient: Tensor, output: Tensor, mask: Tensor | None) -> 
 
 # gradient where output > 0, else 0: one pass, where a comparison and a product are two.
 _where_positive = torch.ops.aten.threshold_backward.default
-
-
-class _ReluDropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-        if generator is None or rate == 0.0:
-            result = values.relu()
-            ctx.save_for_backward(result)
-            ctx.scaled = False
-            return result
-        scale = relu_dropout_scale(values, rate, generator)
-        ctx.save_for_backward(scale)
-        ctx.scaled = True
-        return values * scale
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (saved,) = ctx.saved_tensors
-        return gradient * (saved if ctx.scaled else (saved > 0)), None, None

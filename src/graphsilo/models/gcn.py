@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphsilo.models.base import Dense, StackedModel
-from graphsilo.models.stack import Plan, graph_plan
+from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
 
 
@@ -16,11 +15,14 @@ class GCN(StackedModel):
     Deviation: no dropout on the input features, as in OpenFGL; the paper has it on every layer's input.
     """
 
-    layer = Dense
     norm = "gcn"
 
-    def _plan(self, view: View, depth: int) -> Plan:
-        return graph_plan(view, "gcn", depth)
+    def plan(self, view: View, depth: int) -> Plan:
+        def make() -> Plan:
+            operators = [view.first_layer("gcn", depth), *view.blocks("gcn", depth)[1:]]
+            return tuple((Term(operator),) for operator in operators)
+
+        return view.cached(("gcn plan", depth), make)
 
 
 class StackedSGC(GCN):

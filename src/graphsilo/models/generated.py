@@ -70,3 +70,15 @@ class _GeneratedView(View):
             "this backbone propagates features once and for all, before training, and generated features change in "
             "every step: choose gcn, sage, gat, gin, mlp, sgc, sign, gamlp, gcnii or appnp."
         )
+
+
+def pairs(nodes: int, count: int) -> sp.csr_matrix:
+    """[n, n] links of the last 2 · ``count`` nodes: each of their first half with one of the second; others have none.
+
+    Args:
+        nodes: n.
+        count: How many pairs.
+    """
+    first = nodes - 2 * count + np.arange(count)
+    ends = np.concatenate([first, first + count]), np.concatenate([first + count, first])
+    return sp.csr_matrix((np.ones(2 * count, np.float32), ends), shape=(nodes, nodes))

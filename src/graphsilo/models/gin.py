@@ -14,7 +14,6 @@ from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, layer_w
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.stack import DENSE, Plan, Stack, Term
 from graphsilo.models.view import View
 
 
@@ -94,7 +93,7 @@ class GIN(LayeredModel):
         pooling: Pooling = "sum",
     ):
         super().__init__()
-        self.dropout, self.eps, self.mlp_layers = dropout, eps, mlp_layers
+        self.dropout, self.eps, self.train_eps = dropout, eps, train_eps
         self.jumping = jumping and readout == "graph"
         layers: list[GINLayer] = []
         for position, (source, target) in enumerate(layer_widths(inputs, hidden, classes, readout)):
@@ -104,73 +103,28 @@ class GIN(LayeredModel):
         self.layers = nn.ModuleList(layers)
         self._rows = layers
         self._finish(sum(hidden) if self.jumping else [inputs, *hidden][-1], classes, readout, pooling)
-        self._plain = train_eps or norm == "batch"
-        rates = [*[0.0] * (mlp_layers - 1), dropout]
-        self._stack = Stack([linear.slots for layer in layers for linear in layer.linears], rates * self.depth)
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         if not self.jumping:
             return super().embed(view, generator)
-        hidden = self._step_by_step(view, self.depth, generator, True)
-        return view.pool(torch.cat(hidden, 1), self.pooling)
+        return view.pool(torch.cat(self._outputs(view, self.depth, generator, True), 1), self.pooling)
 
-    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
-        if self._plain:
-            return self._step_by_step(view, depth, generator, activate_last)[-1]
-        return self._stack(self._plan(view, depth), generator, activate_last=activate_last)
-
-    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        if self._plain:
-            *_, hidden, logits = self._step_by_step(view, self.depth, generator, False)
-            return logits, hidden
-        return self._stack.with_input(self._plan(view, self.depth), generator, (self.depth - 1) * self.mlp_layers)
-
-    def _plan(self, view: View, depth: int) -> Plan:
-        def make() -> Plan:
-            blocks = self_blocks(view, depth, self.eps)
-            first = view.times_features(
-                ("gin first", self.eps), lambda view: self_blocks(view, depth, self.eps)[0], "sum", depth
-            )
-            dense = [DENSE] * (self.mlp_layers - 1)
-            return tuple(
-                layer
-                for position, block in enumerate(blocks)
-                for layer in ((Term(block if position else first),), *dense)
-            )
-
-        return view.cached(("gin plan", depth, self.eps, self.mlp_layers), make)
-
-    def _step_by_step(
-        self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool
-    ) -> list[Tensor]:
-        """The output of every layer, an autograd node per operation: for ε, BatchNorm and jumping knowledge.
-
-        Layers are applied to the rows that all later ones need; jumping knowledge works on whole graphs, where these
-        are the same rows.
-        """
-        blocks, own = view.blocks("sum", depth), view.own_rows("sum", depth)
+    def _outputs(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> list[Tensor]:
         outputs: list[Tensor] = []
-        hidden: Tensor | None = None
-        for position, layer in enumerate(self._rows[:depth]):
-            for index, linear in enumerate(layer.linears):
-                if index == 0:
-                    # By linearity the product with the weight comes first: it is narrower, and X may be sparse.
-                    weight = linear.weight
-                    values = view.features("sum", depth) @ weight if hidden is None else times(hidden, weight)
-                    eps = self.eps if layer.eps is None else layer.eps.value
-                    rows = own[position]
-                    kept = values if rows is None else values.index_select(0, rows)
-                    assert linear.bias is not None
-                    values = blocks[position] @ values + (1.0 + eps) * kept + linear.bias
-                else:
-                    assert hidden is not None
-                    values = times(hidden, linear.weight, linear.bias)
-                if index < self.mlp_layers - 1:
-                    if layer.batch_norms:
-                        values = layer.batch_norms[index].apply_to(values, generator is not None)
-                    values = values.relu()
-                hidden = values
-            assert hidden is not None
+        blocks = self_blocks(view, depth, 0.0 if self.train_eps else self.eps)
+        rounds = zip(blocks, view.own_rows("sum", depth), self._rows, strict=False)
+        for position, (block, rows, layer) in enumerate(rounds):
+            first, *others = layer.linears
+            # By linearity the product with the weight comes first: it is narrower, and X may be sparse.
+            values = times(outputs[-1], first.weight) if outputs else view.features("sum", depth) @ first.weight
+            assert first.bias is not None
+            hidden = block @ values + first.bias
+            if layer.eps is not None:
+                hidden = hidden + layer.eps.value * (values if rows is None else values.index_select(0, rows))
+            for index, linear in enumerate(others):
+                if layer.batch_norms:
+                    hidden = layer.batch_norms[index].apply_to(hidden, generator is not None)
+                hidden = times(hidden.relu(), linear.weight, linear.bias)
             if position < depth - 1 or activate_last:
                 hidden = relu_dropout(hidden, self.dropout, generator)
             outputs.append(hidden)

@@ -5,6 +5,7 @@ Each operator keeps its transpose, so that a backward pass transposes nothing, a
 
 from __future__ import annotations
 
+import functools
 import warnings
 from abc import ABC, abstractmethod
 from typing import Any
@@ -98,6 +99,13 @@ class SparseOperator(Operator):
     def symmetric(self) -> bool:
         """Whether it is its own transpose, bit for bit."""
         return self._turned() is self._by_rows
+
+    @functools.cached_property
+    def entries(self) -> tuple[Tensor, Tensor]:
+        """Row and column of each stored entry, [nnz] int64 each, row by row."""
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
+        columns = self.matrix.indices.astype(np.int64)
+        return torch.from_numpy(rows).to(self._device), torch.from_numpy(columns).to(self._device)
 
     def mm(self, right: Tensor) -> Tensor:
         return self._by_rows.mm(right)

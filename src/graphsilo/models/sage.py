@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphsilo.models.base import Dense, Layer, Pooling, Readout, StackedModel
-from graphsilo.models.dropout import dropout as drop
-from graphsilo.models.precision import wide
-from graphsilo.models.stack import Plan, Term, Weights
+from graphsilo.models.base import Dense, Layer, Pooling, Readout, Weights
+from graphsilo.models.stack import Plan, StackedModel, Term
 from graphsilo.models.view import View
 
 
@@ -64,9 +61,11 @@ class SAGE(StackedModel):
         pooling: Pooling = "sum",
     ):
         super().__init__(inputs, classes, hidden, dropout, readout=readout, pooling=pooling)
-        self.dropout, self.unit_rows = dropout, unit_rows
+        self.unit_rows = unit_rows
+        if unit_rows:
+            self.activation = _unit_rows
 
-    def _plan(self, view: View, depth: int) -> Plan:
+    def plan(self, view: View, depth: int) -> Plan:
         def make() -> Plan:
             blocks, rows = view.blocks("mean", depth), view.own_rows("mean", depth)
             first = (Term(view.first_layer("mean", depth)), Term(view.features("mean", depth - 1)))
@@ -74,38 +73,6 @@ class SAGE(StackedModel):
 
         return view.cached(("sage plan", depth), make)
 
-    def _layers(self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool) -> Tensor:
-        if not self.unit_rows:
-            return super()._layers(view, depth, generator, activate_last)
-        return self._step_by_step(view, depth, generator, activate_last)[-1]
 
-    def _with_input(self, view: View, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        if not self.unit_rows:
-            return super()._with_input(view, generator)
-        *_, hidden, logits = self._step_by_step(view, self.depth, generator, False)
-        return logits, hidden
-
-    def _step_by_step(
-        self, view: View, depth: int, generator: torch.Generator | None, activate_last: bool
-    ) -> list[Tensor]:
-        """The output of every layer, an autograd node per operation."""
-        outputs: list[Tensor] = []
-        for position, (terms, layer) in enumerate(zip(self._plan(view, depth), self.layers, strict=False)):
-            assert isinstance(layer, SageLayer)
-            (around, own), bias = terms, layer.neighbours.bias
-            assert bias is not None
-            hidden = outputs[-1] if outputs else None
-            values = _apply(around, layer.neighbours.weight, hidden) + _apply(own, layer.own.weight, hidden) + bias
-            if position < depth - 1 or activate_last:
-                values = drop(F.normalize(values.relu(), dim=1), self.dropout, generator)
-            outputs.append(values)
-        return outputs
-
-
-def _apply(term: Term, weight: Tensor, hidden: Tensor | None) -> Tensor:
-    """One summand of a layer, with its gradient."""
-    operator, rows = term
-    if hidden is None:
-        return operator @ weight  # type: ignore[operator]
-    values = wide((hidden if rows is None else hidden.index_select(0, rows)) @ weight)
-    return values if operator is None else operator @ values
+def _unit_rows(values: Tensor) -> Tensor:
+    return F.normalize(values.relu(), dim=1)

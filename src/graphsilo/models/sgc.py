@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from graphsilo.models.mlp import PropagatedModel
-from graphsilo.models.operators import Operator
+from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import View
 
 
-class SGC(PropagatedModel):
+class SGC(StackedModel):
     """logits = Â^K X W + b.
 
     Args:
@@ -29,8 +27,5 @@ class SGC(PropagatedModel):
         super().__init__(inputs, classes, hidden, dropout)
         self.hops = hops
 
-    def propagated(self, view: View) -> Operator:
-        return view.hop(self.hops)
-
-    def _key(self) -> tuple[Any, ...]:
-        return ("sgc", self.hops)
+    def plan(self, view: View, depth: int) -> Plan:
+        return feature_plan(view, depth, ("sgc", self.hops), lambda: [view.hop(self.hops)])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, Layer, Model, Outputs, draw_uniform, widths
-from graphsilo.models.operators import Operator
+from graphsilo.models.base import Layer, Weights, draw_uniform
 from graphsilo.models.precision import wide
-from graphsilo.models.stack import Plan, Stack, Weights, feature_plan
+from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import View
 
 
@@ -43,7 +43,7 @@ class HopLinear(Layer):
         return wide(torch.addmm(self.bias, values, weight))
 
 
-class SIGN(Model):
+class SIGN(StackedModel):
     """MLP([X ‖ ÂX ‖ … ‖ Â^L X]); the concatenation is never built: the first layer is a sum over hops.
 
     Args:
@@ -59,32 +59,10 @@ class SIGN(Model):
     """
 
     def __init__(self, inputs: int, classes: int, hops: int = 3, hidden: Sequence[int] = (64,), dropout: float = 0.5):
-        super().__init__()
-        first, *rest = widths(inputs, hidden, classes)
-        layers: list[Layer] = [HopLinear(hops, *first), *(Dense(*pair) for pair in rest)]
-        self.layers = nn.ModuleList(layers)
-        self.hops, self.num_classes = hops, classes
-        self.embedding_dim = hidden[-1] if hidden else (hops + 1) * inputs
-        self.head = f"layers.{len(self.layers) - 1}."
-        self._stack = Stack([layer.slots for layer in layers], [dropout] * len(self.layers))
+        super().__init__(inputs, classes, hidden, dropout, first=partial(HopLinear, hops))
+        self.hops = hops
+        if not hidden:
+            self.embedding_dim = (hops + 1) * inputs
 
-    def _plan(self, view: View, depth: int) -> Plan:
-        def hops() -> list[Operator]:
-            return view.hops(self.hops)
-
-        return feature_plan(view, depth, ("sign", self.hops), hops)
-
-    def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self._stack(self._plan(view, len(self.layers)), generator)
-
-    def outputs(self, view: View, generator: torch.Generator | None = None) -> Outputs:
-        last = len(self.layers) - 1
-        if last == 0:
-            return super().outputs(view, generator)
-        return Outputs(*self._stack.with_input(self._plan(view, last + 1), generator, last))
-
-    def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        depth = len(self.layers) - 1
-        if depth == 0:
-            return torch.cat([hop.dense() for hop in view.hops(self.hops)], 1)
-        return self._stack(self._plan(view, depth), generator, activate_last=True)
+    def plan(self, view: View, depth: int) -> Plan:
+        return feature_plan(view, depth, ("sign", self.hops), lambda: view.hops(self.hops))

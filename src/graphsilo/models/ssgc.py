@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from graphsilo.models.mlp import PropagatedModel
-from graphsilo.models.operators import Operator
+from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, weighted
 
 
-class SSGC(PropagatedModel):
+class SSGC(StackedModel):
     """logits = (1/K) Σ_{l=1..K} [(1−α) Â^l X + α X] W + b.
 
     Args:
@@ -36,7 +34,7 @@ class SSGC(PropagatedModel):
         super().__init__(inputs, classes, hidden, dropout)
         self.hops, self.alpha = hops, alpha
 
-    def propagated(self, view: View) -> Operator:
+    def plan(self, view: View, depth: int) -> Plan:
         def average(data: GraphTensors) -> Matrix:
             level: Matrix = data.graph.features
             total = weighted(level, self.alpha)
@@ -45,13 +43,11 @@ class SSGC(PropagatedModel):
                 total = add_weighted(total, level, (1.0 - self.alpha) / self.hops)
             return total
 
-        return view.constant(self._key(), average)
-
-    def _key(self) -> tuple[Any, ...]:
-        return ("ssgc", self.hops, self.alpha)
+        key = ("ssgc", self.hops, self.alpha)
+        return feature_plan(view, depth, key, lambda: [view.constant(key, average)])
 
 
-class MeanHopsMLP(PropagatedModel):
+class MeanHopsMLP(StackedModel):
     """``ssgc_mlp``, the variant of the federated papers: the mean of X, ÂX, …, Â^L X, then an MLP.
 
     Differs from S²GC in that level 0 is one of L + 1 equal summands and in the hidden layer (64, 2 layers).
@@ -71,7 +67,7 @@ class MeanHopsMLP(PropagatedModel):
         super().__init__(inputs, classes, hidden, dropout)
         self.hops = hops
 
-    def propagated(self, view: View) -> Operator:
+    def plan(self, view: View, depth: int) -> Plan:
         def mean(data: GraphTensors) -> Matrix:
             level: Matrix = data.graph.features
             total = weighted(level, 1.0)
@@ -80,7 +76,5 @@ class MeanHopsMLP(PropagatedModel):
                 total = add_weighted(total, level, 1.0)
             return weighted(total, 1.0 / (self.hops + 1))
 
-        return view.constant(self._key(), mean)
-
-    def _key(self) -> tuple[Any, ...]:
-        return ("mean hops", self.hops)
+        key = ("mean hops", self.hops)
+        return feature_plan(view, depth, key, lambda: [view.constant(key, mean)])

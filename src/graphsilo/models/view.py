@@ -376,16 +376,6 @@ class View:
 
         return self.cached(("item rows", norm, depth), make)
 
-    def places_of(self, other: View) -> Tensor:
-        """Where another view's items, some of this one's, stand among this one's. Kept for one that is used again."""
-
-        def find() -> Tensor:
-            mine, wanted = (np.arange(one.num_items) if one.items is None else one.items for one in (self, other))
-            order = np.argsort(mine)
-            return torch.from_numpy(order[np.searchsorted(mine, wanted, sorter=order)]).to(self.data.device)
-
-        return self.cached(("places", other), find) if other.kept else find()
-
     def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
         """X for the rows that ``depth`` more layers will need, [rows, d]."""
 
@@ -400,25 +390,19 @@ class View:
 
     def first_layer(self, norm: Norm, depth: int) -> Operator:
         """Block 0 times X as one operator, [rows of layer 1, d]: the constant part of a model's first layer."""
-        return self.times_features(("first", norm), lambda view: view.blocks(norm, depth)[0], norm, depth)
-
-    def times_features(
-        self, name: tuple[Any, ...], block: Callable[[View], SparseOperator], norm: Norm, depth: int
-    ) -> Operator:
-        """A view's ``block`` times X, kept under this name; of some graphs, the rows of the whole collection's."""
-        place, key = self._place(name, depth)
+        place, key = self._first_layer_at(norm, depth)
 
         def make() -> Operator:
             if self.of_graphs and isinstance(self.data.full.features(), DenseOperator):
-                whole = self.data.full.times_features(name, block, norm, depth)
+                whole = self.data.full.first_layer(norm, depth)  # no link leaves a graph: some of its rows
                 return DenseOperator(whole.dense()[torch.from_numpy(self.nodes).to(self.data.device)])
-            return product(block(self), self.features(norm, depth))
+            return product(self.blocks(norm, depth)[0], self.features(norm, depth))
 
         return place.cached(key, make)
 
-    def _place(self, name: tuple[Any, ...], depth: int) -> tuple[GraphTensors | View, tuple[Any, ...]]:
+    def _first_layer_at(self, norm: Norm, depth: int) -> tuple[GraphTensors | View, tuple[Any, ...]]:
         """Who keeps a first layer's operator, under which key."""
-        return (self.data, name) if self._nodes is None else (self, (*name, depth))
+        return (self.data, ("first", norm)) if self._nodes is None else (self, ("first", norm, depth))
 
     def hops(self, levels: int, norm: Norm = "gcn") -> list[Operator]:
         """[X, ÂX, …, Â^levels X] on the view's rows: what decoupled models precompute."""
@@ -439,7 +423,7 @@ class View:
             if self.kept and sp.issparse(self.data.graph.features):
                 factors = self.features(norm, level)
             if isinstance(factors, SparseOperator):
-                place, key = self._place(("first", norm), level)
+                place, key = self._first_layer_at(norm, level)
                 known, (first, *others) = place._cache.get(key), self.blocks(norm, level)
                 factors = product(first, factors) if known is None else cast("Operator", known)
                 for block in others:
@@ -453,7 +437,7 @@ class View:
 
     def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
         """The view's rows of a [n, d] matrix that ``make`` computes once for the whole graph."""
-        return self.cached(key, lambda: self._rows_of(self.data.cached(key, lambda: make(self.data))))
+        return self.of_links(key, make, "gcn", 0)
 
     def of_links(
         self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix], norm: Norm, depth: int

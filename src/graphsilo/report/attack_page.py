@@ -1,9 +1,11 @@
-"""What the page on attacks says, as plain values and text, from ``attack.json`` alone."""
+"""What the page on attacks says, from ``attack.json`` alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+
+from markupsafe import Markup
 
 from graphsilo.attacks import findings
 from graphsilo.attacks import record as records
@@ -12,8 +14,8 @@ from graphsilo.errors import several
 from graphsilo.experiments.storage import disk
 from graphsilo.report.formats import MISSING, listed, short_hash
 from graphsilo.report.html import page
-from graphsilo.report.plot import Axis, Dots, Figure, Plot, short
-from graphsilo.report.record import Context
+from graphsilo.report.plot import Axis, Dots, Figure, Plot, present, short
+from graphsilo.report.sections import SELF_CONTAINED, Block, Page, Section, Table, headed, warned
 
 NAME = "attack.html"
 WHO = {
@@ -42,34 +44,48 @@ def write(run_dir: Path, out: Path | None = None) -> Path:
 
 def render(record: AttackRecord) -> str:
     """The page as HTML."""
-    context, _ = describe(record)
-    return page("attack.html.j2", context)
+    return page(describe(record))
 
 
-def describe(record: AttackRecord) -> tuple[Context, list[Figure]]:
-    """Everything the page shows, and its figures."""
-    drawings = [drawn(outcomes, f"success-{place}", seed) for place, (seed, _, outcomes) in enumerate(record.parts)]
+def describe(record: AttackRecord) -> Page:
+    """Everything the page shows."""
     several_seeds, apart = len(record.outcomes) > 1, len({clients for _, clients, _ in record.parts}) > 1
-    context: Context = {
-        "title": f"Attacks on {record.title}, {record.data}",
-        "sentence": sentence(record),
-        "warnings": record.notes,
-        "attackers": [(WHO[who][:1].upper() + WHO[who][1:], SEES[who]) for who in WHO if who in _attackers(record)],
-        "parts": [
-            {
-                "of": (f", seed {seed}" if several_seeds else "") + (f", {_silos(clients)}" if apart else ""),
-                "learned": learned(outcomes),
-                "held": held(outcomes),
-                "rows": [_row(one) for one in outcomes if one.value is not None],
-                "figure": figure,
-            }
-            for (seed, clients, outcomes), figure in zip(record.parts, drawings, strict=True)
+    sections = []
+    for place, (seed, clients, outcomes) in enumerate(record.parts):
+        of = (f", seed {seed}" if several_seeds else "") + (f", {_silos(clients)}" if apart else "")
+        won = learned(outcomes)
+        blocks: list[Block] = [block for title, entries in won for block in (("heading", title), ("bullets", entries))]
+        sections.append(Section(f"part-{place + 1}", f"What was learned{of}", [
+            *blocks,
+            ("plain", "" if won else "No attack did better than one would without the run."),
+            *headed("What was not", [("bullets", held(outcomes))]),
+            ("figures", present(drawn(outcomes, f"success-{place}", seed))),
+            ("table", _table(f"Every attack{of}", outcomes)),
+        ]))  # fmt: skip
+    who = [(_title(who), SEES[who]) for who in WHO if who in _attackers(record)]
+    return Page(
+        f"Attacks on {record.title}, {record.data}",
+        "graphsilo attacks",
+        [("lede", sentence(record))],
+        [
+            *sections,
+            Section("guards", "What guards change", guards(record.method)),
+            Section("read", "How to read it", [("plain", _REPEATED), ("facts", who), ("plain", _WITHOUT)]),
         ],
-        "guards": guards(record.method),
-        "fingerprint": short_hash(record.fingerprint),
-        "version": record.graphsilo,
-    }
-    return context, [figure for figure in drawings if figure is not None]
+        notices=[warned(record.notes)],
+        footer=f"Run {short_hash(record.fingerprint)}, graphsilo {record.graphsilo}. {SELF_CONTAINED}",
+    )
+
+
+_REPEATED = (
+    "The run was repeated with the same seed, and its messages were noted. Each attacker was handed what it sees and "
+    "nothing else; the truth served to count what it got right."
+)
+_WITHOUT = (
+    "“Without the run” is what one would guess from other silos or from features alone. An attack that did no better "
+    "may still be improved on; one that did shows what the messages tell at least."
+)
+_ATTACKED = [("Attack", "wrap"), ("As", "text"), ("Figure", "text wrap")]
 
 
 def sentence(record: AttackRecord) -> str:
@@ -81,17 +97,21 @@ def sentence(record: AttackRecord) -> str:
     return text + (f" {record.shadows} shadow runs behind the membership attack." if record.shadows else "")
 
 
-def learned(outcomes: Sequence[Outcome]) -> list[Context]:
+def learned(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Markup]]]:
     """What each attacker learned: an entry for each attack with a figure above the prior."""
-    found: list[Context] = []
-    for who, title in WHO.items():
+    found = []
+    for who in WHO:
         attacks: dict[str, list[Outcome]] = {}
         for one in outcomes:
             if one.attacker == who and one.succeeds:
                 attacks.setdefault(one.attack, []).append(one)
         if attacks:
-            entries = [(name[:1].upper() + name[1:], _figures(won), won[0].uses) for name, won in attacks.items()]
-            found.append({"title": title[:1].upper() + title[1:], "entries": entries})
+            entry = Markup("<b>{}.</b> {} From {}.")
+            entries = [
+                entry.format(name[:1].upper() + name[1:], f"{_figures(won)}.", won[0].uses)
+                for name, won in attacks.items()
+            ]
+            found.append((_title(who), entries))
     return found
 
 
@@ -108,47 +128,46 @@ def held(outcomes: Sequence[Outcome]) -> list[str]:
     won = {(one.attacker, one.attack) for one in outcomes if one.succeeds}
     tried = {(one.attacker, one.attack) for one in outcomes if one.value is not None}
     lines = []
-    for who, title in WHO.items():
+    for who in WHO:
         names = list(dict.fromkeys(one.attack for one in outcomes if one.attacker == who))
         lost = [name for name in names if (who, name) in tried - won]
         idle = [name for name in names if (who, name) not in tried]
         parts = [f"no better than without the run: {'; '.join(lost)}"] if lost else []
         parts += [f"nothing to use: {'; '.join(idle)}"] if idle else []
         if parts:
-            lines.append(f"{title[:1].upper() + title[1:]}, {'. It had '.join(parts)}.")
+            lines.append(f"{_title(who)}, {'. It had '.join(parts)}.")
     return lines
 
 
-def guards(method: str) -> Context | None:
-    """What masks, noise and other settings change, as measured on public data: a column each; None where nothing is
+def guards(method: str) -> list[Block]:
+    """What masks, noise and other settings change, as measured on public data: a column each; empty where nothing is
     known but of the method as it comes."""
     known = findings.about(method)
     variants = sorted({each.variant for each in known})
     if len(variants) < 2:
-        return None
+        return []
     rows: dict[tuple[str, str, str], dict[str, findings.Finding]] = {}
     for each in known:
         rows.setdefault((each.attack, each.attacker, each.figure), {})[each.variant] = each
-    return {
-        "data": listed(sorted({each.data for each in known})),
-        "variants": [variant or "as it comes" for variant in variants],
-        "rows": [
-            {
-                "attack": attack,
-                "attacker": _who(attacker),
-                "figure": figure,
-                "prior": number(next(iter(found.values())).prior),
-                "cells": [_guarded(found.get(variant)) for variant in variants],
-            }
-            for (attack, attacker, figure), found in rows.items()
-        ],
-    }
+    cells = [
+        (attack, _who(attacker), figure, number(next(iter(found.values())).prior), *(_guarded(found.get(variant))
+         for variant in variants))
+        for (attack, attacker, figure), found in rows.items()
+    ]  # fmt: skip
+    columns = [*_ATTACKED, ("Without the run", ""), *((variant or "as it comes", "") for variant in variants)]
+    text = (
+        f"The same attacks on runs of this method on {listed(sorted({each.data for each in known}))}, measured "
+        f"beforehand: with its default settings, and with secure sums, noise or what else guards it. In bold what is "
+        f"above the prior. Another graph may give away more or less."
+    )
+    return [("plain", text), ("table", Table("Attacks on runs with guards and without", columns, cells))]
 
 
-def _guarded(found: findings.Finding | None) -> Context:
+def _guarded(found: findings.Finding | None) -> str:
     if found is None:
-        return {"text": MISSING, "succeeds": False}
-    return {"text": f"{number(found.value)} ({number(found.low)} to {number(found.high)})", "succeeds": found.succeeds}
+        return MISSING
+    text = f"{number(found.value)} ({number(found.low)} to {number(found.high)})"
+    return Markup("<b>{}</b>").format(text) if found.succeeds else text
 
 
 def drawn(outcomes: Sequence[Outcome], name: str, seed: int) -> Figure | None:
@@ -187,23 +206,27 @@ def _short(figure: str) -> str:
     return figure.split(" ", 1)[0] + (f" {figure.rsplit(' ', 1)[1]}" if "cosine" in figure else "")
 
 
-def _row(one: Outcome) -> Context:
-    interval = MISSING if one.low is None else f"{number(one.low)} to {number(one.high)}"
-    return {
-        "attack": one.attack,
-        "attacker": _who(one.attacker),
-        "figure": one.figure,
-        "value": number(one.value),
-        "interval": interval,
-        "prior": number(one.prior),
-        "targets": one.targets or MISSING,
-        "verdict": one.verdict,
-        "succeeds": one.succeeds,
-    }
+def _table(caption: str, outcomes: Sequence[Outcome]) -> Table:
+    known = [one for one in outcomes if one.value is not None]
+    rows = [
+        (
+            one.attack, _who(one.attacker), one.figure, number(one.value),
+            MISSING if one.low is None else f"{number(one.low)} to {number(one.high)}", number(one.prior),
+            one.targets or MISSING, one.verdict,
+        )
+        for one in known
+    ]  # fmt: skip
+    columns = [(title, "") for title in ("Success", "95 % interval", "Without the run", "Targets")]
+    pale = [place for place, one in enumerate(known) if not one.succeeds]
+    return Table(caption, [*_ATTACKED, *columns, ("Verdict", "text")], rows, pale=pale)
 
 
 def _silos(clients: Sequence[int]) -> str:
     return f"silo{'' if len(clients) == 1 else 's'} {several(clients, 6)}"
+
+
+def _title(attacker: str) -> str:
+    return WHO[attacker][:1].upper() + WHO[attacker][1:]
 
 
 def _who(attacker: str) -> str:

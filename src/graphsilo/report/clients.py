@@ -8,6 +8,7 @@ from graphsilo.evaluate.metrics import main_ones, metric_of, ordered
 from graphsilo.experiments.storage.records import ClientScores
 from graphsilo.experiments.storage.views import by_client
 from graphsilo.report.exchange import CLIENT_ROWS
+from graphsilo.report.figures import client_scores
 from graphsilo.report.finding import Finding, Gain, points
 from graphsilo.report.formats import (
     MISSING,
@@ -19,7 +20,9 @@ from graphsilo.report.formats import (
     scored_part,
     sortable,
 )
+from graphsilo.report.plot import present
 from graphsilo.report.record import Context, Run
+from graphsilo.report.sections import Block
 
 FIRST_ROWS = 20
 """Rows shown before the reader asks for all."""
@@ -108,6 +111,22 @@ def _gain_note(found: Sequence[Gain], name: str) -> str:
     if any(gain.rare is not None for gain in found):
         text += " In brackets: test items of the rarer class."
     return text
+
+
+def gain_blocks(run: Run, found: Finding) -> list[Block]:
+    """The section of what joining brought."""
+    shown = gains(run, found)
+    return [] if shown is None else [("note", shown["note"]), ("gains", shown)]
+
+
+def blocks(run: Run) -> list[Block]:
+    """The section of all clients' numbers."""
+    rows = rows_of(run)
+    shown = table(run, rows)
+    if shown is None:
+        return []
+    figure = client_scores(rows, run.main_metric, run.names)
+    return [("note", shown["note"]), ("clients", shown), ("tiles", shown["spread"]), ("figures", present(figure))]
 
 
 def rows_of(run: Run) -> list[Context]:

@@ -1,31 +1,28 @@
-"""What the comparison page says, as plain values and text; the template only lays it out."""
+"""What the comparison page says: its sections."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import side_by_side
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.finding import one_class
-from graphsilo.report.formats import (
-    MISSING,
-    listed,
-    short_hash,
-    sortable,
-)
-from graphsilo.report.grid import Grid, Table
+from graphsilo.report.formats import MISSING, listed, short_hash
+from graphsilo.report.grid import Grid
+from graphsilo.report.grid import Table as Compared
 from graphsilo.report.layout import layout, signed
-from graphsilo.report.plot import Figure, choices, present
-from graphsilo.report.record import Context, Run
+from graphsilo.report.plot import present
+from graphsilo.report.record import Run
 from graphsilo.report.run_page import sentence
+from graphsilo.report.sections import Block, Page, Section, Table, code, drawn, headed, warned
 from graphsilo.report.tables import Comparison, Row
 from graphsilo.report.writers import to_csv, to_latex, to_markdown
 
 
-def describe(runs: Sequence[Run], table: Table) -> tuple[Context, list[Figure]]:
-    """Everything the comparison page shows of runs and their table, and its figures."""
+def describe(runs: Sequence[Run], table: Compared) -> Page:
+    """Everything the comparison page shows of runs and their table."""
     tables = table.tables if isinstance(table, Grid) else (table,)
     placed: dict[Path | None, list[tuple[Comparison, Row]]] = {}
     for each in tables:
@@ -46,68 +43,61 @@ def describe(runs: Sequence[Run], table: Table) -> tuple[Context, list[Figure]]:
     paired = present(None if one is None else side_by_side.differences(one))
     clients = present(None if one is None else side_by_side.clients(runs, labels))
     data = list(dict.fromkeys(run.result.data.name for run in runs))
-    context: Context = {
-        "title": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
-        "finding": "" if one is None else side_by_side.sentence(one),
-        "sentence": f"{listed(table.labels if isinstance(table, Grid) else labels)}.",
-        "warnings": [
-            *table.warnings,
-            *(
-                f"{label}: {text}"
-                for label, run in zip(labels, runs, strict=True)
-                for text in (*run.problems, *filter(None, [one_class(run).removeprefix("Caution: ")]))
-            ),
-        ],
-        "table": _table(table),
-        "legend": table.legend,
-        "differences": [found for each in tables for found in _difference_tables(each)],
-        "notes": table.notes,
-        "runs": [
-            {
-                "label": label,
-                "folder": run.path.resolve().name,
-                "seeds": ", ".join(map(str, row.seeds)),
-                "sentence": sentence(run),
-                "fingerprint": short_hash(run.result.fingerprint),
-            }
-            for label, (_, row, run) in zip(labels, pairs, strict=True)
-        ],
-        "markdown": to_markdown(table),
-        "latex": to_latex(table),
-        "csv": to_csv(table),
-        "drawn": {"curves": curves, "trade": present(trade), "paired": paired, "clients": clients},
-        "metric_choices": {"compare": choices(curves), "differences": choices(paired), "clients": choices(clients)},
-    }
-    return context, [*curves, *present(trade), *paired, *clients]
-
-
-def _table(table: Table) -> Context:
-    drawn = layout(table)
-    rows = [
-        {
-            "label": line.label,
-            "cells": [
-                {"text": cell.text, "value": sortable(cell.value), "best": cell.best, "mark": cell.mark}
-                for cell in line.cells
-            ],
-        }
-        for line in drawn.lines
-        if not line.is_reference
+    warnings = [
+        *table.warnings,
+        *(
+            f"{label}: {text}"
+            for label, run in zip(labels, runs, strict=True)
+            for text in (*run.problems, *filter(None, [one_class(run).removeprefix("Caution: ")]))
+        ),
     ]
-    references = [
-        {"label": line.label, "cells": [cell.text for cell in line.cells]} for line in drawn.lines if line.is_reference
+    told = [
+        (label, code(run.path.resolve().name), sentence(run), code(short_hash(run.result.fingerprint)))
+        for label, run in zip(labels, runs, strict=True)
     ]
-    return {
-        "caption": drawn.caption,
-        "groups": drawn.groups,
-        "columns": [heading.text for heading in drawn.headings],
-        "rows": rows,
-        "references": references,
-    }
+    columns = [("Method", "wrap"), ("Folder", "text"), ("What was run", "text wrap"), ("Fingerprint", "text")]
+    texts = (
+        ("LaTeX (booktabs)", to_latex(table)),
+        ("Markdown", to_markdown(table)),
+        ("CSV (fractions, bytes, seconds)", to_csv(table)),
+    )
+    tested = [found for each in tables for found in _differences(each)]
+    differing: list[Block] = [("note", _PAIRED), *drawn("differences", paired)]
+    differing += [("folded", (title, found, place == 0)) for place, (title, found) in enumerate(tested)]
+    return Page(
+        f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
+        "graphsilo comparison",
+        [
+            ("finding", "" if one is None else side_by_side.sentence(one)),
+            ("lede", f"{listed(table.labels if isinstance(table, Grid) else labels)}."),
+        ],
+        [
+            Section("table", "", [
+                warned(warnings), ("layout", (layout(table), ())),
+                ("sources", ("The table as LaTeX, Markdown and CSV", texts)),
+            ], "Table"),
+            Section("curves", "Curves", drawn("compare", curves), "Curves"),
+            Section("trade", "Score and bytes", [("pair", present(trade))], "Score and bytes"),
+            Section("clients", "Client by client", drawn("compare-clients", clients), "Client by client"),
+            Section("differences", "Differences", differing if tested else [], "Differences"),
+            Section("runs", "Runs", [
+                ("table", Table("What was run", columns, told)),
+                *headed("Settings that differ beside the method", [("bullets", table.notes)]),
+            ], "Runs"),
+        ],
+    )  # fmt: skip
 
 
-def _difference_tables(table: Comparison) -> list[Context]:
-    found = []
+_PAIRED = (
+    "Paired seed by seed: the same seed means the same partition, splits and first weights. The verdict is the "
+    "sign-flip test's, which assumes only that a difference is as likely to be negative as positive; the interval and "
+    "the t-test assume normal differences."
+)
+_TESTED = ("Difference, points", "95 % interval", "Common seeds", "Sign-flip p", "Corrected", "t-test p")
+
+
+def _differences(table: Comparison) -> Iterator[tuple[str, Table]]:
+    """For each metric every run against the one that it is tested against."""
     for name in table.metrics:
         rows = []
         for row, item in zip(table.rows, table.differences.get(name, ()), strict=False):
@@ -115,29 +105,19 @@ def _difference_tables(table: Comparison) -> list[Context]:
                 continue
             paired = item.paired
             low, high = paired.ci_low, paired.ci_high
-            rows.append(
-                {
-                    "label": row.label,
-                    "difference": MISSING if paired.difference is None else signed(paired.difference, name, 2),
-                    "interval": f"{signed(low, name, 2)} to {signed(high, name, 2)}"
-                    if low is not None and high is not None
-                    else MISSING,
-                    "seeds": len(paired.seeds),
-                    "flip": _p(paired.sign_flip_p),
-                    "adjusted": _p(item.adjusted_p),
-                    "t": _p(paired.t_p),
-                    "verdict": item.verdict,
-                }
-            )
+            rows.append((
+                row.label,
+                MISSING if paired.difference is None else signed(paired.difference, name, 2),
+                MISSING if low is None or high is None else f"{signed(low, name, 2)} to {signed(high, name, 2)}",
+                len(paired.seeds),
+                *map(_p, (paired.sign_flip_p, item.adjusted_p, paired.t_p)),
+                item.verdict,
+            ))  # fmt: skip
         if rows:
-            found.append(
-                {
-                    "metric": f"{table.title}: {metric_of(name).title}" if table.title else metric_of(name).title,
-                    "against": table.rows[table.against[name]].label,
-                    "rows": rows,
-                }
-            )
-    return found
+            title = f"{table.title}: {metric_of(name).title}" if table.title else metric_of(name).title
+            columns = [("Method", "wrap"), *((heading, "") for heading in _TESTED), ("Verdict", "text")]
+            against = table.rows[table.against[name]].label
+            yield f"{title}, against {against}", Table(f"Paired differences in {title}", columns, rows)
 
 
 def _p(value: float | None) -> str:

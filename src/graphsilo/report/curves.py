@@ -14,7 +14,6 @@ from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, 
 from graphsilo.report.record import Run
 
 _POINTS = 200
-_SEED_LINES = 10
 _EVEN = 0.02
 """Largest part by which the bytes of rounds may differ for megabytes to say no more than rounds do."""
 

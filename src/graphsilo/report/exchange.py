@@ -7,7 +7,7 @@ from typing import Any
 
 from graphsilo.federation.kinds import MASKED, compressed
 from graphsilo.federation.secure.peers import MIN_PARTIES
-from graphsilo.report import figures
+from graphsilo.report import curves, figures
 from graphsilo.report.formats import (
     MISSING,
     NOT_RECORDED,
@@ -20,7 +20,9 @@ from graphsilo.report.formats import (
     percent,
     words,
 )
-from graphsilo.report.record import KIND_WORDS, Context, Ledger, Run
+from graphsilo.report.plot import present
+from graphsilo.report.record import KIND_WORDS, Ledger, Run
+from graphsilo.report.sections import Block, Table, code, with_bar
 
 CLIENT_ROWS = 200
 """Most rows of a table per client; the worst are kept."""
@@ -29,79 +31,105 @@ _UNKNOWN_KIND = ("an unknown kind", "a kind that this report does not know", "a 
 _BYTES = ("upload_bytes", "download_bytes")
 
 
-def ledger_section(ledger: Ledger | None, seeds: int, settings: Mapping[str, Any]) -> Context | None:
-    """What crossed.
-
-    Args:
-        ledger: None where it is missing.
-        seeds: How many.
-        settings: ``run`` of the configuration.
-    """
+def ledger_blocks(run: Run) -> list[Block]:
+    """The section of what crossed."""
+    ledger, settings = run.ledger, run.config.get("run", {})
     if ledger is None:
-        return None
-    up, down = ledger.total("up"), ledger.total("down")
-    if not up and not down:
-        return None
-    names = figures.kind_names(ledger)
-    kinds = []
-    for name in sorted(names, key=lambda kind: -ledger.by_kind.get("up", {}).get(kind, 0.0)):
+        return [("note", "Not recorded: the run's folder holds no readable ledger.parquet.")]
+    if not ledger.total("up") and not ledger.total("down"):
+        return [("plain", "Nothing: no message crossed the boundary of a silo.")]
+    return [
+        ("plain", ledger_sentence(ledger, len(run.seeds), settings)),
+        ("promise", _POOLED if run.result.method.pooled else _PROMISE),
+        ("table", kind_table(ledger, settings)),
+        ("pair", present(figures.uploads(ledger, run.names))),
+        ("folded", ("Bytes by client and kind", _client_table(ledger), False) if ledger.by_client.get("up") else ()),
+        ("folded", ("Every field that crossed", _field_table(ledger), False)),
+    ]
+
+
+_PROMISE = (
+    "Raw features and labels of nodes have no disclosure kind: a message cannot declare them, and what is not declared "
+    "is not sent."
+)
+_POOLED = (
+    "This is a reference, not federated learning: it trains on the data of all silos in one place. The ledger counts "
+    "the messages only, not the data put together beforehand."
+)
+
+
+def kind_table(ledger: Ledger, settings: Mapping[str, Any]) -> Table:
+    """Bytes by disclosure kind, with what it is; ``settings`` are the configuration's ``run``."""
+    up = ledger.total("up")
+    rows = []
+    for name in sorted(figures.kind_names(ledger), key=lambda kind: -ledger.by_kind.get("up", {}).get(kind, 0.0)):
         sent, received = (ledger.by_kind.get(way, {}).get(name, 0.0) for way in ("up", "down"))
         _, left, came = KIND_WORDS.get(name, _UNKNOWN_KIND)
-        left += _how(name, ledger, settings)
-        kinds.append(
-            {
-                "name": name,
-                "left": left if sent else "nothing",
-                "sent": data_size(sent) if sent else MISSING,
-                "share": percent(sent / up) if up and sent else MISSING,
-                "bar": bar_width(sent, up) if sent else None,
-                "came": came if received else "nothing",
-                "received": data_size(received) if received else MISSING,
-            }
-        )
-    senders = ledger.by_client.get("up", {})
+        share = percent(sent / up) if up and sent else MISSING
+        rows.append((
+            name,
+            left + _how(name, ledger, settings) if sent else "nothing",
+            data_size(sent) if sent else MISSING,
+            with_bar(f"{share}\u00a0%", bar_width(sent, up)) if sent else share,
+            came if received else "nothing",
+            data_size(received) if received else MISSING,
+        ))  # fmt: skip
+    columns = [("Kind", ""), ("What left the silos", "text wrap"), ("Sent", ""), ("Share", "")]
+    columns += [("What came back", "text wrap"), ("Received", "")]
+    return Table("Bytes by disclosure kind", columns, rows)
+
+
+def _client_table(ledger: Ledger) -> Table:
+    """What each client sent, by kind."""
+    senders, received = ledger.by_client.get("up", {}), ledger.by_client.get("down", {})
     largest = sorted(senders, key=lambda who: (-sum(senders[who].values()), who))
-    sent_kinds = [name for name in names if ledger.by_kind.get("up", {}).get(name)]
-    return {
-        "sentence": _ledger_sentence(ledger, up, down, len(senders), seeds, settings),
-        "kinds": kinds,
-        "client_columns": sent_kinds,
-        "clients": [
-            {
-                "client": who,
-                "cells": [data_size(senders[who].get(name) or None) for name in sent_kinds],
-                "total": data_size(sum(senders[who].values())),
-                "received": data_size(sum(ledger.by_client.get("down", {}).get(who, {}).values()) or None),
-            }
-            for who in largest[:CLIENT_ROWS]
-        ],
-        "client_note": f"The {CLIENT_ROWS} of {integer(len(senders))} clients that sent most; ledger.parquet holds all."
-        if len(senders) > CLIENT_ROWS
-        else "Means over seeds; the clients that sent most first.",
-        "fields": [
-            {
-                "direction": {"up": "left", "down": "came back"}.get(field.direction, field.direction),
-                "phase": {"setup": "set-up"}.get(field.phase, field.phase),
-                "handler": field.handler,
-                "field": f"{field.message}.{field.name}" if field.message else field.name,
-                "kind": field.kind,
-                "bytes": data_size(field.bytes),
-                "messages": integer(field.messages) if field.messages else MISSING,
-            }
-            for field in ledger.fields[:CLIENT_ROWS]
-        ],
-        "field_note": f"The {CLIENT_ROWS} of {len(ledger.fields)} fields with most bytes."
-        if len(ledger.fields) > CLIENT_ROWS
-        else "Every field of every message that crossed a silo's boundary, per seed.",
-        "phases": [
-            {
-                "name": {"setup": "Set-up", "round": "Rounds", "evaluation": "Evaluation"}.get(phase, words(phase)),
-                "up": data_size(ways.get("up")),
-                "down": data_size(ways.get("down")),
-            }
-            for phase, ways in sorted(ledger.by_phase.items(), key=lambda item: _phase_order(item[0]))
-        ],
-    }
+    kinds = [name for name in figures.kind_names(ledger) if ledger.by_kind.get("up", {}).get(name)]
+    note = f"The {CLIENT_ROWS} of {integer(len(senders))} clients that sent most; ledger.parquet holds all."
+    if len(senders) <= CLIENT_ROWS:
+        note = "Means over seeds; the clients that sent most first."
+    columns = [("Client", "name"), *((name, "") for name in (*kinds, "Sent", "Received"))]
+    rows = [
+        (
+            who,
+            *(data_size(senders[who].get(name) or None) for name in kinds),
+            data_size(sum(senders[who].values())),
+            data_size(sum(received.get(who, {}).values()) or None),
+        )
+        for who in largest[:CLIENT_ROWS]
+    ]
+    return Table(note, columns, rows, is_hidden=False)
+
+
+def _field_table(ledger: Ledger) -> Table:
+    """Every field, those with most bytes first."""
+    note = f"The {CLIENT_ROWS} of {len(ledger.fields)} fields with most bytes."
+    if len(ledger.fields) <= CLIENT_ROWS:
+        note = "Every field of every message that crossed a silo's boundary, per seed."
+    columns = [("Field", ""), *((title, "text") for title in ("Kind", "Way", "Handler", "Phase"))]
+    rows = [
+        (
+            code(f"{field.message}.{field.name}" if field.message else field.name),
+            field.kind,
+            {"up": "left", "down": "came back"}.get(field.direction, field.direction),
+            field.handler,
+            {"setup": "set-up"}.get(field.phase, field.phase),
+            integer(field.messages) if field.messages else MISSING,
+            data_size(field.bytes),
+        )
+        for field in ledger.fields[:CLIENT_ROWS]
+    ]
+    return Table(note, [*columns, ("Messages", ""), ("Bytes", "")], rows, is_hidden=False)
+
+
+def _phase_table(ledger: Ledger) -> Table:
+    """Bytes of set-up, rounds and evaluation."""
+    order = {"setup": "Set-up", "round": "Rounds", "evaluation": "Evaluation"}
+    phases = [*(name for name in order if name in ledger.by_phase), *sorted(ledger.by_phase.keys() - order)]
+    rows = [
+        (order.get(name, words(name)), *(data_size(ledger.by_phase[name].get(way)) for way in ("up", "down")))
+        for name in phases
+    ]
+    return Table("Bytes by phase, per seed", [("Phase", ""), ("Sent", ""), ("Received", "")], rows, is_hidden=False)
 
 
 def _how(kind: str, ledger: Ledger, settings: Mapping[str, Any]) -> str:
@@ -114,9 +142,9 @@ def _how(kind: str, ledger: Ledger, settings: Mapping[str, Any]) -> str:
     return f", {'some ' if False in fewer else ''}{compressed(way, settings['top_share'])}"
 
 
-def _ledger_sentence(
-    ledger: Ledger, up: float, down: float, clients: int, seeds: int, settings: Mapping[str, Any]
-) -> str:
+def ledger_sentence(ledger: Ledger, seeds: int, settings: Mapping[str, Any]) -> str:
+    """How much left the silos and came back, of what kinds, and how much of it was masked or served evaluation."""
+    up, down, clients = ledger.total("up"), ledger.total("down"), len(ledger.by_client.get("up", {}))
     sent = [name for name in figures.kind_names(ledger) if ledger.by_kind.get("up", {}).get(name)]
     sent.sort(key=lambda name: -ledger.by_kind["up"][name])
     per = f", {data_size(up / clients)} per silo on average" if clients else ""
@@ -139,12 +167,8 @@ def _ledger_sentence(
     return text
 
 
-def _phase_order(name: str) -> tuple[int, str]:
-    order = ("setup", "round", "evaluation")
-    return (order.index(name) if name in order else len(order), name)
-
-
-def cost_section(run: Run) -> Context:
+def cost_blocks(run: Run) -> list[Block]:
+    """The section of what the run took."""
     seeds, spent = run.seeds, run.result.spent
     rounds = [row for seed in seeds for row in seed.rounds]
     whole = run.result.process
@@ -168,7 +192,12 @@ def cost_section(run: Run) -> Context:
         facts.append(("Set-up, sent and received", f"{data_size(setup[0])}, {data_size(setup[1])}"))
     if rounds:
         facts.append(("Clients per round", _range([row.participants for row in rounds])))
-    return {"facts": facts}
+    crossed = run.ledger is not None and any(run.ledger.total(way) for way in ("up", "down"))
+    return [
+        ("panel", {"facts": facts, "edges": None}),
+        ("table", _phase_table(run.ledger) if run.ledger is not None and crossed else None),
+        ("pair", [*curves.server_work(run), *curves.round_cost(run)]),
+    ]
 
 
 def _range(values: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import COURSE, metric_of
@@ -136,33 +136,14 @@ Table: TypeAlias = "Comparison | Grid"
 """Runs side by side, of one question or of several."""
 
 
-def comparison(
-    run_dirs: Sequence[Path | str],
-    *,
-    metrics: Sequence[str] | None = None,
-    baseline: str | None = None,
-    mode: str | None = None,
-    target: float | None = None,
-    published: bool | str = False,
-) -> Table:
-    """Read run folders and put them side by side.
-
-    Args:
-        run_dirs: The folders, at least one.
-        metrics: Test metrics to show, ``METRIC`` or ``VIEW.METRIC`` (``graphsilo.report.views``); by default the usual
-            five that any run scored, and of several questions the first of them.
-        baseline: Label, method or folder name of the run that others are tested against; by default the best.
-        mode: View of the metrics that name none: ``own``, ``aggregate``, ``pooled``, ``worst``, and so on.
-        target: Adds bytes and rounds until validation accuracy is there.
-        published: Shows published scores beside; ``PAPER`` or ``PAPER/TABLE`` says whose.
+def comparison(run_dirs: Sequence[Path | str], **asked: Any) -> Table:
+    """Read run folders and put them side by side, as ``compare_runs`` does.
 
     Raises:
-        ConfigError: No folder, or one that holds no finished run; ``baseline`` names none of the runs; a metric, view
-            or paper is not known.
+        ConfigError: A folder holds no finished run; and as there.
         RunError: A result cannot be read.
     """
-    runs = [load(run_dir, with_ledger=False) for run_dir in run_dirs]
-    return compare_runs(runs, metrics=metrics, baseline=baseline, mode=mode, target=target, published=published)
+    return compare_runs([load(run_dir, with_ledger=False) for run_dir in run_dirs], **asked)
 
 
 def compare_runs(
@@ -174,7 +155,20 @@ def compare_runs(
     target: float | None = None,
     published: bool | str = False,
 ) -> Table:
-    """``comparison`` of runs already in memory; see there."""
+    """Put runs side by side: a comparison, or of several questions a grid.
+
+    Args:
+        runs: At least one.
+        metrics: Test metrics to show, ``METRIC`` or ``VIEW.METRIC`` (``graphsilo.report.views``); by default the usual
+            five that any run scored, and of several questions the first of them.
+        baseline: Label, method or folder name of the run that others are tested against; by default the best.
+        mode: View of the metrics that name none: ``own``, ``aggregate``, ``pooled``, ``worst``, and so on.
+        target: Adds bytes and rounds until validation accuracy is there.
+        published: Shows published scores beside; ``PAPER`` or ``PAPER/TABLE`` says whose.
+
+    Raises:
+        ConfigError: No run, or one twice; ``baseline`` names none of them; a metric, view or paper is not known.
+    """
     if not runs:
         raise ConfigError("at least one run folder was wanted for a comparison, none came: give the folders.")
     _refuse_twice(runs)

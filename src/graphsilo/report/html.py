@@ -12,8 +12,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from graphsilo.experiments.storage import disk
 from graphsilo.report import comparison_page, run_page
@@ -22,6 +25,7 @@ from graphsilo.report.grid import compare_runs
 from graphsilo.report.numbers import numbers
 from graphsilo.report.plot import METRIC, Figure, palette
 from graphsilo.report.record import Context, Run, load
+from graphsilo.report.sections import Block, Page
 from graphsilo.report.svg import draw
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, **asked: A
     Args:
         run_dirs: Their folders.
         out: The file to write.
-        asked: ``metrics``, ``baseline``, ``mode``, ``target``, ``published`` as ``comparison`` takes them.
+        asked: ``metrics``, ``baseline``, ``mode``, ``target``, ``published`` as ``compare_runs`` takes them.
 
     Raises:
         RunError: A result cannot be read, or the file cannot be written.
@@ -69,32 +73,29 @@ def write_comparison(run_dirs: Sequence[Path | str], out: Path | str, **asked: A
 
 def render(run: Run) -> str:
     """The report page of a run, as HTML."""
-    context, _ = run_page.describe(run)
-    return page("run.html.j2", context)
+    return page(run_page.describe(run))
 
 
 def render_comparison(runs: Sequence[Run], **asked: Any) -> str:
     """The comparison page of runs in memory, as HTML; see ``write_comparison``."""
-    context, _ = comparison_page.describe(runs, compare_runs(runs, **asked))
-    return page("comparison.html.j2", context)
+    return page(comparison_page.describe(runs, compare_runs(runs, **asked)))
 
 
-def page(template: str, context: Context, *, folder: Path | None = None) -> str:
-    """A page as HTML.
-
-    Args:
-        template: Name of its template, which extends ``base.html.j2``.
-        context: What the template shows.
-        folder: Where the template is, if not among the package's.
-    """
-    from markupsafe import Markup
-
+def page(of: Page) -> str:
+    """A page as HTML; blocks and sections with nothing to draw are left out."""
     script = script_text(packaged("report.js"))
+    sections = [replace(section, blocks=_drawn(section.blocks)) for section in of.sections]
     return (
-        environment(folder)
-        .get_template(template)
+        environment()
+        .get_template("page.html.j2")
         .render(
-            **context,
+            title=of.title,
+            brand=of.brand,
+            lede=of.lede,
+            notices=_drawn(of.notices),
+            sections=[section for section in sections if section.blocks],
+            footer=of.footer,
+            glossary=of.glossary,
             style=Markup(palette() + packaged("report.css")),
             scripts=[Markup(script)],
             policy=_policy([script]),
@@ -103,13 +104,16 @@ def page(template: str, context: Context, *, folder: Path | None = None) -> str:
     )
 
 
-def environment(folder: Path | None = None) -> jinja2.Environment:
-    """Where templates are found: in a folder, if one is named, then among the package's."""
+def _drawn(blocks: Iterable[Block]) -> list[Block]:
+    return [block for block in blocks if block[1]]
+
+
+def environment() -> jinja2.Environment:
+    """The templates of the package."""
     import jinja2
 
-    places = [jinja2.FileSystemLoader([] if folder is None else folder), jinja2.FunctionLoader(packaged)]
     made = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(places),
+        loader=jinja2.FunctionLoader(packaged),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -121,8 +125,6 @@ def environment(folder: Path | None = None) -> jinja2.Environment:
 
 def _choices(figure: Figure) -> list[Context]:
     """Every plot of a figure as the template shows it: what it is, its pictures, and its numbers."""
-    from markupsafe import Markup
-
     return [
         {
             "name": name,

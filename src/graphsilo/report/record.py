@@ -6,7 +6,6 @@ read is kept in ``Run.problems`` for the page to say so.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -294,9 +293,9 @@ def _read_kernel(path: Path, problems: list[str]) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(f"gntk.json cannot be read ({type(error).__name__}).")
+        found = disk.read_json(file, "gntk.json")
+    except RunError as error:
+        problems.append(str(error))
         return None
     return found if isinstance(found, dict) else None
 

@@ -24,6 +24,7 @@ from graphsilo.report.html import page
 from graphsilo.report.layout import layout
 from graphsilo.report.published import sources
 from graphsilo.report.record import Run, load
+from graphsilo.report.sections import Page, Section
 from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
 from graphsilo.spreadsheets import csv_text
@@ -143,18 +144,20 @@ def write(planned: Plan, tables: Sequence[Drawn], failed: Mapping[str, str] | No
         markdown += f"\n## Failed\n\n{FAILED}\n\n"
         markdown += "".join(f"- {escape(f'{name}: {error}', quote=False)}\n" for name, error in failures.items())
         latex += "".join(f"% {text}\n" for text in (FAILED, *(f"{name}: {error}" for name, error in failures.items())))
-    context = {
-        "title": f"{planned.tables[0].paper}, run again",
-        "sentence": QUICK if planned.quick else "Published scores and ours, on the same data and kind of cut.",
-        "failed": failures,
-        "failed_head": FAILED,
-        "tables": [{"title": each.title, "layout": layout(each.grid), "latex": to_latex(each.grid)} for each in tables],
-    }
+    sections = []
+    for place, each in enumerate(tables):
+        cells = layout(each.grid)
+        latex_ = ("sources", ("The table as LaTeX", [("", to_latex(each.grid))]))
+        sections.append(Section(f"table-{place + 1}", each.title, [("layout", (cells, cells.below)), latex_]))
+    complaints = [f"{name}: {error}" for name, error in failures.items()]
+    failed_ = Section("failed", "Failed", [("plain", FAILED), ("bullets", complaints)] if failures else [])
+    said = QUICK if planned.quick else "Published scores and ours, on the same data and kind of cut."
+    drawn = Page(f"{planned.tables[0].paper}, run again", "graphsilo reproduce", [("lede", said)], [*sections, failed_])
     texts = {
         "md": markdown,
         "tex": latex,
         "csv": to_csv(tables) + _failed_csv(planned, failures),
-        "html": page("reproduce.html.j2", context),
+        "html": page(drawn),
     }
     paths = [planned.out / f"reproduce.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):

@@ -1,17 +1,16 @@
-"""What the page of one run says, as plain values and text; the template only lays it out."""
+"""What the page of one run says: its sections."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of
-from graphsilo.experiments.storage.records import PartitionFacts
 from graphsilo.federation import registry
 from graphsilo.report import clients, curves, figures, glossary, kernel, studies, tables
-from graphsilo.report.exchange import cost_section, ledger_section
+from graphsilo.report.exchange import cost_blocks, ledger_blocks
 from graphsilo.report.finding import finding
 from graphsilo.report.formats import (
     MISSING,
@@ -26,87 +25,76 @@ from graphsilo.report.formats import (
     plus_minus,
     reference_title,
     scored_part,
-    short_hash,
     spread,
     when_scored,
     words,
 )
 from graphsilo.report.headline import headline
-from graphsilo.report.plot import Figure, choices, present
-from graphsilo.report.record import Context, Pick, Run, flatten
+from graphsilo.report.plot import present
+from graphsilo.report.record import Pick, Run, flatten
+from graphsilo.report.sections import (
+    SELF_CONTAINED,
+    Block,
+    Page,
+    Section,
+    Table,
+    code,
+    drawn,
+    headed,
+    warned,
+    with_bar,
+)
 
 RULES = {"silos": "each silo its own data", "files": "as the files say"}
 """Rules that are no partition's names."""
-SCENARIOS = {
-    "seen": "Seen graph",
-    "missing_class": "Missing class",
-    "unseen_node": "Unseen node",
-    "new_client": "New client",
-    "open": "Open set",
-    "inductive": "Inductive",
-}
+SCENARIOS = {"seen": "Seen graph", "open": "Open set"}
+"""What is asked at test time, where its key says too little."""
 
 
-def describe(run: Run) -> tuple[Context, list[Figure]]:
-    """Everything the page of a run shows, and its figures."""
-    rows, found = clients.rows_of(run), finding(run)
-    names, partition = run.class_names, run.result.partition
-    method = registry.listing(run.result.method.name)
-    study, study_drawn = (
-        studies.describe(run.study, names, method.choices if method else {}) if run.study else (None, [])
-    )
-    bound, bound_drawn = kernel.describe(run.kernel) if run.kernel else (None, [])
-    drawn = {
-        "curves": curves.curves(run),
-        "partition": present(figures.label_map(partition, names, run.names), figures.homophily(partition)),
-        "clients": present(figures.client_scores(rows, run.main_metric, run.names)),
-        "classes": present(
-            figures.confusion(_pooled_confusion(run), names, when_scored(run.seeds)),
-            figures.per_class(_per_class(run), names),
-        ),
-        "ledger": present(figures.uploads(run.ledger, run.names)) if run.ledger else [],
-        "cost": [*curves.server_work(run), *curves.round_cost(run)],
-        "study": study_drawn,
-        "kernel": bound_drawn,
-    }
-    context: Context = {
-        "title": f"{run.result.method.title} on {run.result.data.name}",
-        "finding": found,
-        "headline": {"sentence": sentence(run), **headline(run)},
-        "warnings": _warnings(run),
-        "readings": _readings(run),
-        "scenarios": _scenarios(run),
-        "gains": clients.gains(run, found),
-        "clients": clients.table(run, rows),
-        "partition": _partition(partition),
-        "fairness": _fairness(run),
-        "study": study,
-        "kernel": bound,
-        "ledger": ledger_section(run.ledger, len(run.seeds), run.config.get("run", {})),
-        "ledger_missing": run.ledger is None,
-        "pooled": run.result.method.pooled,
-        "cost": cost_section(run),
-        "settings": _settings(run.config),
-        "environment": _environment(run),
-        "drawn": drawn,
-        "metric_choices": choices(drawn["curves"]),
-    }
-    context["glossary"] = glossary.explained(_terms(run, context))
-    return context, [figure for group in drawn.values() for figure in group]
-
-
-def _terms(run: Run, context: Context) -> list[str]:
-    """Words of the page that are explained at its end."""
+def describe(run: Run) -> Page:
+    """Everything the page of a run shows."""
+    found, head = finding(run), headline(run)
     several = len(run.seeds) > 1
-    return [
+    over = ", mean ± standard deviation over seeds" if head["std"] else ""
+    sections = [
+        Section("result", "", [("hero", head), ("tiles", head["tiles"]), warned(_warnings(run))], "Result"),
+        Section("gains", "Silo by silo: alone and together", clients.gain_blocks(run, found), "Silo by silo"),
+        Section("readings", "Read in other ways", _readings(run, over), "Read in other ways"),
+        Section("curves", "Curves", drawn("curves", curves.curves(run)), "Curves"),
+        Section("clients", "Clients", clients.blocks(run), "Clients"),
+        Section("classes", "Classes and groups", _classes(run, ", ± over seeds" if over else ""), "Classes and groups"),
+        Section("partition", "Partition", _partition(run), "Partition"),
+        Section("study", "Inner workings", [*_study(run), *_kernel(run)], "Inner workings"),
+        Section("ledger", "What left each silo", ledger_blocks(run), "What left each silo"),
+        Section("cost", "Cost", cost_blocks(run), "Cost"),
+    ]
+    there = {section.id for section in sections if any(value for _, value in section.blocks)}
+    words_ = glossary.explained([
         *run.metrics(),
         *(["plus_minus"] if several else []),
-        *(["interval"] if several and context["gains"] else []),
+        *(["interval"] if several and "gains" in there else []),
         *(["own", "common"] if run.others else []),
         *(["homophily"] if any(holder.homophily is not None for holder in run.result.partition.per_client) else []),
         "pooled",
         *(["gap"] if run.result.gap_closed else []),
-    ]
+    ])  # fmt: skip
+    return Page(
+        f"{run.result.method.title} on {run.result.data.name}",
+        "graphsilo run report",
+        [
+            ("finding", found.sentence),
+            ("certainty", found.certainty),
+            ("certainty", found.missing),
+            ("lede", sentence(run)),
+        ],
+        [
+            *sections,
+            Section("words", "What the words mean", [("words", words_)], "Words"),
+            Section("settings", "Settings and environment", _settings(run), "Settings"),
+        ],
+        footer=f"Numbers are recomputed from the seeds in result.json. {SELF_CONTAINED}",
+        glossary=words_,
+    )
 
 
 def sentence(run: Run) -> str:
@@ -174,8 +162,8 @@ def _warnings(run: Run) -> list[str]:
     return found
 
 
-def _readings(run: Run) -> Context | None:
-    """The same run read in other ways: last round, other model, other average."""
+def _readings(run: Run, over: str) -> list[Block]:
+    """The same run read in other ways: last round, other model, other average; and its scenarios."""
     names = main_ones(run.metrics())
     whose = MODES.get(run.reported, run.reported)
     pooled = "the scored clients'" if scored_part(run.result) else "all clients'"
@@ -189,14 +177,24 @@ def _readings(run: Run) -> Context | None:
         title = MODES.get(mode, words(mode))
         picks.append((f"{title[:1].upper()}{title[1:]}", partial(lambda mode, seed: seed.modes[mode].test, mode)))
     rows = [(title, [run.spread(name, pick) for name in names]) for title, pick in picks]
-    return _score_table([row for row in rows if any(score is not None for score in row[1])], names)
+    known = [row for row in rows if any(score is not None for score in row[1])]
+    asked, scored = _scenarios(run)
+    scenarios = _score_table(asked, scored, "Asked at test time", f"Test scores in percent{over}.")
+    return [
+        ("table", _score_table(known, names, "The same run", f"Percent{over}.")),
+        *headed("Scenarios", [("table", scenarios if asked and scored else None)]),
+    ]
 
 
-def _scenarios(run: Run) -> Context | None:
+_Scored = list[tuple[str, list[Spread | None]]]
+
+
+def _scenarios(run: Run) -> tuple[_Scored, list[str]]:
+    """Scores of what was asked at test time, those of reference rows among them, and their metrics."""
     keys = list(dict.fromkeys(key for seed in run.seeds for key in seed.scenarios))
     picks: dict[str, Pick] = {key: partial(lambda key, seed: seed.scenarios.get(key), key) for key in keys}
     names = main_ones(name for pick in picks.values() for name in run.metrics(pick))
-    rows = []
+    rows: _Scored = []
     for key, pick in picks.items():
         title = SCENARIOS.get(key, words(key))
         rows.append((title, [run.spread(name, pick) for name in names]))
@@ -205,17 +203,18 @@ def _scenarios(run: Run) -> Context | None:
             scores = [tables.reference_spread(run, reference, name, key) for name in names]
             if any(score is not None for score in scores):
                 rows.append((f"{title}, {named}", scores))
-    return _score_table(rows, names) if rows and names else None
+    return rows, names
 
 
-def _score_table(rows: Iterable[tuple[str, Sequence[Spread | None]]], names: Sequence[str]) -> Context:
-    """As ``score_table`` of the templates takes it."""
-    lines = [{"title": title, "cells": list(map(plus_minus, scores, names))} for title, scores in rows]
-    return {"columns": [metric_of(name).title for name in names], "rows": lines}
+def _score_table(rows: _Scored, names: Sequence[str], first: str, caption: str) -> Table:
+    columns = [(first, "wrap"), *((metric_of(name).title, "") for name in names)]
+    return Table(caption, columns, [(title, *map(plus_minus, scores, names)) for title, scores in rows], False)
 
 
-def _fairness(run: Run) -> Context | None:
-    rows = []
+def _classes(run: Run, over: str) -> list[Block]:
+    """Confusion and F1 of each class, and the groups of test items."""
+    names = run.class_names
+    rows: list[tuple[Any, ...]] = []
     for name, each in METRICS.items():
         if each.counts is not group_f1:
             continue
@@ -223,20 +222,22 @@ def _fairness(run: Run) -> Context | None:
         score = run.spread(name)
         if each.group != "all" and score is None and not any(name in seed.test.metrics for seed in run.seeds):
             continue
-        pooled = run.spread(name, lambda seed: seed.test.beside.pooled)
-        rows.append(
-            {
-                "title": title,
-                "meaning": meaning,
-                "bar": bar_width(score.mean if score is not None else None),
-                "mean": plus_minus(score, name) if score is not None else "no such items",
-                "pooled": plus_minus(pooled, name),
-            }
-        )
-    return {"rows": rows, "pooled": any(row["pooled"] != MISSING for row in rows)} if len(rows) > 1 else None
+        pooled = plus_minus(run.spread(name, lambda seed: seed.test.beside.pooled), name)
+        text = "no such items" if score is None else plus_minus(score, name)
+        rows.append((title, meaning, with_bar(text, bar_width(None if score is None else score.mean)), pooled))
+    columns = [("Group", ""), ("Which items", "text wrap"), ("F1", ""), ("Pooled", "")]
+    shown = len(columns) if any(row[-1] != MISSING for row in rows) else len(columns) - 1
+    caption = f"Macro-F1 per group of test items, in percent: node-weighted mean over clients{over}."
+    groups = Table(caption, columns[:shown], [row[:shown] for row in rows], False) if len(rows) > 1 else None
+    confusion = figures.confusion(_pooled_confusion(run), names, when_scored(run.seeds))
+    return [
+        ("wide", present(confusion, figures.per_class(_per_class(run), names))),
+        *headed("Group fairness", [("table", groups)]),
+    ]
 
 
-def _partition(partition: PartitionFacts) -> Context:
+def _partition(run: Run) -> list[Block]:
+    partition = run.result.partition
     clients = partition.per_client
     facts = [("Rule", RULES.get(partition.rule, partition.rule)), ("Clients", integer(partition.clients))]
     if absent := absent_clients(partition):
@@ -270,18 +271,41 @@ def _partition(partition: PartitionFacts) -> Context:
         lacking = sum(bool(holder.missing_classes) for holder in clients)
         facts.append(("Clients that miss a class", f"{integer(lacking)} of {integer(len(clients))}"))
     share = partition.kept_share
-    return {
-        "facts": facts,
-        "hash": short_hash(partition.hash),
-        "edges": None
-        if share is None
-        else {
-            "kept": integer(partition.kept_edges),
-            "cut": integer(partition.cut_edges),
-            "kept_share": percent(share),
-            "cut_share": percent(1 - share),
-        },
+    edges = share is not None and {
+        "kept": integer(partition.kept_edges),
+        "cut": integer(partition.cut_edges),
+        "kept_share": percent(share),
+        "cut_share": percent(1 - share),
     }
+    labels = figures.label_map(partition, run.class_names, run.names)
+    return [
+        ("panel", {"facts": facts, "edges": edges}),
+        ("wide", present(labels, figures.homophily(partition))),
+    ]
+
+
+def _study(run: Run) -> list[Block]:
+    """What the method's clients keep about themselves."""
+    if not run.study:
+        return []
+    method = registry.listing(run.result.method.name)
+    return [
+        ("note", "What the clients reported to the researcher at this machine, with the last models of the first seed. "
+         "None of it was in a message."),
+        ("table", studies.table(run.study, method.choices if method else {})),
+        *drawn("study", studies.drawn(run.study, run.class_names)),
+    ]  # fmt: skip
+
+
+def _kernel(run: Run) -> list[Block]:
+    """The bound that ``graphsilo gntk`` found for this run."""
+    if not run.kernel:
+        return []
+    return headed("Kernel bound", [
+        ("note", kernel.summary(run.kernel)),
+        ("table", kernel.table(run.kernel)),
+        ("pair", present(kernel.figure(run.kernel))),
+    ])  # fmt: skip
 
 
 def _pooled_confusion(run: Run) -> list[list[int]]:
@@ -295,8 +319,11 @@ def _per_class(run: Run) -> list[Spread | None]:
     return [spread(values) for values in zip(*lists, strict=True)]
 
 
-def _settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(key, _setting_text(value)) for key, value in flatten(config).items()]
+def _settings(run: Run) -> list[Block]:
+    said = [(code(key), _setting_text(value)) for key, value in flatten(run.config).items()]
+    columns = [("Setting", ""), ("Value", "text wrap")]
+    table = Table("Complete configuration, defaults written out", columns, said)
+    return [("folded", (f"All {len(said)} settings", table, False)), ("lines", _environment(run))]
 
 
 def _setting_text(value: Any) -> str:

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
@@ -30,7 +32,8 @@ from graphsilo.federation.kinds import KINDS, SHORT, compressed
 from graphsilo.federation.policy import DisclosurePolicy, small_classes
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
-from graphsilo.report.formats import REFERENCE_MEANINGS
+from graphsilo.report.formats import MISSING, REFERENCE_MEANINGS
+from graphsilo.report.sections import Block, Page, Section, Table, code, headed, warned
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from graphsilo.federation.message import FieldSpec
     from graphsilo.federation.registry import Method
     from graphsilo.federation.settings import MethodConfig
-    from graphsilo.report.record import Context
 
 Facts = list[tuple[str, str]]
 
@@ -232,17 +234,78 @@ def write(explained: Explained, before: Facts, stays: str, out: Path) -> None:
 
 def render(explained: Explained, before: Facts, stays: str) -> str:
     """The page as HTML."""
-    context: Context = {
-        "title": f"{explained.title} at silo '{explained.silo}'",
-        "one": explained,
-        "before": before,
-        "stays": stays,
-        "not_promised": NOT_PROMISED,
-        "attacks": attack_rows(explained),
-        "attacked": sorted({each.data for each in explained.attacks}),
-        "size": journal.size,
-    }
-    return html.page("silo.html.j2", context)
+    return html.page(describe(explained, before, stays))
+
+
+def describe(one: Explained, before: Facts, stays: str) -> Page:
+    """Everything the page shows."""
+    usual = Markup("The silo's file says nothing under <code>policy:</code>, so the usual policy holds.")
+    steps = [
+        (
+            Markup("{} {}").format(step.does, code(step.step)),
+            step.when,
+            Markup("; ").join(Markup("{} {}").format(words, code(fields)) for words, fields in step.discloses),
+            step.seen.capitalize(),
+        )
+        for step in one.sent
+    ]
+    runs = [
+        (
+            run.run, run.method or MISSING, f"{run.first}, {run.last}", run.messages, journal.size(run.bytes),
+            run.kinds or MISSING, run.refused,
+        )
+        for run in one.past or ()
+    ]  # fmt: skip
+    left = Table("Runs in the silo's log", _LEFT, runs)
+    measured = Markup(
+        "Measured on public data ({}) from messages of this method, by attackers who keep to the protocol and look at "
+        "all that they see. Another graph may give away more or less; <code>graphsilo attack</code> measures it on a "
+        "run of one's own."
+    ).format(", ".join(sorted({each.data for each in one.attacks})))
+    attacks = Table("Attacks", _ATTACKS, attack_rows(one))
+    promises = [(promise.what, "yes" if promise.holds else "no", promise.why) for promise in one.promises]
+    past: list[Block] = [("table", left) if runs else ("plain", "Nothing."), ("plain", one.spent)]
+    return Page(
+        f"{one.title} at silo '{one.silo}'",
+        "graphsilo, for the owner of a silo",
+        [("lede", one.verdict)],
+        [
+            Section("run", "Run and policy", [
+                ("lines", [*one.run, *((code(name), value) for name, value in one.limits)]),
+                ("note", "" if one.limits else usual),
+            ], "Run"),
+            Section("leaves", "What would leave the silo", [
+                *headed("Before round 1", [("lines", before)]),
+                ("heading", "In the run"),
+                ("table", Table("Steps of the method in which something leaves the silo", _STEPS, steps)),
+                ("note", "The steps are those of a trial run on small data with these settings. Names, shapes and "
+                         "settings travel with every message and say nothing about the data."),
+                ("plain", stays),
+            ], "What would leave"),
+            Section("past", "What has left so far", [] if one.past is None else past, "What has left"),
+            Section("attacks", "What attacks found", [("plain", measured), ("table", attacks)] if one.attacks else [],
+                    "Attacks"),
+            Section("promises", "What is promised in this run", [
+                ("table", Table("Promises", _PROMISES, promises)),
+                *headed("What nobody promises", [("bullets", NOT_PROMISED)]),
+            ], "Promises"),
+        ],
+        notices=[("aside", ("refusals", "Why not", one.refusals) if one.refusals else ()), warned(one.warnings)],
+        footer=Markup("Made by <code>graphsilo silo explain</code> from the silo's own file, data and log. It stays at "
+                      "the silo: nothing of this page was sent."),
+    )  # fmt: skip
+
+
+_STEPS = [("Step", "wrap"), ("When", "text wrap"), ("What leaves", "text wrap"), ("Who sees it", "text wrap")]
+_LEFT = [
+    ("Run", "wrap"), ("Method", "text"), ("First, last (UTC)", "text wrap"), ("Messages", ""), ("Bytes", ""),
+    ("Of these", "text wrap"), ("Refused", ""),
+]  # fmt: skip
+_ATTACKS = [
+    ("Attack and figure", "wrap"), ("Attacker", "text wrap"), ("Settings", "text wrap"), ("Success (95 %)", ""),
+    ("Without the run", ""), ("Verdict", "text wrap"),
+]  # fmt: skip
+_PROMISES = [("Promise", "wrap"), ("Holds", "text"), ("By what", "text wrap")]
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------

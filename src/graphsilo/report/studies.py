@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from graphsilo.report.figures import class_labels
 from graphsilo.report.formats import MISSING, integer, number, words
-from graphsilo.report.plot import Axis, Dots, Figure, Heat, Plot, choices, present, spaced
-from graphsilo.report.record import Context
+from graphsilo.report.plot import Axis, Dots, Figure, Heat, Plot, present, spaced
+from graphsilo.report.sections import Table
 
 Study: TypeAlias = Mapping[Any, Mapping[str, Any]]
 """Client to facts: plain numbers, and tensors or arrays."""
@@ -31,39 +31,24 @@ REAL, SYNTHETIC = "real", "synthetic"
 _NONE: Mapping[str, Sequence[str]] = {}
 
 
-def describe(
-    study: Study, class_names: Sequence[str] | None = None, choices_of: Mapping[str, Sequence[str]] = _NONE
-) -> tuple[Context, list[Figure]]:
-    """The section of a study: its table and what to choose among, and its figures.
-
-    Args:
-        study: Per client its facts. What is neither a number nor a pair of features is left to the files.
-        class_names: Names of the classes, if known.
-        choices_of: What numbers stand for, by name (``Method.choices``).
-
-    Returns:
-        ``{"table", "choices", "drawn"}`` for the template (``table`` is None where no client gave a number), and the
-        figures in the order they are drawn.
-    """
-    drawn = present(plane(study, class_names), feature_map(study, class_names))
-    return {"table": table(study, choices_of), "choices": choices(drawn), "drawn": drawn}, drawn
+def drawn(study: Study, class_names: Sequence[str] | None = None) -> list[Figure]:
+    """The figures of a study; what is neither a number nor a pair of features is left to the files."""
+    return present(plane(study, class_names), feature_map(study, class_names))
 
 
-def table(study: Study, choices_of: Mapping[str, Sequence[str]] = _NONE) -> Context | None:
-    """Every plain number, or what it stands for, a row per client; as ``score_table`` of the templates takes it."""
+def table(study: Study, choices_of: Mapping[str, Sequence[str]] = _NONE) -> Table | None:
+    """Every plain number, or what it stands for by ``Method.choices``, a row per client; None where there is none."""
     names = dict.fromkeys(
         name for facts in study.values() for name, value in facts.items() if number(value) is not None
     )
     if not names:
         return None
     rows = [
-        {
-            "title": f"Client {client}",
-            "cells": [_text(facts.get(name), choices_of.get(name, ())) for name in names],
-        }
+        [f"Client {client}", *(_text(facts.get(name), choices_of.get(name, ())) for name in names)]
         for client, facts in study.items()
     ]
-    return {"columns": [words(name) for name in names], "rows": rows}
+    columns = [("Client", "wrap"), *((words(name), "") for name in names)]
+    return Table("Facts that the method's clients keep about themselves.", columns, rows, is_hidden=False)
 
 
 def plane(study: Study, class_names: Sequence[str] | None = None) -> Figure | None:

@@ -203,6 +203,44 @@ def signed_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
     return True
 
 
+class Untrusted(Exception):
+    """What is wrong with a certificate that another party sent; the words go on from what comes with it."""
+
+
+def vouching(certificate: bytes, root: x509.Certificate, name: str, purpose: x509.ObjectIdentifier) -> rsa.RSAPublicKey:
+    """The key of a certificate that another party sent.
+
+    Args:
+        certificate: DER.
+        root: Of the federation.
+        name: Whom it must be made out to.
+        purpose: What it must be for.
+
+    Raises:
+        Untrusted: It is not what it should be.
+    """
+    try:
+        found = x509.load_der_x509_certificate(certificate)
+        key = found.public_key()
+        purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        rooted, whose = signed_by(found, root), common_name(found.subject)
+    except Exception:  # whatever somebody else's bytes make of the parser
+        raise Untrusted("comes with a certificate that cannot be read") from None
+    if not rooted or not isinstance(key, rsa.RSAPublicKey):
+        raise Untrusted("is certified by another federation's root")
+    if whose != name or purpose not in purposes:
+        raise Untrusted(f"is certified by '{whose[:63]}', and not by '{name}'")
+    if not is_valid(found):
+        raise Untrusted("is certified by a certificate that is not valid today")
+    return key
+
+
+def is_valid(certificate: x509.Certificate) -> bool:
+    """Whether it is, by this machine's clock."""
+    now = datetime.datetime.now(datetime.UTC)
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+
+
 def _alternative(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))

@@ -13,7 +13,7 @@ from graphsilo.errors import DisclosureError, GraphsiloError, MessageError, near
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure, Handler, handlers_of
-from graphsilo.federation.message import Message
+from graphsilo.federation.message import Message, tensors_in
 from graphsilo.federation.own import theirs
 from graphsilo.federation.policy import Gate
 from graphsilo.federation.secure.messages import CALL
@@ -120,10 +120,6 @@ def handler_of(kind: type[ClientBase[Any]], name: str) -> Handler[Any, Any]:
 def _written_field(message: Message) -> str | None:
     for spec in message.specs():
         value = getattr(message, spec.name)
-        if value is None or spec.form == "plain":
-            continue
-        tensors = (value,) if spec.form == "tensor" else value.values() if spec.form == "tensors" else value
-        for tensor in tensors:
-            if tensor._version:
-                return spec.name
+        if value is not None and spec.form != "plain" and any(tensor._version for tensor in tensors_in(value)):
+            return spec.name
     return None

@@ -119,13 +119,9 @@ def _mask(party: Party, data: Any) -> Encoded:
 
 
 _STEPS: Mapping[str, Callable[[Party, Any], Encoded]] = {
-    AGAIN: lambda party, data: encode(_again(party, decode(data, Again))),
+    AGAIN: lambda party, data: encode(decode(data, Again) and party.again()),
     SHARE: lambda party, data: encode(party.current.share(decode(data, Roster))),
     MASK: _mask,
     CONFIRM: lambda party, data: encode(party.current.confirm(decode(data, Came))),
     OPEN: lambda party, data: encode(party.current.open(decode(data, Confirmed))),
 }
-
-
-def _again(party: Party, request: Again) -> Message:
-    return party.again()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphsilo.errors import DisclosureError, FederationError, GraphsiloError, MessageError, one_line
@@ -141,27 +141,24 @@ class SecureSums:
                 yield client, _failed(client, handler, error)
 
 
+@dataclass
 class Attempt:
     """One try to open a sum.
 
     Attributes:
+        wanted: Of how many at least.
         opening: Whether somebody was asked to open it: from then on no other sum of the same answers can be.
         counted: Whose answers are in the sum, once it is opened.
     """
 
-    def __init__(
-        self,
-        sums: SecureSums,
-        exchange: Exchange,
-        handler: Handler[Any, Any],
-        offers: Mapping[ClientId, Offer],
-        failures: dict[ClientId, Failure],
-        wanted: int = MIN_PARTIES,
-    ):
-        self.wanted = wanted
-        self.sums, self.exchange, self.handler, self.offers, self.failures = sums, exchange, handler, offers, failures
-        self.opening = False
-        self.counted: tuple[ClientId, ...] = ()
+    sums: SecureSums
+    exchange: Exchange
+    handler: Handler[Any, Any]
+    offers: Mapping[ClientId, Offer]
+    failures: dict[ClientId, Failure]
+    wanted: int = MIN_PARTIES
+    opening: bool = False
+    counted: tuple[ClientId, ...] = ()
 
     def open(self, kind: type[Reply], purpose: Purpose) -> Reply:
         """The sum.

@@ -38,31 +38,24 @@ from graphsilo.federation.interface import Failure, Federation, Handler, handler
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
 from graphsilo.federation.outliers import APART, LEAST_ANSWERS, compared
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
 from graphsilo.models.base import Model
 from graphsilo.runtime.dispatch import Inbox, handler_of
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.testing.settings import Trial, check_settings
+from graphsilo.testing.settings import check_settings, learned, started
 from graphsilo.testing.small import POOLS, ConformanceError, play, small_config
 from graphsilo.training.optimizer import Optimizer
 from graphsilo.types import ClientId
 
 
-def check_method(
-    method: Method,
-    *,
-    settings: Mapping[str, Any] | None = None,
-    trials: Mapping[str, Trial] | None = None,
-    workers: bool = False,
-) -> None:
+def check_method(method: Method, *, settings: Mapping[str, Any] | None = None, workers: bool = False) -> None:
     """Run every check for every task of the method, and with different models where it allows them.
 
     Args:
         method: The registry entry.
         settings: Settings for the small runs; none: ``Method.quick``, and every setting is tried as well.
-        trials: How settings are tried of which their type does not say it.
         workers: Also compare with process workers; the method must be importable by its module's name.
 
     Raises:
@@ -75,8 +68,8 @@ def check_method(
         for variant in variants(method).values():
             for check in CHECKS:
                 check(variant, wanted)
-        if settings is None or trials is not None:
-            check_settings(method, wanted, trials)
+        if settings is None:
+            check_settings(method, wanted)
         if workers:
             check_workers(method, wanted)
     finally:
@@ -104,6 +97,10 @@ def check_registered(method: Method, settings: Mapping[str, Any]) -> None:
         _require(bool(getattr(method, attribute)), method, f"METHOD.{attribute} is empty")
     for name, field in method.config.model_fields.items():
         _require(bool(field.description), method, f"setting '{name}' has no description")
+    usual = method.config()
+    _require(
+        method.config(**usual.model_dump()) == usual, method, "its default settings are refused when they are said"
+    )
     for message in messages_of(method):
         for spec in message.specs():
             _require(spec.kind in KINDS, method, f"{message.__name__}.{spec.name} declares no kind of disclosure")
@@ -119,6 +116,19 @@ def check_determinism(method: Method, settings: Mapping[str, Any]) -> None:
     np.random.seed(2)  # noqa: NPY002
     second = run(config)
     _require(numbers(first.tree) == numbers(second.tree), method, "two runs with one seed differ")
+
+
+def check_reduction(method: Method, settings: Mapping[str, Any]) -> None:
+    """With the settings that take away what is its own it is the method that it says, bit for bit; in batches and with
+    some clients per round, too."""
+    if method.reduces_to is None:
+        return
+    name, off = method.reduces_to
+    other = replace(registry.load(name), model=method.model)
+    for way in ({}, {"batch_size": 2}, {"participation": 0.7}):
+        plain = learned(other, way, method.tasks[0], models=True)
+        same = learned(method, {**started(method, settings), **off, **way}, method.tasks[0], models=True) == plain
+        _require(same, method, f"with {dict(off)} and {way} it is not {name}")
 
 
 def check_messages(method: Method, settings: Mapping[str, Any]) -> None:
@@ -645,6 +655,7 @@ def _require_same(method: Method, settings: Mapping[str, Any], otherwise: Mappin
 CHECKS: Sequence[Callable[[Method, Mapping[str, Any]], None]] = (
     check_registered,
     check_determinism,
+    check_reduction,
     check_messages,
     check_partial_participation,
     check_resume,

@@ -1,8 +1,8 @@
 """Every setting of a method does something: changed alone, it changes what clients have learned.
 
 Which other value a setting is given comes from its type: a switch is set to each other option, a number to twice or
-half of it. Where that says nothing, a ``Trial`` names values, what else must be set, or why the setting is no number of
-a client's.
+half of it. Where that says nothing, a ``Trial`` in the method's entry names values, what else must be set, or why the
+setting is no number of a client's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -21,7 +21,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.codec import encode_tree
-from graphsilo.federation.registry import Method, load
+from graphsilo.federation.registry import Method, Trial, load
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.local.in_process import InProcess
@@ -30,21 +30,6 @@ from graphsilo.testing.small import ConformanceError, play, rings
 from graphsilo.types import Precision, Task
 
 ROUNDS = 3
-
-
-@dataclass(frozen=True)
-class Trial:
-    """How a setting is tried.
-
-    Attributes:
-        values: What it is set to, one after the other; none: what its type suggests.
-        beside: What else must be set for it to have anything to do, if its ``when`` does not say it.
-        reason: Why it changes nothing that clients learn; then it is not tried.
-    """
-
-    values: Sequence[Any] = ()
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
 
 
 USUAL: Mapping[str, Trial] = {
@@ -57,8 +42,12 @@ USUAL: Mapping[str, Trial] = {
     "weight_decay": Trial([0.05]),
     "momentum": Trial([0.5]),
     "server_lr": Trial([0.5]),
+    "reset_optimizer": Trial(beside={"momentum": 0.5}),
+    "min_count": Trial([12]),
+    "epsilon": Trial([2.0]),
+    "delta": Trial([1e-3], {"epsilon": 2.0}),
 }
-"""Settings that a method inherits."""
+"""Settings that methods share."""
 
 
 @dataclass(frozen=True)
@@ -83,20 +72,18 @@ class Case:
         return f"{self.field}-{self.value}{at}"
 
 
-def check_settings(method: Method, settings: Mapping[str, Any], trials: Mapping[str, Trial] | None = None) -> None:
+def check_settings(method: Method, settings: Mapping[str, Any]) -> None:
     """Each setting, inherited ones too, changes what clients learn; where its ``when`` says that it is idle, nothing.
 
     Args:
-        method: The registry entry.
+        method: The registry entry; its ``trials`` say how settings are tried of which the type does not.
         settings: Where the changes start from.
-        trials: How settings are tried of which the type does not say it.
 
     Raises:
         ConformanceError: One does nothing, or something where it should not.
     """
-    if not method.pooled:
-        for case in cases(method, settings, trials):
-            check_case(method, case)
+    for case in cases(method, settings):
+        check_case(method, case)
 
 
 def check_case(method: Method, case: Case) -> None:
@@ -123,28 +110,35 @@ def check_case(method: Method, case: Case) -> None:
         raise ConformanceError(
             f"{what} changes nothing that clients have learned after {ROUNDS} rounds. Honour it (`download` of a "
             f"TrainingClient does reset_optimizer), leave it out of the settings, say with `when` where it acts, or "
-            f"give check_method a Trial: other values, what else must be set, or the reason."
+            f"give the method's `trials` one of it: other values, what else must be set, or the reason."
         )
 
 
-def cases(method: Method, settings: Mapping[str, Any], trials: Mapping[str, Trial] | None = None) -> list[Case]:
-    """Every change of every setting.
+def cases(method: Method, settings: Mapping[str, Any]) -> list[Case]:
+    """Every change of every setting; none of a method that trains on pooled data.
 
     Raises:
         ConformanceError: Nothing says what a setting could be changed to; or a trial is of no setting.
     """
-    known = {**USUAL, **(trials or {})}
-    strangers = sorted(set(trials or {}) - set(method.config.model_fields))
+    fields = method.config.model_fields
+    strangers = sorted(set(method.trials) - set(fields))
     if strangers:
         raise ConformanceError(f"{method.name}: there is a trial of '{strangers[0]}', which is no setting.")
-    return [
-        case for name in method.config.model_fields for case in _cases(method, name, settings, known.get(name, Trial()))
-    ]
+    base = started(method, settings)
+    return [] if method.pooled else [case for name in fields for case in _cases(method, name, base)]
 
 
-def _cases(method: Method, name: str, settings: Mapping[str, Any], trial: Trial) -> Iterator[Case]:
+def started(method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings from which changes start, so that every part has something to do."""
+    starts = {name: trial.start for name, trial in method.trials.items() if trial.start is not None}
+    return {**settings, **starts}
+
+
+def _cases(method: Method, name: str, settings: Mapping[str, Any]) -> Iterator[Case]:
     """Every change of one setting."""
-    task, base = method.tasks[0], {**settings, **trial.beside}
+    trial = {**USUAL, **method.trials}.get(name, Trial())
+    beside = {key: value for key, value in trial.beside.items() if key in method.config.model_fields}
+    task, base = method.tasks[0], {**settings, **beside}
     for other, allowed in _conditions(method, name).items():
         if other == "task":
             task = allowed[0]
@@ -156,7 +150,7 @@ def _cases(method: Method, name: str, settings: Mapping[str, Any], trial: Trial)
     for off, at in _idle(method, name):
         more = {} if off == "task" else {off: at}
         rest = {key: value for key, value in {**base, **more}.items() if key != name}
-        yield from (Case(name, value, rest, at if off == "task" else task, off) for value in values)
+        yield from (Case(name, value, rest, at if off == "task" else task, off) for value in values[:1])
 
 
 def _values(method: Method, name: str, settings: Mapping[str, Any], trial: Trial) -> Sequence[Any]:
@@ -180,8 +174,8 @@ def _values(method: Method, name: str, settings: Mapping[str, Any], trial: Trial
             if value != usual:
                 return [value]
     raise ConformanceError(
-        f"{method.name}: what else could setting '{name}' be than {usual!r}? Give check_method a Trial of it: values, "
-        f"or the reason why it changes nothing that clients learn."
+        f"{method.name}: what else could setting '{name}' be than {usual!r}? Give the method's `trials` one of it: "
+        f"values, or the reason why it changes nothing that clients learn."
     )
 
 

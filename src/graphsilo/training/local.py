@@ -77,6 +77,13 @@ class LocalTrainer:
                 taken += 1
         return taken
 
+    def state(self) -> dict[str, Any]:
+        """The optimiser's: the model has its own."""
+        return self.optimizer.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state(state)
+
 
 class Teacher:
     """A model with other weights, frozen: what a term compares a step with.
@@ -162,10 +169,10 @@ def check_weights(
             )
 
 
-def model_state(model: Model) -> dict[str, Any]:
+def model_state(model: nn.Module) -> dict[str, Any]:
     """Every parameter and buffer, for a checkpoint."""
     return {name: tensor.detach() for name, tensor in model.state_dict().items()}
 
 
-def load_model_state(model: Model, state: Mapping[str, Tensor]) -> None:
+def load_model_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     model.load_state_dict(dict(state))

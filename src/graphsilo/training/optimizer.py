@@ -67,37 +67,23 @@ class Adam(Optimizer):
             self.second = [torch.zeros_like(parameter) for parameter in self.parameters]
             self._step = torch.zeros((), device=self.parameters[0].device if self.parameters else None)
 
-    def count(self) -> Tensor:
-        """Count one more step; returns the counter."""
-        self.start()
-        assert self._step is not None
-        self._step += 1.0
-        return self._step
-
     @property
     def steps(self) -> int:
         """Steps taken so far."""
         return 0 if self._step is None else int(self._step)
 
-    def kernel(
-        self,
-        parameters: list[Tensor],
-        gradients: list[Tensor],
-        first: list[Tensor],
-        second: list[Tensor],
-        step: Tensor,
-    ) -> None:
-        """The update itself, in place, on any tensors."""
-        torch._fused_adam_(
-            parameters, gradients, first, second, [], [step] * len(parameters),
-            lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay, eps=self.eps,
-            amsgrad=False, maximize=False,
-        )  # fmt: skip
-
     def step(self, gradients: Sequence[Tensor]) -> None:
-        step = self.count()
+        self.start()
+        assert self._step is not None
+        self._step += 1.0
         with without_gradients():
-            self.kernel(self.parameters, list(gradients), self.first, self.second, step)
+            # The kernel walks through memory: autograd may give a gradient whose rows lie otherwise.
+            plain = [gradient.contiguous() for gradient in gradients]
+            torch._fused_adam_(
+                self.parameters, plain, self.first, self.second, [], [self._step] * len(plain),
+                lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay, eps=self.eps,
+                amsgrad=False, maximize=False,
+            )  # fmt: skip
 
     def reset(self) -> None:
         self.first, self.second, self._step = [], [], None

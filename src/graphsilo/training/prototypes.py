@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from graphsilo.models.base import draw_uniform
 
-_TINY = 1e-12
 _where_positive = torch.ops.aten.threshold_backward.default
 
 
@@ -50,8 +50,7 @@ def pooled(sums: Tensor, counts: Tensor, old: Tensor) -> Tensor:
 
 def unit_rows(values: Tensor) -> Tensor:
     """Rows divided by their length; rows of 0 stay."""
-    length: Tensor = values.norm(dim=-1, keepdim=True).clamp_min(_TINY)
-    return values / length
+    return F.normalize(values, dim=-1)
 
 
 def orthogonal_rows(count: int, width: int, draw: torch.Generator) -> Tensor:
@@ -122,6 +121,15 @@ class PrototypeGenerator:
         vectors, first, _, second, _ = self.parameters
         inner = _where_positive(gradient @ second.t(), hidden, 0)
         return [inner @ first.t(), vectors.t() @ inner, inner.sum(0), hidden.t() @ gradient, gradient.sum(0)]
+
+    def state(self) -> list[Tensor]:
+        """The parameters, for a checkpoint."""
+        return list(self.parameters)
+
+    def load_state(self, state: Sequence[Tensor]) -> None:
+        """Take them back."""
+        for mine, saved in zip(self.parameters, state, strict=True):
+            mine.copy_(saved)
 
 
 def nearest_prototype(rows: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:

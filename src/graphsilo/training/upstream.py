@@ -36,7 +36,7 @@ def traced(
 ) -> tuple[Outputs, Callable[[Tensor, Tensor | None], list[Tensor]]]:
     """Logits and embeddings of one pass, and the way back from gradients of both to those of the parameters.
 
-    By hand where the model can (``Model.trace_embedding``), else by autograd: the same numbers to rounding.
+    By hand where the model can (``Model.trace``), else by autograd: the same numbers to rounding.
 
     Args:
         model: What is run.
@@ -44,10 +44,9 @@ def traced(
         generator: Source of dropout; None for evaluation.
         parameters: The model's, in its order.
     """
-    found = model.trace_embedding(view, generator)
+    found = model.trace(view, generator)
     if found is not None:
-        logits, embeddings, pull = found
-        return Outputs(logits, model.embed(view) if embeddings is None else embeddings), pull
+        return Outputs(found.logits, found.embeddings), found.pull
     with torch.enable_grad():
         outputs = model.outputs(view, generator)
 
@@ -57,35 +56,6 @@ def traced(
         return gradients_through(outputs, [gradient, inner], parameters)
 
     return Outputs(*(output.detach() for output in outputs)), back
-
-
-def traced_beside(
-    model: Model, items: View, beside: View, generator: torch.Generator, parameters: Sequence[Tensor]
-) -> tuple[Outputs, Callable[[Tensor, Tensor], list[Tensor]]]:
-    """Logits of some items with dropout, embeddings of these and others without, and the way back from both.
-
-    Where the model can, one pass for both (``Model.trace_beside``); else two.
-
-    Args:
-        model: What is run.
-        items: The rows that are classified.
-        beside: The rows that are embedded, those of ``items`` among them.
-        generator: Source of dropout.
-        parameters: The model's, in its order.
-    """
-    found = model.trace_beside(beside, beside.places_of(items), generator)
-    if found is not None:
-        logits, embeddings, pull = found
-        assert embeddings is not None
-        return Outputs(logits, embeddings), pull
-    (logits, _), back = traced(model, items, generator, parameters)
-    (others, embeddings), back_beside = traced(model, beside, None, parameters)
-
-    def both(gradient: Tensor, inner: Tensor) -> list[Tensor]:
-        pulled = back_beside(torch.zeros_like(others), inner)
-        return [one.add_(other) for one, other in zip(back(gradient, None), pulled, strict=True)]
-
-    return Outputs(logits, embeddings), both
 
 
 class _Given(torch.autograd.Function):

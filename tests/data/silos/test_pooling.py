@@ -14,16 +14,9 @@ from graphsilo.data.partition import Partition, partition
 from graphsilo.data.silos.perturb import perturb
 from graphsilo.data.silos.pooling import pool_silos, pooled_silo
 from graphsilo.data.silos.scenarios import SCENARIOS, build_silos, partition_for_scenario
-from graphsilo.data.silos.silo import EvaluationSet, Silo
+from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import ConfigError
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-def named(silo: Silo, name: str) -> EvaluationSet:
-    return next(item for item in silo.evaluations if item.name == name)
+from kit.silos import ids, named
 
 
 @pytest.mark.parametrize(("cross", "edges"), [(False, 8), (True, 10)])

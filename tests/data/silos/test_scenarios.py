@@ -19,18 +19,10 @@ from graphsilo.data.silos.scenarios import (
     missing_classes,
     partition_for_scenario,
 )
-from graphsilo.data.silos.silo import EvaluationSet, Silo
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.transforms import largest_component
 from graphsilo.errors import ConfigError, PartitionError, UnsupportedError
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-def named(silo: Silo, name: str) -> EvaluationSet:
-    return next(item for item in silo.evaluations if item.name == name)
+from kit.silos import ids, named
 
 
 def test_seen_holds_the_clients_own_graph(path: Graph, cut_path: Partition) -> None:

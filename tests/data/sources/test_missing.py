@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.missing import Missing
+from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.errors import ConfigError, DataError
 from kit.columns import ROWS, column, read
 

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from graphsilo.data.sources.sizes import dense_bytes, in_words, require_memory
 from graphsilo.errors import UnsupportedError
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GRAPHSILO_CACHE", str(tmp_path))
-    return tmp_path
 
 
 def test_sizes() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.reproduce import description, published
 from graphsilo.experiments.reproduce.published import Printed, matching, methods, printed
 from graphsilo.federation import registry
@@ -84,27 +85,15 @@ def test_the_paper_with_most_scores_is_taken_and_of_equals_the_nearer_one() -> N
     assert matching([(QUESTION, 50), (other, 50)], both) == {(QUESTION, 50): ONE, (other, 50): both[2]}
 
 
-def test_in_a_table_of_several_backbones_each_row_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = next(each for each in description.tables() if (each.paper, each.number) == ("FairFGL", "II"))
-    first, second, *others = table.rows
-    lines = tuple(replace(line, settings={**line.settings, "model.name": "gamlp"}) for line in second.lines)
-    mixed = replace(second, base={**second.base, "model.name": "gamlp"}, lines=lines)
-    monkeypatch.setattr(description, "tables", lambda: (replace(table, rows=(first, mixed, *others)),))
-    published._models.cache_clear()
-    published._models_of_tables.cache_clear()
-    try:
-        models = {
-            each.data: each.question and each.question.model
-            for each in printed()
-            if (each.paper, each.table, each.metric, each.method) == ("FairFGL", "II", "accuracy", "FedAvg")
-        }
-        assert (models[first.data], models[second.data]) == ("gcn", "gamlp")
-        # Of a score of the table that is in no row, nobody knows the backbone
-        unknown = replace(next(iter(printed())), paper="FairFGL", table="II", data="Photo", method="FedAvg")
-        assert unknown.question is None
-    finally:
-        published._models.cache_clear()
-        published._models_of_tables.cache_clear()
+def test_backbones_and_views_are_those_of_the_rows_in_which_scores_are_run_again() -> None:
+    usual = {each.name: RunConfig.of({"method": each.name}).model.name for each in registry.listings()}
+    for table in description.tables():
+        views = [each.get("views", {}) for each in description.tree("tables")["tables"] if each["title"] == table.title]
+        for line in (line for row in table.rows for line in row.lines if line.is_default):
+            for score in filter(lambda score: score.question, line.printed.values()):
+                assert score.model == (line.settings.get("model.name") or usual[line.settings["method.name"]])
+                if view := (views[0] if views else {}).get(score.method):
+                    assert score.view == f"{view}_local"
 
 
 def test_fedlogs_note_says_of_which_cuts_counts_are_printed() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kit.sites import make_sites, measured, short_path, sites, standing
+from kit.sites import make_sites, short_path, sites, standing
 
-__all__ = ["make_sites", "measured", "short_path", "sites", "standing"]
+__all__ = ["make_sites", "short_path", "sites", "standing"]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from graphsilo.experiments.storage import disk
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.transport import Unreachable
 from kit.site_meddling import Meddling
-from kit.site_tables import assert_same
+from kit.site_tables import assert_same, numbers
 
 
 def config_file(sites: Any, folder: Path, **overrides: Any) -> Path:
@@ -38,9 +38,7 @@ def coordinator_of(sites: Any, kit: Path) -> Coordinator:
     return Coordinator(kit, "test", sites.clients, sites.transport, status)
 
 
-def test_jobs_are_carried_out_one_after_the_other(
-    sites: Any, kit: Path, measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_jobs_are_carried_out_one_after_the_other(sites: Any, kit: Path, tmp_path: Path) -> None:
     jobs = Jobs(kit)
     first = jobs.submit(config_file(sites, tmp_path), out=tmp_path / "one")
     second = jobs.submit(config_file(sites, tmp_path), assignments=["method.name=local"])
@@ -49,7 +47,7 @@ def test_jobs_are_carried_out_one_after_the_other(
     assert [job.state for job in done] == ["done", "done"]
     tree = json.loads((tmp_path / "one" / "result.json").read_text())
     alone = run(sites.config()).tree
-    assert measured(tree["seeds"][0]["rounds"]) == measured(alone["seeds"][0]["rounds"])
+    assert numbers(tree["seeds"][0]["rounds"]) == numbers(alone["seeds"][0]["rounds"])
     assert (Path(second.out) / "result.json").exists()
     told = read_status(kit)
     assert told is not None
@@ -59,9 +57,7 @@ def test_jobs_are_carried_out_one_after_the_other(
     assert first.method == "fedavg"
 
 
-def test_stopped_job_continues_where_it_was(
-    sites: Any, kit: Path, measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_stopped_job_continues_where_it_was(sites: Any, kit: Path, tmp_path: Path) -> None:
     jobs = Jobs(kit)
     job = jobs.submit(config_file(sites, tmp_path))
     seen: list[int] = []
@@ -79,7 +75,7 @@ def test_stopped_job_continues_where_it_was(
     assert [found.state for found in service.serve(observer=Stopping, until_idle=True)] == ["done"]
     assert seen == [1, 2, 3, 4]
     tree = json.loads((Path(job.out) / "result.json").read_text())
-    assert measured(tree["seeds"][0]["rounds"]) == measured(run(sites.config()).tree["seeds"][0]["rounds"])
+    assert numbers(tree["seeds"][0]["rounds"]) == numbers(run(sites.config()).tree["seeds"][0]["rounds"])
 
 
 def test_job_of_a_killed_coordinator_comes_first(sites: Any, kit: Path, tmp_path: Path) -> None:

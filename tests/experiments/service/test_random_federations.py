@@ -1,11 +1,10 @@
-"""Settings drawn at random: own tables at silos apart, a Dask cluster and a notebook give the numbers of one process.
+"""Settings drawn at random: own tables at silos apart give the numbers of one process.
 
 A few draws by default; ``GRAPHSILO_DRAWS=1000`` asks for more, and ``GRAPHSILO_DRAWS=813:814`` for one by its number.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Callable
@@ -16,10 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-import graphsilo
 from graphsilo.errors import GraphsiloError
-from graphsilo.experiments import batch
-from graphsilo.experiments.batch import Task
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
@@ -192,62 +188,3 @@ def test_apart_as_in_one_process(number: int, tmp_path: Path) -> None:
     assert models(tmp_path / "whole", "models/*client?-[bl]*") == models(
         tmp_path, "*/results/*/*/models/*client?-[bl]*"
     )
-
-
-# -- the same settings, other places to run ----------------------------------------------------------------------------
-
-PLAIN = {
-    "data": {"name": "citation-sbm", "nodes": 120, "features": 20},
-    "partition.rule": "random",
-    "partition.clients": 3,
-}
-FEWER = DRAWS[:: 6 if len(DRAWS) > 5 else 1]
-"""Of these each costs a run and little more, but a cluster and a kernel take their time to start."""
-
-
-def assert_one_and_other(folder: Path, names: list[str], refusals: dict[str, str]) -> None:
-    """Runs below ``here`` and ``there`` came to the same, or were both refused."""
-    for name in names:
-        one, other = folder / "here" / name, folder / "there" / name
-        assert (one / "result.json").exists() == (name not in refusals), refusals
-        if name not in refusals:
-            assert_same(*(json.loads((place / "result.json").read_text()) for place in (one, other)))
-            assert models(one, "models/*") == models(other, "models/*")
-
-
-def drawn() -> dict[str, dict[str, Any]]:
-    return {f"draw{number}": settings(random.Random(number)) | PLAIN for number in FEWER}
-
-
-def run_here(folder: Path, once: Callable[[Path, dict[str, Any]], Any]) -> None:
-    for name, said in drawn().items():
-        outcome(lambda name=name, said=said: once(folder / name, said))  # type: ignore[misc]
-
-
-def test_a_live_dask_cluster(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    # A batch says its settings as a file does: an idle one is remarked on, where a call's is refused.
-    run_here(tmp_path / "here", lambda out, said: run(load_config(said), out=out))
-    tasks = [Task(name, said, tmp_path / "there" / name) for name, said in drawn().items()]
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None
-    ) as cluster:
-        address = cluster.scheduler_address.removeprefix("tcp://")
-        ended = {done.name: done.error for done in batch.run(tasks, f"dask://{address}")}
-    assert_one_and_other(tmp_path, list(drawn()), {name: error for name, error in ended.items() if error is not None})
-
-
-def test_a_notebook(tmp_path: Path) -> None:
-    """A kernel of its own, a cell for each run."""
-    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
-    run_here(tmp_path / "here", lambda out, said: graphsilo.run(out=out, report=False, **said))
-    cells = [f"graphsilo.run(out={str(tmp_path / 'there' / name)!r}, report=False, **{said!r})"
-             for name, said in drawn().items()]  # fmt: skip
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in ["import graphsilo", *cells]])
-    nbclient.NotebookClient(book, timeout=300, allow_errors=True).execute()
-    errors = {
-        name: output["evalue"] for name, cell in zip(drawn(), book.cells[1:], strict=True)
-        for output in cell.outputs if output.output_type == "error"
-    }  # fmt: skip
-    assert_one_and_other(tmp_path, list(drawn()), errors)

@@ -24,7 +24,7 @@ from graphsilo.federation.policy import DEFAULT_KINDS
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from kit import check_result
 from kit.same_machine import SameMachine
-from kit.site_tables import METHODS, NAMES, assert_same, write_tables
+from kit.site_tables import METHODS, NAMES, assert_same, numbers, write_tables
 
 
 @pytest.mark.parametrize(
@@ -134,22 +134,22 @@ def test_a_silos_own_results_know_its_data(sites: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overrides", [{}, {"run__precision": "bfloat16"}])
 def test_references_that_pool_nothing_are_the_rows_of_one_process(
-    overrides: dict[str, Any], sites: Any, measured: Callable[[Any], Any], tmp_path: Path
+    overrides: dict[str, Any], sites: Any, tmp_path: Path
 ) -> None:
     """Every silo answers its own commonest class at its own site, and FedRidge adds up sums."""
     config = sites.config(run__references=["majority", "fedridge"], method__rounds=1, **overrides)
     apart = run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out").tree
-    assert measured(apart["references"]) == measured(run(config).tree["references"])
+    assert numbers(apart["references"]) == numbers(run(config).tree["references"])
     assert not any("missing" in text for text in apart["warnings"])
 
 
-def test_reference_rows_stand_apart(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_reference_rows_stand_apart(sites: Any, tmp_path: Path) -> None:
     config = sites.config(run__references=["local"], method__rounds=2)
     plain = sites.config(method__rounds=2)
     arguments = {"name": "test", "clients": sites.clients}
     apart = run_over(sites.transport, config, out=tmp_path / "with", **arguments).tree
     run_over(sites.transport, plain, out=tmp_path / "without", **arguments)
-    assert measured(apart["references"]["local"]) == measured(run(config).tree["references"]["local"])
+    assert numbers(apart["references"]["local"]) == numbers(run(config).tree["references"]["local"])
     for number, name in enumerate(sites.clients):
         model = f"{name}/models/seed0-client{number}-best.safetensors"
         kept = [next((sites.folder / name / "results").glob(f"{out}-fedavg-*/{model}")) for out in ("with", "without")]
@@ -159,9 +159,7 @@ def test_reference_rows_stand_apart(sites: Any, measured: Callable[[Any], Any], 
         assert left <= {"opened.json"}
 
 
-def test_a_silo_that_lets_out_no_scores_has_a_row_alone_as_well(
-    make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_a_silo_that_lets_out_no_scores_has_a_row_alone_as_well(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     """The row was lost for all silos: its comparison item by item is a score."""
     sites = make_sites({"south": {"kinds": ["model", "counts", "statistic"]}})
     config = sites.config(run__references=["alone"], method__rounds=2, evaluation__models=True)
@@ -177,7 +175,7 @@ def test_a_silo_that_lets_out_no_scores_has_a_row_alone_as_well(
 
 
 @pytest.mark.slow
-def test_one_site_may_hold_several_silos(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_one_site_may_hold_several_silos(sites: Any, tmp_path: Path) -> None:
     both = SiteSupervisor("both", [(0, sites.files["north"]), (1, sites.files["south"])], tmp_path / "both")
     both.start()
     try:
@@ -189,7 +187,7 @@ def test_one_site_may_hold_several_silos(sites: Any, measured: Callable[[Any], A
     finally:
         both.close()
     alone = run(sites.config()).tree
-    assert measured(tree["seeds"][0]["rounds"]) == measured(alone["seeds"][0]["rounds"])
+    assert numbers(tree["seeds"][0]["rounds"]) == numbers(alone["seeds"][0]["rounds"])
     assert tree["summary"] == alone["summary"]
 
 
@@ -240,7 +238,7 @@ def test_without_a_silo_whose_machine_is_gone(method: str, sites: Any, tmp_path:
     assert (told["clients"], told["without"]) == (2, [{"client": 1, "silo": "south"}])
 
 
-def test_one_of_two_silos_of_a_site_is_left_out(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_one_of_two_silos_of_a_site_is_left_out(sites: Any, tmp_path: Path) -> None:
     both = SiteSupervisor("both", [(0, sites.files["north"]), (1, sites.files["south"])], tmp_path / "both")
     both.start()
     config = short(sites, "fedridge", **{"run.without": [1]})
@@ -251,7 +249,7 @@ def test_one_of_two_silos_of_a_site_is_left_out(sites: Any, measured: Callable[[
         ).tree
     finally:
         both.close()
-    assert measured(tree["seeds"][0]["rounds"]) == measured(run(config).tree["seeds"][0]["rounds"])
+    assert numbers(tree["seeds"][0]["rounds"]) == numbers(run(config).tree["seeds"][0]["rounds"])
     assert not (tmp_path / "both" / "sent" / "south.jsonl").exists()  # nothing left it, not even its card
 
 

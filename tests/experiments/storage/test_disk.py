@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import torch
 
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.storage import disk
+from kit.damage import small_files
 
 
 def test_a_file_is_replaced(tmp_path):
@@ -38,13 +38,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, request):
 def test_a_limit_on_file_size_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.bin"
     disk.write_bytes(path, b"old")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
-    try:
-        with pytest.raises(RunError, match="could not be written"):
-            disk.write_bytes(path, bytes(3 << 20))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with small_files(1 << 20), pytest.raises(RunError, match="could not be written"):
+        disk.write_bytes(path, bytes(3 << 20))
     assert path.read_bytes() == b"old"
     assert [item.name for item in tmp_path.iterdir()] == ["a.bin"]
 

@@ -55,6 +55,11 @@ def changed(message: Message, **fields: Any) -> Any:
     return type(message)(**{**whole, **fields})
 
 
+def some(roster: Roster, part: slice) -> dict[str, Any]:
+    """What a roster says of some of its clients."""
+    return {spec.name: getattr(roster, spec.name)[part] for spec in Roster.specs()}
+
+
 def set_row(tensor: torch.Tensor, place: int, data: bytes) -> torch.Tensor:
     made = tensor.clone()
     made[place] = row(data)
@@ -105,13 +110,7 @@ def test_keys_of_an_older_sum():
 
 def test_a_client_that_is_left_out_or_named_twice():
     table = Table()
-    four = {
-        "clients": [1, 2, 3, 4], "bits": table.roster.bits[1:],
-        "asked": table.roster.asked[1:],
-        "keys": table.roster.keys[1:],
-        "signatures": table.roster.signatures[1:], "identities": table.roster.identities[1:],
-    }  # fmt: skip
-    refused_roster("the roster lacks client 0", table, **four)
+    refused_roster("the roster lacks client 0", table, **some(table.roster, slice(1, None)))
     refused_roster("once each, in ascending order", table, clients=[0, 1, 1, 3, 4])
     refused_roster("once each, in ascending order", table, clients=[0, 2, 1, 3, 4])
     with pytest.raises(MessageError, match="the same of every client"):
@@ -121,15 +120,10 @@ def test_a_client_that_is_left_out_or_named_twice():
 def test_one_silo_under_two_numbers(monkeypatch):
     """The coordinator, or a silo, that makes up others to be among; an honest coordinator leaves both out itself."""
     monkeypatch.setattr(coordinator, "Counter", lambda keys: Counter(set(keys)))
-    answers = updates(5)
-    identity = Identity.made_up()
-    parties = {
-        client: Party(client, identity if client in (3, 4) else Identity.made_up(), DIRECTORY, OpenedSums())
-        for client in answers
-    }
-    roster = Scene(answers, parties=parties).begin().roster()
+    scene = Scene(updates(5), identities=dict.fromkeys((3, 4), Identity.made_up()))
+    roster = scene.begin().roster()
     with pytest.raises(DisclosureError, match="two clients of the roster have the same key"):
-        parties[0].current.share(roster)
+        scene.parties[0].current.share(roster)
 
 
 def claiming(answers: Mapping[int, Message], bits: int, liar: int = 2) -> Scene:
@@ -184,11 +178,8 @@ def test_nothing_is_left_of_a_roster_that_was_refused():
     """The second one is looked at as if it were the first, and what it lacks is missing."""
     table = Table()
     refused_roster("the offer of client 4 is not signed", table, bits=[*table.roster.bits[:4], 11])
-    four = {
-        spec.name: getattr(table.roster, spec.name)[:4] for spec in Roster.specs()
-    }  # fmt: skip
     mine = table.sum_of(0)
-    mine.share(Roster(**four))
+    mine.share(Roster(**some(table.roster, slice(4))))
     assert sorted(mine._public) == sorted(mine._keys_of) == [0, 1, 2, 3]
 
 
@@ -219,13 +210,11 @@ def test_a_client_that_is_not_of_the_federation():
 @pytest.mark.parametrize("clients", [1, 2])
 def test_sums_of_too_few(clients):
     table = Table(clients=3)
-    few = {
-        "clients": table.roster.clients[:clients], "bits": table.roster.bits[:clients],
-        "asked": table.roster.asked[:clients],
-        "keys": table.roster.keys[:clients], "signatures": table.roster.signatures[:clients],
-        "identities": table.roster.identities[:clients],
-    }  # fmt: skip
-    refused_roster(f"a secure sum of {clients} silos was asked for; this one takes part in sums of 3", table, **few)
+    refused_roster(
+        f"a secure sum of {clients} silos was asked for; this one takes part in sums of 3",
+        table,
+        **some(table.roster, slice(clients)),
+    )
 
 
 def test_the_owner_wants_more():
@@ -440,10 +429,7 @@ def test_the_same_answer_is_not_opened_with_other_silos(tmp_path):
     identities = {client: Identity.made_up() for client in answers}
 
     def scene(clients) -> Scene:
-        chosen = {client: answers[client] for client in clients}
-        kept = records(tmp_path, 5)
-        parties = {client: Party(client, identities[client], DIRECTORY, kept[client]) for client in clients}
-        return Scene(chosen, parties=parties)
+        return Scene({client: answers[client] for client in clients}, records(tmp_path, 5), identities)
 
     scene(range(5)).run()
     for purpose in (PURPOSE, Purpose("run", 0, 9, "train"), Purpose("later", 3, 1, "train")):
@@ -464,12 +450,8 @@ def test_an_answer_a_little_off_is_not_opened_with_other_silos(tmp_path):
     answers = dict(updates(4))
     identities = {client: Identity.made_up() for client in answers}
 
-    def scene(answers: Mapping[int, Message], data: str = "as it was") -> Scene:
-        kept = records(tmp_path, 4)
-        parties = {
-            client: Party(client, identities[client], DIRECTORY, kept[client], data=data) for client in answers
-        }  # fmt: skip
-        return Scene(answers, parties=parties)
+    def scene(answers: Mapping[int, Message]) -> Scene:
+        return Scene(answers, records(tmp_path, 4), identities, "as it was")
 
     scene(answers).run()
     moved = {
@@ -487,7 +469,7 @@ def test_an_answer_a_little_off_is_not_opened_with_other_silos(tmp_path):
 def test_three_sums_of_which_each_two_differ_by_many():
     """{0, 1, 2, 3} and {4, 5, 6} less {0, 1, 2, 4, 5, 6} would be client 3 alone, and no silo is in all of them."""
     answers = updates(7)
-    parties = {client: Party(client, Identity.made_up(), DIRECTORY, OpenedSums(), data="d") for client in answers}
+    parties = Scene(answers, data="d").parties
 
     def scene(*clients: int) -> Scene:
         return Scene({client: answers[client] for client in clients}, parties={one: parties[one] for one in clients})
@@ -513,7 +495,7 @@ class Share(Message):
 def test_counts_that_are_on_every_card_may_be_summed_with_anybody(tmp_path):
     answers = {client: Count(clients=7) for client in range(4)}
     kept = records(tmp_path, 4)
-    parties = {client: Party(client, Identity.made_up(), DIRECTORY, kept[client]) for client in answers}
+    parties = Scene(answers, kept).parties
     for clients in ((0, 1, 2, 3), (0, 1, 2)):
         chosen = {client: answers[client] for client in clients}
         scene = Scene(chosen, parties={client: parties[client] for client in clients})
@@ -528,8 +510,7 @@ def test_such_counts_are_summed_whatever_was_asked_before(tmp_path):
     """That a model was taken, by one that was away when its sums were asked for. But that there was an answer at all
     may say something of one that was asked otherwise: it counts as an offer that was never opened."""
     kept = records(tmp_path, 4)
-    parties = {client: Party(client, Identity.made_up(), DIRECTORY, kept[client]) for client in range(4)}
-    scene = Scene({client: Count(clients=1) for client in range(4)}, parties=parties)
+    scene = Scene({client: Count(clients=1) for client in range(4)}, kept)
     offers = {
         client: scene.parties[client].begin(PURPOSE, answer, encode(answer).data, bytes(31) + bytes([client == 3]))
         for client, answer in scene.answers.items()
@@ -542,8 +523,7 @@ def test_such_counts_are_summed_whatever_was_asked_before(tmp_path):
 
 def test_what_depends_on_a_question_is_no_such_count(tmp_path):
     """As how many nodes a generator of the coordinator's would add."""
-    kept = records(tmp_path, 4)
-    parties = {client: Party(client, Identity.made_up(), DIRECTORY, kept[client], data="d") for client in range(4)}
+    parties = Scene({client: Share(nodes=0.0) for client in range(4)}, records(tmp_path, 4), data="d").parties
     for clients, refused in (((0, 1, 2, 3), False), ((0, 1, 2), True)):
         scene = Scene({client: Share(nodes=7.0 + len(clients)) for client in clients},
                       parties={client: parties[client] for client in clients})  # fmt: skip

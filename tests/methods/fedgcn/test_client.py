@@ -23,6 +23,7 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedgcn.messages import Border
 from graphsilo.models.view import GraphTensors
 from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.testing import conformance
 from kit.site_tables import NAMES, short_settings, write_tables
 
 
@@ -103,18 +104,6 @@ def test_more_layers_lack_the_links_of_others_among_themselves_alone(tmp_path, l
     for number in federation.clients:
         client = federation.client(number)
         assert (client.predict(client.data) - expected[client.silo.graph.global_ids]).abs().max() < 1e-6
-
-
-def test_no_hops_are_fedavg_bit_for_bit():
-    settings = {"optimizer": "sgd", "lr": 0.5, "weight_by": "uniform"}
-    models = []
-    for method, more in (("fedgcn", {"hops": 0}), ("fedavg", settings)):
-        server, federation, _ = federation_of(method, **more)
-        for number in (1, 2, 3):
-            federation.at("round", number)
-            server.round(federation, number)
-        models.append(server.weights)
-    assert all(torch.equal(models[0][name], models[1][name]) for name in models[1])
 
 
 def test_features_cross_in_set_up_alone():
@@ -252,3 +241,8 @@ def test_tables_that_name_no_links_to_others_are_refused(tmp_path):
     tables = [str(file.parent / "tables.yaml") for file in files]
     with pytest.raises(UnsupportedError, match=r"tables that all name their links to other silos \(outside\)"):
         run(load_config(overrides=short_settings(tables, {"method.name": "fedgcn"})))
+
+
+def test_labels_stay_with_one_hop():
+    method = registry.load("fedgcn")
+    conformance.check_labels_stay(method, {**method.quick, **{"hops": 1}})

@@ -54,7 +54,7 @@ def test_a_client_that_was_away_when_generators_were_fitted_can_use_them(kit):
     mixed = mix_generators(found.generators, found.class_weights)
     federation.client(1).take_generators(ClassGenerators(generators=mixed, output="identity"))
     assert federation.client(1).output == "identity"
-    assert federation.client(1).customise(torch.ones(6, 5)).paired
+    assert federation.client(1).customise(torch.ones(6, 5)).rows.data.num_nodes == 12
 
 
 def test_noisy_rates_are_drawn_once(kit):

@@ -34,52 +34,16 @@ def test_prediction_with_all_pairs_takes_few_nodes_at_once(kit, monkeypatch):
     play(server, federation, 1)
     client, seen = federation.client(0), []
     whole = client.predict(client.data)
-    forward = client.network.classifiers.forward
+    logits = client.network.classifiers.logits
 
     def watched(parameters, targets, prototypes):
         seen.append(len(targets.own) * prototypes.shape[1])
-        return forward(parameters, targets, prototypes)
+        return logits(parameters, targets, prototypes)
 
-    monkeypatch.setattr(client.network.classifiers, "forward", watched)
+    monkeypatch.setattr(client.network.classifiers, "logits", watched)
     monkeypatch.setattr(fedlog_step, "_POINTS", 31)  # 6 prototypes a branch
     torch.testing.assert_close(client.predict(client.data), whole, rtol=1e-5, atol=1e-6)
     assert seen == [30, 30, 12]
-
-
-@pytest.mark.parametrize("part", ["encoder.", "classifier.", "prototypes"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"neighbour_generator": False},
-        {"interaction": "inert", "mixing": "logarithms"},
-        {"distance": "embedding"},
-        {"layer_norm": False},
-    ],
-    ids=str,
-)
-def test_the_gradient_of_a_step_is_that_of_its_loss(kit, settings, part):
-    server, federation = build(kit, [silo_of(0, [0, 1, 2, 0, 1])], norm_weight=0.3, prototypes=4, **settings)
-    play(server, federation, 2)
-    client, batch = federation.client(0), torch.tensor([0, 2, 3])
-    for name, value in client.weights.items():
-        if name.endswith("move.2.weight"):
-            value *= 100.0  # else the classifiers hardly move anything
-    synthetic = client.customise(server.synthetic)
-    _, gradients, to_prototypes = client.gradients(batch, synthetic, None)
-    if part == "prototypes":
-        values, slopes = [client.prototypes], [to_prototypes]
-    else:
-        values = [value for name, value in client.weights.items() if name.startswith(part)]
-        slopes = [slope.clone() for name, slope in zip(client.weights, gradients, strict=True) if name.startswith(part)]
-    length = float(torch.stack([slope.square().sum() for slope in slopes]).sum().sqrt())
-    step, losses = 3e-3, []
-    for sign in (1.0, -2.0):
-        for value, slope in zip(values, slopes, strict=True):
-            value.add_(slope, alpha=sign * step / length)
-        losses.append(client.gradients(batch, synthetic, None)[0])
-    assert length > 1e-3
-    assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(length, rel=0.02)
 
 
 def test_a_step_in_blocks_is_the_step(kit, monkeypatch):
@@ -88,7 +52,7 @@ def test_a_step_in_blocks_is_the_step(kit, monkeypatch):
     client, batch = federation.client(0), torch.tensor([0, 2, 3])
     synthetic = client.customise(server.synthetic)
     wanted = client.gradients(batch, synthetic, None)
-    monkeypatch.setattr(fedlog_step, "_BLOCK", 4 * 2 * 64)  # 4 of 15 targets at once
+    monkeypatch.setattr(fedlog_step, "_BLOCK", 2 * 2 * 64)  # 2 targets at once
     loss, modules, prototypes = client.gradients(batch, synthetic, None)
     assert loss == pytest.approx(wanted[0], rel=1e-6)
     for mine, whole in zip([*modules, prototypes], [*wanted[1], wanted[2]], strict=True):

@@ -56,27 +56,6 @@ def test_the_count_loss_by_hand():
     assert float(own.count_loss(torch.tensor([0.5, 3.0, 1.0]))) == pytest.approx((0.125 + 1.5) / 3)
 
 
-# -- slots -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_slot_that_comes_late_is_as_if_it_had_always_been_there():
-    graph = graph_of([(0, 1), (1, 2), (2, 3)], 4)
-    late, early = (make(graph, [2], [0, 1, 3]) for _ in range(2))
-    for own in (late, early):
-        own.begin(lambda name: True)
-    early.reach(3)
-    for own in (late, early):
-        for _ in range(3):
-            own.step({})
-        own.begin(neighgen.is_fgen)
-        for _ in range(2):
-            own.step({})
-        own.reach(3)
-        own.step({})
-    assert neighgen.count_slots(late.weights) == 3
-    assert all(torch.equal(late.weights[name], early.weights[name]) for name in early.weights)
-
-
 def test_only_fgen_moves_once_frozen():
     graph = graph_of([(0, 1), (1, 2), (2, 3)], 4, labels=[0, 1, 0, 1])
     own = make(graph, [2], [0, 1, 3], count_bias=1.2, lambda_f=1.0, loss_counts="truncate")
@@ -121,7 +100,7 @@ def test_exchanged_gradients_are_those_of_one_backward_pass(kit):
     # The same draws as both clients make, by name.
     named = {"targets": 1, "compare": 1, "generate": 0}
     streams = {name: generator(0, "client", client, "round", 0, name) for name, client in named.items()}
-    leaves = own.trainable(int(own.rows.counts.max()))
+    leaves = own.trainable()
     inputs = own.embeddings[torch.from_numpy(own.rows.nodes)]
     local = own.made_loss(leaves, own.made(leaves, inputs, own.rows, streams["generate"]), own.rows, None)
     targets = neighgen.cross_targets(
@@ -165,9 +144,8 @@ def test_exchanged_outputs_are_one_backward_pass_over_shared_draws(kit):
 def fgen_and_features():
     """A fresh fGen of one slot, and rows of features that somebody keeps to himself."""
     config = FedSagePlusConfig(encoder_widths=(4, 8), generator_hidden=(16, 64))
-    drawn = neighgen.initial_weights(config, 50, 2, draw())
-    weights = {name: weight for name, weight in drawn.items() if neighgen.is_fgen(name)}
-    weights.update(zip(neighgen.slot_names(0), neighgen.slot_weights(config, 50, draw()), strict=True))
+    drawn = neighgen.initial_weights(config, 50, 2, lambda _: draw())
+    weights = {name: drawn[name] for name in neighgen.fgen_shapes(config, 50, slots=1)}
     return weights, (np.random.default_rng(0).random((200, 50)) < 0.1).astype(np.float32)
 
 

@@ -42,7 +42,6 @@ def path(dropout=0.0, losses=(1.0, 1.0, 1.0)):
     )
     own = NeighGen(impaired, graph.features, 2, config, lambda name: generator(0, name))
     own.begin(lambda name: True)
-    own.reach(1)
     for weight in own.weights.values():
         weight.zero_()
     own.weights["count.bias"].fill_(1.4)
@@ -75,7 +74,7 @@ beside 1 or 3 ½. Then node 1 has (1 + 1 + ½)/3 = 5/6 and 3 has ½: logits ±5/
 )
 def test_the_local_loss_by_hand(losses, wanted):
     own = path(losses=losses)
-    leaves = own.trainable(1)
+    leaves = own.trainable()
     loss = own.joint_loss(leaves, draw())
     assert loss.item() == pytest.approx(wanted, rel=1e-6)
 
@@ -91,7 +90,7 @@ def test_the_frozen_loss_is_the_same_without_the_counts():
 def test_a_frozen_classifier_has_no_dropout():
     """What is generated is ½ whatever is dropped: only the classifier's hidden layer is left to drop from."""
     own = path(dropout=0.5, losses=(0.0, 0.0, 1.0))
-    leaves = own.trainable(1)
+    leaves = own.trainable()
     trained = {own.joint_loss(leaves, draw(seed)).item() for seed in range(9)}
     own.freeze()
     frozen = [own.frozen_loss(draw(seed))[0].item() for seed in range(9)]
@@ -229,7 +228,6 @@ def test_a_step_of_phase_a_follows_the_gradient_of_dense_loops(kit, weights):
     client = federation.client(0)
     own = spread(client.neighgen)
     own.begin(lambda name: True)
-    own.reach(5)
     leaves = leaves_of(own.weights)
     plain = Plain(client.graph, client.hidden_nodes(), client.silo.train, leaves)
     made = plain.made(plain.rows(plain.influential()), draw(7))
@@ -242,7 +240,7 @@ def test_a_step_of_phase_a_follows_the_gradient_of_dense_loops(kit, weights):
     steps = []
     own.step = steps.append
     own.epoch(draw(7))
-    loss = own.joint_loss(own.trainable(5), draw(7))
+    loss = own.joint_loss(own.trainable(), draw(7))
     assert loss.item() == pytest.approx(total.item(), rel=1e-5)
     largest = {name: float(gradient.abs().max()) for name, gradient in wanted.items()}
     assert steps[0].keys() == {name for name in wanted if largest[name] or name in steps[0]}
@@ -257,7 +255,6 @@ def test_the_mended_graph_is_that_of_dense_loops(kit, looks_at):
     _, federation = federation_of(kit, mend_graph=looks_at, count_bias=1.7)
     client = federation.client(0)
     own = spread(client.neighgen)
-    own.reach(5)
     weights = own.weights
     plain = Plain(client.graph, client.hidden_nodes(), client.silo.train, leaves_of(weights), whole=looks_at == "whole")
     wanted = plain.made(plain.rows(range(len(plain.kept))), generator(0, "client", 0, "round", 0, "noise"))

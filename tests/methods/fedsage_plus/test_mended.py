@@ -56,9 +56,9 @@ def test_tensors_of_a_mended_graph_give_the_numbers_of_the_graph(sparse, generat
     for items in (None, np.array([3, 7, 20])):
         outputs, gradients = [], []
         for tensors in (GraphTensors(mended), MendedTensors(mended, features.numpy())):
-            logits, pull = model.trace(tensors.view(items), draw(5))
-            outputs.append(logits)
-            gradients.append(pull(torch.ones_like(logits)))
+            trace = model.trace(tensors.view(items), draw(5))
+            outputs.append(trace.logits)
+            gradients.append(trace.pull(torch.ones_like(trace.logits)))
         assert torch.allclose(*outputs, atol=1e-5)
         assert all(torch.allclose(*both, atol=1e-4) for both in zip(*gradients, strict=True))
 

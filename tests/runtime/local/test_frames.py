@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from graphsilo.runtime.local.frames import Channel, Ring
+from kit.damage import small_files
 
 MEGABYTE = 1 << 20
 
@@ -107,12 +108,8 @@ def test_a_system_without_shared_memory(monkeypatch):
 
 
 def test_a_system_that_gives_no_memory():
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-    try:
+    with small_files(10_000):
         assert Ring.make() is None
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_the_other_side_has_gone():

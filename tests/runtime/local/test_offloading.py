@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import tempfile
 import weakref
 
@@ -21,6 +20,7 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.offloading import ClientCache, OffloadedState, OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.testing import conformance
+from kit.damage import small_files
 
 
 @pytest.fixture
@@ -212,13 +212,11 @@ def test_a_full_disk_is_one_paragraph(config_of, tmp_path, monkeypatch, workers)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     config = config_of(clients=6, run={"resident_clients": 2, "workers": workers, "checkpoint_every": 0})
     large = config.model.model_copy(update={"options": {"hidden": 2048}})
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))  # silos are smaller, states are larger
-    try:
-        with pytest.raises(RunError, match=r"had to make room for others.*File too large.*run\.resident_clients"):
-            run(config.model_copy(update={"model": large}))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        small_files(200_000),
+        pytest.raises(RunError, match=r"had to make room for others.*File too large.*run\.resident_clients"),
+    ):  # silos are smaller, states are larger
+        run(config.model_copy(update={"model": large}))
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

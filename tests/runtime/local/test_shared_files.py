@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import resource
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.runtime.local.shared_files import digest_of, join_shared, read_shared, split_shared, write_shared
 from graphsilo.testing import conformance
 from graphsilo.training.sharing import shared_copy
+from kit.damage import small_files
 
 FEDLOG = {"generator_epochs": 2, "prototypes": 2, "embedding_dim": 8}
 """Its generators weigh 2 MB, all else of a client 50 kB."""
@@ -178,14 +178,9 @@ def test_processes_send_it_once_to_each_other(played):
 
 def test_a_disk_that_is_full_leaves_no_part_of_it(tmp_path):
     large = shared_copy({"a": torch.zeros(100_000)})
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     path = tmp_path / digest_of(large)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write_shared(path, large)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with small_files(200_000), pytest.raises(OSError, match="File too large"):
+        write_shared(path, large)
     assert list(tmp_path.iterdir()) == []
 
 

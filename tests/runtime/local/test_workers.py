@@ -226,12 +226,6 @@ def test_a_worker_that_is_killed_again_and_again(config_of, simulation_of, monke
     assert conformance.numbers(resumed.tree) == conformance.numbers(run(config_of(**settings)).tree)
 
 
-@pytest.mark.parametrize("name", ["local", "fedprox"])
-@pytest.mark.slow
-def test_other_methods(name):
-    conformance.check_workers(registry.load(name), {})
-
-
 def test_clients_elsewhere_choose_by_the_metric_of_the_run():
     def numbers(metric, **how):
         config = conformance.small_config(registry.load("fedridge"), {}, run=how)

@@ -18,8 +18,6 @@ import pytest
 
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.errors import FederationError
-from graphsilo.experiments.runner import run
-from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.journal import read
 from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
 from graphsilo.runtime.engines.choice import kits_of
@@ -27,33 +25,24 @@ from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision
 from graphsilo.runtime.remote.federation_file import FederationSpec
 from kit.site_meddling import Meddling, once
-from kit.site_tables import NAMES
+from kit.site_tables import NAMES, numbers
 from kit.sites import coordinator, to_be_killed
 
 SECURE = {"run__secure_sums": True, "evaluation__report": "federation"}
 
 
 def carry_out(sites: Any, out: Path, transport: Any = None, **overrides: Any) -> Any:
-    config = sites.config(**overrides)
-    return run_over(
-        transport or sites.transport,
-        config,
-        name="test",
-        clients=sites.clients,
-        out=out,
-        say=sites.said.append,
-        wait=30,
-    ).tree
+    return sites.carry_out(transport or sites.transport, out, **overrides)
 
 
-def rounds(tree: Any, measured: Callable[[Any], Any]) -> Any:
+def rounds(tree: Any) -> Any:
     kept = [{key: value for key, value in row.items() if "bytes" not in key} for row in tree["seeds"][0]["rounds"]]
-    return [measured(row) for row in kept], tree["summary"]["test"]
+    return [numbers(row) for row in kept], tree["summary"]["test"]
 
 
-def test_sums_over_sites_are_those_of_one_process(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_sums_over_sites_are_those_of_one_process(sites: Any, tmp_path: Path) -> None:
     tree = carry_out(sites, tmp_path / "out", **SECURE)
-    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
+    assert rounds(tree) == rounds(sites.alone(**SECURE))
     name = json.loads((tmp_path / "out" / "run.json").read_text())["run"]
     for site, supervisor in sites.supervisors.items():
         entries = [entry for entry in read(supervisor.folder / "sent" / f"{site}.jsonl") if entry.run == name]
@@ -106,27 +95,25 @@ def every_step(*quick: str) -> Any:
 
 
 @every_step(SHARE, OPEN)
-def test_worker_killed_at_each_step(step: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_worker_killed_at_each_step(step: str, sites: Any, tmp_path: Path) -> None:
     """It has forgotten its keys: all go back to the last checkpoint, and the run comes to the same."""
     victim = sites.supervisors["south"]
     kill = once(at(step), lambda: os.kill(victim.worker_pid, signal.SIGKILL))
     tree = carry_out(sites, tmp_path / "out", Meddling(sites.transport, kill), **SECURE)
-    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
+    assert rounds(tree) == rounds(sites.alone(**SECURE))
     assert any("goes back to its last checkpoint" in line for line in sites.said)
 
 
 @every_step()
-def test_site_killed_at_each_step(
-    step: str, make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_site_killed_at_each_step(step: str, make_sites: Callable[..., Any], tmp_path: Path) -> None:
     sites = make_sites()
     with to_be_killed(sites, "south") as strike:
         tree = carry_out(sites, tmp_path / "out", Meddling(sites.transport, once(at(step), strike)), **SECURE)
-        assert rounds(tree, measured) == rounds(run(sites.config(**SECURE)).tree, measured)
+        assert rounds(tree) == rounds(sites.alone(**SECURE))
 
 
 @every_step()
-def test_coordinator_killed_at_each_step(step: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_coordinator_killed_at_each_step(step: str, sites: Any, tmp_path: Path) -> None:
     """What was opened since its last checkpoint it asks for again: of the same silos, so that they open it."""
     overrides, out = sites.overrides(**SECURE, run__checkpoint_every=4), tmp_path / "out"
     first = coordinator(sites, out, "no", overrides, step)
@@ -137,7 +124,7 @@ def test_coordinator_killed_at_each_step(step: str, sites: Any, measured: Callab
     _, complaint = second.communicate(timeout=120)
     assert second.returncode == 0, complaint
     tree = json.loads((out / "result.json").read_text())
-    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE, run__checkpoint_every=4)).tree, measured)
+    assert rounds(tree) == rounds(sites.alone(**SECURE, run__checkpoint_every=4))
 
 
 @pytest.mark.slow
@@ -178,16 +165,14 @@ def test_a_silo_does_not_open_the_same_answers_without_another(make_sites: Calla
 
 
 @pytest.mark.slow
-def test_silos_are_those_that_the_kits_name(
-    make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_silos_are_those_that_the_kits_name(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     """Sums over certified silos are those of one process; one that comes without its kit is in none."""
     spec = {"name": "test", "coordinator": {"host": "127.0.0.1"}, "silos": list(NAMES)}
     provision(FederationSpec.of(spec), tmp_path / "kits")
     kits = {name: kits_of(read_kit(tmp_path / "kits" / name)) for name in NAMES}
     sites = make_sites(kits=kits)
     tree = carry_out(sites, tmp_path / "out", **SECURE, method__rounds=2)
-    assert rounds(tree, measured) == rounds(run(sites.config(**SECURE, method__rounds=2)).tree, measured)
+    assert rounds(tree) == rounds(sites.alone(**SECURE, method__rounds=2))
     for name, supervisor in sites.supervisors.items():
         known = json.loads((supervisor.folder / "sums" / f"{name}.known").read_text())
         assert {len(key) for key in known.values()} == {64}  # the keys themselves: certificates are renewed

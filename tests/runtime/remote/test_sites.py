@@ -21,29 +21,16 @@ import torch
 
 from graphsilo.__about__ import __version__
 from graphsilo.errors import ConfigError, FederationError, RunError
-from graphsilo.experiments.runner import run
-from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import Failure
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.protocol import failed, pack, unpack
-from graphsilo.runtime.transport import Transport, Unreachable
+from graphsilo.runtime.transport import Unreachable
 from kit import check_result
-from kit.site_meddling import Before, Meddling, once, training_call
-from kit.sites import coordinator, to_be_killed
-
-
-def carry_out(sites: Any, transport: Transport, out: Path, *, resume: bool = False, **overrides: Any) -> Any:
-    config = sites.config(**overrides)
-    return run_over(
-        transport, config, name="test", clients=sites.clients, out=out, resume=resume, say=sites.said.append, wait=30
-    ).tree
-
-
-def alone(sites: Any, **overrides: Any) -> Any:
-    return run(sites.config(**overrides)).tree
+from kit.site_meddling import Before, Meddling, changed, once, training_call
+from kit.sites import coordinator, rounds, to_be_killed
 
 
 @contextlib.contextmanager
@@ -58,20 +45,16 @@ def stopped(sites: Any, site: str, round: int, *, seconds: float) -> Iterator[Be
         wake.join()
 
 
-def rounds(tree: Any, measured: Callable[[Any], Any]) -> Any:
-    return [measured(row) for row in tree["seeds"][0]["rounds"]], tree["summary"]["test"]
-
-
 # -- processes that die --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_worker_killed_in_the_middle_of_a_round(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_worker_killed_in_the_middle_of_a_round(sites: Any, tmp_path: Path) -> None:
     victim = sites.supervisors["south"]
     before = victim.restarts
     kill = once(training_call("south", 3), lambda: os.kill(victim.worker_pid, signal.SIGKILL))
-    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out")
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    tree = sites.carry_out(Meddling(sites.transport, kill), tmp_path / "out")
+    assert rounds(tree) == rounds(sites.alone())
     assert victim.restarts == before + 1
     assert any("goes back to its last checkpoint" in line for line in sites.said)
 
@@ -79,7 +62,7 @@ def test_worker_killed_in_the_middle_of_a_round(sites: Any, measured: Callable[[
 @pytest.mark.parametrize(
     "operation", ["cards", *(pytest.param(name, marks=pytest.mark.slow) for name in ("open", "memory", "result"))]
 )
-def test_worker_killed_while_idle(operation: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_worker_killed_while_idle(operation: str, sites: Any, tmp_path: Path) -> None:
     """As by a machine that runs out of memory at night: the first job of the morning must not fail for it."""
     victim = sites.supervisors["south"]
     before = victim.restarts
@@ -92,8 +75,8 @@ def test_worker_killed_while_idle(operation: str, sites: Any, measured: Callable
         while victim.worker_pid is not None:
             time.sleep(0.01)
 
-    tree = carry_out(sites, Meddling(sites.transport, once(meets, kill)), tmp_path / "out")
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    tree = sites.carry_out(Meddling(sites.transport, once(meets, kill)), tmp_path / "out")
+    assert rounds(tree) == rounds(sites.alone())
     assert victim.restarts == before + 1
     # Only after `memory`, which comes while a run is open, was anything lost.
     assert any("goes back" in line for line in sites.said) == (operation == "memory")
@@ -109,7 +92,7 @@ def test_worker_that_dies_every_time_is_given_up(sites: Any, tmp_path: Path) -> 
             os.kill(victim.worker_pid, signal.SIGKILL)
 
     with pytest.raises(FederationError, match="lost its state 3 times in a row"):
-        carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out")
+        sites.carry_out(Meddling(sites.transport, kill), tmp_path / "out")
     assert not (tmp_path / "out" / "result.json").exists()
 
 
@@ -122,7 +105,7 @@ def test_worker_that_dies_every_time_is_left_out_where_the_method_allows_it(site
         if meets(site, header) and victim.worker_pid:
             os.kill(victim.worker_pid, signal.SIGKILL)
 
-    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out", method__min_clients=2)
+    tree = sites.carry_out(Meddling(sites.transport, kill), tmp_path / "out", method__min_clients=2)
     last = tree["seeds"][0]["rounds"][-1]
     assert last["round"] == 4
     assert "client 1" in last["failures"][0]
@@ -130,7 +113,7 @@ def test_worker_that_dies_every_time_is_left_out_where_the_method_allows_it(site
 
 
 @pytest.mark.slow
-def test_worker_killed_while_generators_are_trained(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_worker_killed_while_generators_are_trained(sites: Any, tmp_path: Path) -> None:
     settings = {"method__name": "fedsage_plus", "method__rounds": 2, "method__generator_hidden": [16]}
     victim = sites.supervisors["west"]
     seen: list[str] = []
@@ -141,23 +124,21 @@ def test_worker_killed_while_generators_are_trained(sites: Any, measured: Callab
             if len(seen) == 4:
                 os.kill(victim.worker_pid, signal.SIGKILL)
 
-    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out", **settings)
+    tree = sites.carry_out(Meddling(sites.transport, kill), tmp_path / "out", **settings)
     assert len(seen) > 8  # the whole generator phase began anew
-    assert rounds(tree, measured) == rounds(alone(sites, **settings), measured)
+    assert rounds(tree) == rounds(sites.alone(**settings))
 
 
 @pytest.mark.slow
-def test_site_killed_and_started_again(
-    make_sites: Callable[..., Any], measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_site_killed_and_started_again(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     sites = make_sites()
     with to_be_killed(sites, "south") as strike:
-        tree = carry_out(sites, Meddling(sites.transport, once(training_call("south", 3), strike)), tmp_path / "out")
-        assert rounds(tree, measured) == rounds(alone(sites), measured)
+        tree = sites.carry_out(Meddling(sites.transport, once(training_call("south", 3), strike)), tmp_path / "out")
+        assert rounds(tree) == rounds(sites.alone())
 
 
 @pytest.mark.slow
-def test_coordinator_killed_and_started_again(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_coordinator_killed_and_started_again(sites: Any, tmp_path: Path) -> None:
     overrides, out = sites.overrides(method__rounds=8), tmp_path / "out"
     first = coordinator(sites, out, "no", overrides)
     assert first.stdout is not None
@@ -172,11 +153,11 @@ def test_coordinator_killed_and_started_again(sites: Any, measured: Callable[[An
     assert second.returncode == 0, complaint
     assert "round 1\n" not in printed
     tree = json.loads((out / "result.json").read_text())
-    assert rounds(tree, measured) == rounds(alone(sites, method__rounds=8), measured)
+    assert rounds(tree) == rounds(sites.alone(method__rounds=8))
 
 
 @pytest.mark.slow
-def test_coordinator_stopped_in_the_generator_phase(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_coordinator_stopped_in_the_generator_phase(sites: Any, tmp_path: Path) -> None:
     settings = {"method__name": "fedsage_plus", "method__rounds": 2, "method__generator_hidden": [16]}
     calls: list[str] = []
 
@@ -189,16 +170,16 @@ def test_coordinator_stopped_in_the_generator_phase(sites: Any, measured: Callab
             raise Enough
 
     with pytest.raises(Enough):
-        carry_out(sites, Meddling(sites.transport, stop), tmp_path / "out", **settings)
-    tree = carry_out(sites, sites.transport, tmp_path / "out", resume=True, **settings)
-    assert rounds(tree, measured) == rounds(alone(sites, **settings), measured)
+        sites.carry_out(Meddling(sites.transport, stop), tmp_path / "out", **settings)
+    tree = sites.carry_out(sites.transport, tmp_path / "out", resume=True, **settings)
+    assert rounds(tree) == rounds(sites.alone(**settings))
 
 
 # -- networks that fail --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_site_out_of_reach_for_a_while(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_site_out_of_reach_for_a_while(sites: Any, tmp_path: Path) -> None:
     until: list[float] = []
     meets = training_call("west", 2)
 
@@ -208,11 +189,11 @@ def test_site_out_of_reach_for_a_while(sites: Any, measured: Callable[[Any], Any
         if site == "west" and until and time.monotonic() < until[0]:
             raise Unreachable(site, "the cable is out")
 
-    tree = carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out")
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    tree = sites.carry_out(Meddling(sites.transport, cut), tmp_path / "out")
+    assert rounds(tree) == rounds(sites.alone())
 
 
-def test_answers_lost_on_the_way_are_given_again(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_answers_lost_on_the_way_are_given_again(sites: Any, tmp_path: Path) -> None:
     lost: set[str] = set()
 
     def lose(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
@@ -221,14 +202,12 @@ def test_answers_lost_on_the_way_are_given_again(sites: Any, measured: Callable[
             raise Unreachable(site, "the answer was lost")
         return answer
 
-    tree = carry_out(sites, Meddling(sites.transport, after=lose), tmp_path / "out")
+    tree = sites.carry_out(Meddling(sites.transport, after=lose), tmp_path / "out")
     assert len(lost) == 6
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    assert rounds(tree) == rounds(sites.alone())
 
 
-def test_site_that_stays_away_fails_the_run_and_it_can_go_on(
-    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_site_that_stays_away_fails_the_run_and_it_can_go_on(sites: Any, tmp_path: Path) -> None:
     meets, away = training_call("west", 3), []
 
     def cut(site: str, header: Mapping[str, Any]) -> None:
@@ -238,19 +217,23 @@ def test_site_that_stays_away_fails_the_run_and_it_can_go_on(
             raise Unreachable(site, "the cable is out")
 
     with pytest.raises(FederationError, match=r"3 clients had to answer, 2 did.*silent for .*the cable is out"):
-        carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out", run__patience=1.0)
+        sites.carry_out(Meddling(sites.transport, cut), tmp_path / "out", run__patience=1.0)
     assert not (tmp_path / "out" / "result.json").exists()
-    tree = carry_out(sites, sites.transport, tmp_path / "out", resume=True, run__patience=1.0)
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    tree = sites.carry_out(sites.transport, tmp_path / "out", resume=True, run__patience=1.0)
+    assert rounds(tree) == rounds(sites.alone())
 
 
 @pytest.mark.slow
 def test_slow_site_beyond_the_deadline(sites: Any, tmp_path: Path) -> None:
     with stopped(sites, "north", 2, seconds=9.0) as stall:
-        tree = carry_out(
-            sites, Meddling(sites.transport, stall), tmp_path / "out",
-            method__min_clients=2, method__rounds=6, run__deadline=2.0, run__checkpoint_every=0,
-        )  # fmt: skip
+        tree = sites.carry_out(
+            Meddling(sites.transport, stall),
+            tmp_path / "out",
+            method__min_clients=2,
+            method__rounds=6,
+            run__deadline=2.0,
+            run__checkpoint_every=0,
+        )
     told = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
     assert told[0] == []
     assert "did not finish within the deadline of 2 seconds" in told[1][0]
@@ -274,7 +257,7 @@ def with_failures(sites: Any, monkeypatch: pytest.MonkeyPatch, who: int, when: s
 
     with monkeypatch.context() as patched:
         patched.setattr(InProcess, "deliver", losing)
-        return alone(sites, **overrides)
+        return sites.alone(**overrides)
 
 
 @pytest.mark.parametrize("method", ["scaffold", "feddc"])
@@ -295,12 +278,12 @@ def test_a_client_whose_answers_are_lost_steps_back(
         return answer
 
     transport = Meddling(sites.transport, after=cut)
-    tree = carry_out(sites, transport, tmp_path / "out", run__patience=0.5, **settings)
+    tree = sites.carry_out(transport, tmp_path / "out", run__patience=0.5, **settings)
     assert asked == [2, 3]
     assert [len(row.get("failures", [])) for row in tree["seeds"][0]["rounds"]] == [0, 1, 1, 0, 0]
     one = with_failures(sites, monkeypatch, 1, {2, 3}, **settings)
     assert scored(tree, 4) == scored(one, 4)
-    assert scored(tree, 4) != scored(alone(sites, **settings), 4)
+    assert scored(tree, 4) != scored(sites.alone(**settings), 4)
 
 
 @pytest.mark.slow
@@ -311,10 +294,9 @@ def test_a_client_that_answers_late_steps_back(
     """North stops in the middle of round 2 and goes on, late, with what it was asked then."""
     settings = {"method__name": method, "method__min_clients": 2, "method__rounds": 9}
     with stopped(sites, "north", 2, seconds=5.0) as stall:
-        tree = carry_out(
-            sites, Meddling(sites.transport, stall), tmp_path / "out", run__deadline=2.0, run__checkpoint_every=0,
-            **settings,
-        )  # fmt: skip
+        tree = sites.carry_out(
+            Meddling(sites.transport, stall), tmp_path / "out", run__deadline=2.0, run__checkpoint_every=0, **settings
+        )
     told = {row["round"]: row.get("failures", []) for row in tree["seeds"][0]["rounds"]}
     late = {number for number, lines in told.items() if any("'train'" in line for line in lines)}
     assert 2 in late
@@ -341,17 +323,7 @@ def lying(sites: Any, change: Callable[[bytearray], bytearray], *, always: bool 
 
 
 def with_reply(change: Callable[[TrainReply], TrainReply]) -> Callable[[bytearray], bytearray]:
-    """Another message in the answer, well packed."""
-
-    def changed(answer: bytearray) -> bytearray:
-        packet = unpack(answer)
-        row = packet.header["answers"][0]
-        reply = change(decode(bytes(packet.payloads[0]), TrainReply))
-        encoded = encode(reply)
-        row["fields"] = [list(item) for item in encoded.field_bytes]
-        return pack(packet.header, [encoded.data])
-
-    return changed
+    return lambda answer: changed(answer, TrainReply, change)
 
 
 def spoiled(reply: TrainReply, value: float) -> TrainReply:
@@ -397,26 +369,24 @@ LIES: dict[str, tuple[Callable[[bytearray], bytearray], str]] = {
 }  # fmt: skip
 
 
-def test_compressed_models_give_the_numbers_of_one_process(
-    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_compressed_models_give_the_numbers_of_one_process(sites: Any, tmp_path: Path) -> None:
     """What a silo has left out is at the silo, and comes back with its checkpoint when its worker dies."""
     topk = {"run__compression": "topk", "run__top_share": 0.2}
     victim = sites.supervisors["south"]
     kill = once(training_call("south", 3), lambda: os.kill(victim.worker_pid, signal.SIGKILL))
-    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out", **topk)
+    tree = sites.carry_out(Meddling(sites.transport, kill), tmp_path / "out", **topk)
     assert any("goes back to its last checkpoint" in line for line in sites.said)
-    once_more = alone(sites, **topk)
-    assert rounds(tree, measured) == rounds(once_more, measured)
+    once_more = sites.alone(**topk)
+    assert rounds(tree) == rounds(once_more)
     assert tree["summary"]["upload_bytes"] == once_more["summary"]["upload_bytes"]
-    assert tree["summary"]["upload_bytes"] < 0.7 * alone(sites)["summary"]["upload_bytes"]
+    assert tree["summary"]["upload_bytes"] < 0.7 * sites.alone()["summary"]["upload_bytes"]
 
 
-def test_silos_choose_by_the_metric_of_the_run(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_silos_choose_by_the_metric_of_the_run(sites: Any, tmp_path: Path) -> None:
     ridge = {"method__name": "fedridge", "evaluation__select_by": "auc"}
-    tree = carry_out(sites, sites.transport, tmp_path / "out", **ridge)
-    assert rounds(tree, measured) == rounds(alone(sites, **ridge), measured)
-    assert rounds(tree, measured) != rounds(alone(sites, **ridge | {"evaluation__select_by": "accuracy"}), measured)
+    tree = sites.carry_out(sites.transport, tmp_path / "out", **ridge)
+    assert rounds(tree) == rounds(sites.alone(**ridge))
+    assert rounds(tree) != rounds(sites.alone(**ridge | {"evaluation__select_by": "accuracy"}))
 
 
 def test_a_site_that_lies_in_its_levels_is_refused_and_named(sites: Any, tmp_path: Path) -> None:
@@ -429,7 +399,7 @@ def test_a_site_that_lies_in_its_levels_is_refused_and_named(sites: Any, tmp_pat
         return pack(packet.header, [encode(replace(reply, weights=said)).data])
 
     with pytest.raises(FederationError, match=r"client 1.*a scale below 0"):
-        carry_out(sites, lying(sites, changed), tmp_path / "out", method__rounds=2, run__compression="int8")
+        sites.carry_out(lying(sites, changed), tmp_path / "out", method__rounds=2, run__compression="int8")
     assert not (tmp_path / "out" / "result.json").exists()
 
 
@@ -437,24 +407,22 @@ def test_a_site_that_lies_in_its_levels_is_refused_and_named(sites: Any, tmp_pat
 def test_lying_site_is_refused_and_named(lie: str, sites: Any, tmp_path: Path) -> None:
     change, words = LIES[lie]
     with pytest.raises(FederationError, match=words):
-        carry_out(sites, lying(sites, change), tmp_path / "out", method__rounds=2)
+        sites.carry_out(lying(sites, change), tmp_path / "out", method__rounds=2)
     assert not (tmp_path / "out" / "result.json").exists()
 
 
 def test_lying_site_is_left_out_where_the_method_allows_it(sites: Any, tmp_path: Path) -> None:
     transport = lying(sites, with_reply(lambda reply: replace(reply, num_samples=1e9)))
-    tree = carry_out(sites, transport, tmp_path / "out", method__rounds=3, method__min_clients=2)
+    tree = sites.carry_out(transport, tmp_path / "out", method__rounds=3, method__min_clients=2)
     told = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
     assert [len(lines) for lines in told] == [0, 1, 0]
     assert "claims to stand for 1e+09 items" in told[1][0]
 
 
-def test_damage_on_the_way_is_mended_by_asking_again(
-    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_damage_on_the_way_is_mended_by_asking_again(sites: Any, tmp_path: Path) -> None:
     transport = lying(sites, LIES["corrupted"][0], always=False)
-    tree = carry_out(sites, transport, tmp_path / "out")
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    tree = sites.carry_out(transport, tmp_path / "out")
+    assert rounds(tree) == rounds(sites.alone())
 
 
 def test_old_answer_is_not_taken_for_a_new_one(sites: Any, tmp_path: Path) -> None:
@@ -468,7 +436,7 @@ def test_old_answer_is_not_taken_for_a_new_one(sites: Any, tmp_path: Path) -> No
         return kept[0] if concerned else answer
 
     with pytest.raises(FederationError, match="answers another request"):
-        carry_out(sites, Meddling(sites.transport, after=replay), tmp_path / "out", method__rounds=2)
+        sites.carry_out(Meddling(sites.transport, after=replay), tmp_path / "out", method__rounds=2)
 
 
 def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,7 +445,7 @@ def test_oversized_answer_is_refused(sites: Any, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(remote, "MAX_BODY", 10_000)
     big = lying(sites, lambda answer: answer + bytes(20_000))
     with pytest.raises(FederationError, match="at most 10000 are taken"):
-        carry_out(sites, big, tmp_path / "out", method__rounds=2)
+        sites.carry_out(big, tmp_path / "out", method__rounds=2)
 
 
 # -- another release -----------------------------------------------------------------------------------------------
@@ -503,9 +471,9 @@ def test_a_site_that_comes_back_with_another_release_trains_no_more(
     words = rf"site 'south' runs graphsilo 0\.0\.1, the coordinator {__version__}: install the same release"
     if smallest is None:
         with pytest.raises(FederationError, match=words):
-            carry_out(sites, transport, tmp_path / "out")
+            sites.carry_out(transport, tmp_path / "out")
         return
-    tree = carry_out(sites, transport, tmp_path / "out", method__min_clients=smallest)
+    tree = sites.carry_out(transport, tmp_path / "out", method__min_clients=smallest)
     found = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
     assert [len(lines) > 0 for lines in found] == [False, True, True, True]
     assert all(re.search(words, line) for lines in found for line in lines)
@@ -524,7 +492,7 @@ def test_who_refuses_counts_as_no_participant_and_costs_no_reference(sites: Any,
         return pack({**unpack(answer).header, "refused": [[1, "its owner says no"]]})
 
     settings = {"method__min_clients": 2, "method__rounds": 2, "run__references": ["local"]}
-    tree = carry_out(sites, Meddling(sites.transport, after=refusing), tmp_path / "out", **settings)
+    tree = sites.carry_out(Meddling(sites.transport, after=refusing), tmp_path / "out", **settings)
     row = json.loads((tmp_path / "out" / "references" / "local" / "result.json").read_text())
     for found in (tree, row):
         assert [each["participants"] for each in found["seeds"][0]["rounds"]] == [2, 2]
@@ -534,15 +502,15 @@ def test_who_refuses_counts_as_no_participant_and_costs_no_reference(sites: Any,
     assert told.endswith("its owner says no)")
     settings["method__min_clients"] = 3
     with pytest.raises(FederationError, match=r"3 clients have to take part, 2 do: .*, or lower method\.min_clients\."):
-        carry_out(sites, Meddling(sites.transport, after=refusing), tmp_path / "more", **settings)
+        sites.carry_out(Meddling(sites.transport, after=refusing), tmp_path / "more", **settings)
 
 
 @pytest.mark.slow
 def test_silo_that_refuses_a_method_is_named_or_left_out(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     sites = make_sites(policies={"south": {"methods": ["opfgl"]}})
     with pytest.raises(FederationError, match=r"client 1 refuses: this silo does not take part in FedAvg"):
-        carry_out(sites, sites.transport, tmp_path / "all")
-    tree = carry_out(sites, sites.transport, tmp_path / "two", method__min_clients=2)
+        sites.carry_out(sites.transport, tmp_path / "all")
+    tree = sites.carry_out(sites.transport, tmp_path / "two", method__min_clients=2)
     assert all("client 1" in row["failures"][0] for row in tree["seeds"][0]["rounds"])
     assert [row["client"] for row in tree["seeds"][0]["clients"] if row["test"]] == [0, 2]
     told = [text for text in sites.said if "takes no part in run" in text]
@@ -555,7 +523,7 @@ def test_silo_that_refuses_a_method_is_named_or_left_out(make_sites: Callable[..
 
 
 @pytest.mark.slow
-def test_full_disk_at_the_coordinator(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_full_disk_at_the_coordinator(sites: Any, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mounted = os.geteuid() == 0 and shutil.which("mount") is not None
@@ -564,11 +532,11 @@ def test_full_disk_at_the_coordinator(sites: Any, measured: Callable[[Any], Any]
         pytest.skip("a small disk needs the right to mount one")
     try:
         with pytest.raises(RunError, match="No space left on device"):
-            carry_out(sites, sites.transport, small / "out", method__rounds=30)
+            sites.carry_out(sites.transport, small / "out", method__rounds=30)
         assert not (small / "out" / "result.json").exists()
         subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
-        tree = carry_out(sites, sites.transport, small / "out", resume=True, method__rounds=30)
-        assert rounds(tree, measured) == rounds(alone(sites, method__rounds=30), measured)
+        tree = sites.carry_out(sites.transport, small / "out", resume=True, method__rounds=30)
+        assert rounds(tree) == rounds(sites.alone(method__rounds=30))
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
@@ -584,7 +552,7 @@ def test_site_that_falls_silent_between_steps_is_left_out(operation: str, sites:
             raise Unreachable(site, "the cable is out")
 
     away: list[bool] = []
-    tree = carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out", run__patience=0.5, method__min_clients=2)
+    tree = sites.carry_out(Meddling(sites.transport, cut), tmp_path / "out", run__patience=0.5, method__min_clients=2)
     assert tree["seeds"][0]["last_round"] == 4
     assert any("site 'west' has been silent" in line for line in sites.said)
 
@@ -598,10 +566,13 @@ def test_late_site_does_not_hold_up_checkpoints(sites: Any, tmp_path: Path) -> N
         asked.append(f"{site} {header.get('do')} {header.get('mark', '')}")
 
     with stopped(sites, "north", 2, seconds=9.0) as stall:
-        tree = carry_out(
-            sites, Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, method__rounds=6,
+        tree = sites.carry_out(
+            Meddling(sites.transport, before),
+            tmp_path / "out",
+            method__min_clients=2,
+            method__rounds=6,
             run__deadline=2.0,
-        )  # fmt: skip
+        )
     assert "did not finish within the deadline of 2 seconds" in tree["seeds"][0]["rounds"][1]["failures"][0]
     assert tree["seeds"][0]["last_round"] == 6
     assert "south save seed0-round2" in asked
@@ -624,10 +595,14 @@ def test_site_that_was_away_at_a_checkpoint_goes_back_to_its_own(sites: Any, tmp
             restored.append((site, header["mark"]))
         kill(site, header)
 
-    tree = carry_out(
-        sites, Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, method__rounds=6,
-        run__patience=0.5, run__checkpoint_every=3,
-    )  # fmt: skip
+    tree = sites.carry_out(
+        Meddling(sites.transport, before),
+        tmp_path / "out",
+        method__min_clients=2,
+        method__rounds=6,
+        run__patience=0.5,
+        run__checkpoint_every=3,
+    )
     assert tree["seeds"][0]["last_round"] == 6
     assert sorted(restored) == [("south", "seed0-round3"), ("west", "seed0-round3")]
 
@@ -644,13 +619,13 @@ def test_site_that_joins_after_a_checkpoint_begins_anew(make_sites: Callable[...
             raise Unreachable(site, "the cable is out")
 
     there: list[bool] = []
-    tree = carry_out(
-        sites, Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, run__patience=0.5
+    tree = sites.carry_out(
+        Meddling(sites.transport, before), tmp_path / "out", method__min_clients=2, run__patience=0.5
     )
     assert [len(row.get("failures", [])) for row in tree["seeds"][0]["rounds"]] == [2, 2, 0, 0]
 
 
-def test_new_run_in_a_used_folder_leaves_its_name(sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_new_run_in_a_used_folder_leaves_its_name(sites: Any, tmp_path: Path) -> None:
     meets = training_call("west", 3)
 
     def cut(site: str, header: Mapping[str, Any]) -> None:
@@ -658,24 +633,24 @@ def test_new_run_in_a_used_folder_leaves_its_name(sites: Any, measured: Callable
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out(sites, Meddling(sites.transport, cut), tmp_path / "out")
+        sites.carry_out(Meddling(sites.transport, cut), tmp_path / "out")
     with pytest.raises(ConfigError, match="already holds a run"):
-        carry_out(sites, sites.transport, tmp_path / "out")
-    tree = carry_out(sites, sites.transport, tmp_path / "out", resume=True)
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+        sites.carry_out(sites.transport, tmp_path / "out")
+    tree = sites.carry_out(sites.transport, tmp_path / "out", resume=True)
+    assert rounds(tree) == rounds(sites.alone())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["open", "evaluate", "remember", "save", "finish", "memory"])
-def test_worker_killed_in_any_step(step: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_worker_killed_in_any_step(step: str, sites: Any, tmp_path: Path) -> None:
     victim = sites.supervisors["south"]
 
     def meets(site: str, header: Mapping[str, Any]) -> bool:
         return site == "south" and step in (header.get("do"), header.get("handler"))
 
     kill = once(meets, lambda: os.kill(victim.worker_pid, signal.SIGKILL))
-    tree = carry_out(sites, Meddling(sites.transport, kill), tmp_path / "out")
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    tree = sites.carry_out(Meddling(sites.transport, kill), tmp_path / "out")
+    assert rounds(tree) == rounds(sites.alone())
     name = json.loads((tmp_path / "out" / "run.json").read_text())["run"]
     models = sites.folder / "south" / "results" / name / "south" / "models"
     assert sorted(path.name for path in models.iterdir()) == [
@@ -684,9 +659,7 @@ def test_worker_killed_in_any_step(step: str, sites: Any, measured: Callable[[An
 
 
 @pytest.mark.slow
-def test_two_workers_killed_at_once_and_one_as_it_goes_back(
-    sites: Any, measured: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_two_workers_killed_at_once_and_one_as_it_goes_back(sites: Any, tmp_path: Path) -> None:
     victims = [sites.supervisors[name] for name in ("south", "west")]
 
     def strike() -> None:
@@ -703,8 +676,8 @@ def test_two_workers_killed_at_once_and_one_as_it_goes_back(
         both(site, header)
         again(site, header)
 
-    tree = carry_out(sites, Meddling(sites.transport, before), tmp_path / "out")
-    assert rounds(tree, measured) == rounds(alone(sites), measured)
+    tree = sites.carry_out(Meddling(sites.transport, before), tmp_path / "out")
+    assert rounds(tree) == rounds(sites.alone())
 
 
 @pytest.mark.slow
@@ -713,14 +686,14 @@ def test_releases_with_noise_are_counted_over_runs(make_sites: Callable[..., Any
     sites = make_sites(policies={"south": {"max_epsilon": 6.0}})
     private = {"method__name": "fedridge", "method__epsilon": 5.0}
     with pytest.raises(ConfigError, match=r"Use data\.scale=none"):
-        carry_out(sites, sites.transport, tmp_path / "scaled", **private)
+        sites.carry_out(sites.transport, tmp_path / "scaled", **private)
     for file in sites.files.values():
         file.write_text(file.read_text() + "features: {scale: none}\n")
     for site in sites.supervisors.values():
         os.kill(site.worker_pid, signal.SIGKILL)
     with pytest.raises(FederationError, match=r"client 1 refuses: this silo sends nothing in training without noise"):
-        carry_out(sites, sites.transport, tmp_path / "plain", method__name="fedridge")
-    tree = carry_out(sites, sites.transport, tmp_path / "first", **private)
+        sites.carry_out(sites.transport, tmp_path / "plain", method__name="fedridge")
+    tree = sites.carry_out(sites.transport, tmp_path / "first", **private)
     assert any(text.startswith("Differential privacy of nodes") for text in tree["warnings"])
     with pytest.raises(FederationError, match=r"would come to more than ε = 6"):
-        carry_out(sites, sites.transport, tmp_path / "second", **private)
+        sites.carry_out(sites.transport, tmp_path / "second", **private)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kit.sites import make_sites, measured, short_path, sites, standing
+from kit.sites import make_sites, short_path, sites, standing
 
-__all__ = ["make_sites", "measured", "short_path", "sites", "standing"]
+__all__ = ["make_sites", "short_path", "sites", "standing"]

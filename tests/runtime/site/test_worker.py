@@ -20,12 +20,11 @@ import pytest
 import torch
 import yaml
 
+from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import FederationError
-from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal, registry
 from graphsilo.federation.client import EvaluateReply
-from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.model_files import tensor_file
 from graphsilo.federation.scaling import FeatureSquares, FeatureSums
@@ -38,17 +37,17 @@ from graphsilo.runtime.remote.sites import Gone, RemoteSites
 from graphsilo.runtime.site import supervisor
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from graphsilo.runtime.transport import Transport
-from graphsilo.testing.conformance import unchecked
+from kit import questions
 from kit.same_machine import SameMachine
-from kit.site_meddling import Meddling, training_call
+from kit.site_meddling import Meddling, telling, training_call
 from kit.site_tables import write_tables
+from kit.sites import rounds
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def carry_out(sites: Any, transport: Transport, out: Path, **overrides: Any) -> Any:
-    config = sites.config(**{"method__rounds": 2, **overrides})
-    return run_over(transport, config, name="test", clients=sites.clients, out=out, say=sites.said.append, wait=30).tree
+    return sites.carry_out(transport, out, **{"method__rounds": 2, **overrides})
 
 
 def test_a_run_that_began_before_the_worker_is_no_fault(sites: Any) -> None:
@@ -147,17 +146,10 @@ EVALUATIONS: dict[str, Callable[[EvaluateReply], EvaluateReply]] = {
 
 @pytest.mark.parametrize("lie", list(EVALUATIONS))
 def test_impossible_evaluation_is_left_out(lie: str, sites: Any, tmp_path: Path) -> None:
-    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
-        if site != "south" or header.get("handler") != "evaluate":
-            return answer
-        packet = unpack(answer)
-        encoded = encode(EVALUATIONS[lie](decode(bytes(packet.payloads[0]), EvaluateReply)))
-        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
-        return pack(packet.header, [encoded.data])
-
+    meddling = Meddling(sites.transport, after=telling("evaluate", EvaluateReply, EVALUATIONS[lie]))
     with pytest.raises(FederationError, match="client 1 failed in 'evaluate'"):
-        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "all")
-    tree = carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "two", method__min_clients=2)
+        carry_out(sites, meddling, tmp_path / "all")
+    tree = carry_out(sites, meddling, tmp_path / "two", method__min_clients=2)
     assert [row["client"] for row in tree["seeds"][0]["clients"] if row["test"]] == [0, 2]
     (failure,) = tree["seeds"][0]["rounds"][0]["failures"]
     assert re.match(
@@ -168,18 +160,15 @@ def test_impossible_evaluation_is_left_out(lie: str, sites: Any, tmp_path: Path)
 @pytest.mark.parametrize("links", [None, 10**9])
 def test_weight_is_bounded_where_the_method_weighs_by_itself(links: int | None, sites: Any, tmp_path: Path) -> None:
     """By the nodes of its card, whatever that says of links."""
+    heavy = telling("train", fairfgl.TrainReply, lambda reply: replace(reply, num_samples=1e9))
 
     def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
-        if site != "south" or (header["do"] != "cards" and header.get("handler") != "train"):
-            return answer
+        if site != "south" or header["do"] != "cards" or links is None:
+            return heavy(site, header, answer)
         packet = unpack(answer)
-        if header["do"] == "cards":
-            for _, card in packet.header["cards"]:
-                card["counts"]["links"] = links or card["counts"]["links"]
-            return pack(packet.header, [])
-        reply = decode(bytes(packet.payloads[0]), fairfgl.TrainReply)
-        encoded = encode(replace(reply, num_samples=1e9))
-        return pack(packet.header, [encoded.data])
+        for _, card in packet.header["cards"]:
+            card["counts"]["links"] = links
+        return pack(packet.header, [])
 
     with pytest.raises(FederationError, match=r"claims to stand for 1e\+09 items"):
         carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out", method__name="fairfgl")
@@ -205,17 +194,9 @@ RIDGES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
 def test_sums_of_no_rows_are_left_out(lie: str, sites: Any, tmp_path: Path) -> None:
     handler, change, words = RIDGES[lie]
     kind = {"statistics": fedridge.Statistics, "count": fedridge.Counts, "score": fedridge.Scores}[handler]
-
-    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
-        if site != "south" or header.get("handler") != handler:
-            return answer
-        packet = unpack(answer)
-        encoded = encode(change(decode(bytes(packet.payloads[0]), kind)))
-        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
-        return pack(packet.header, [encoded.data])
-
+    meddling = Meddling(sites.transport, after=telling(handler, kind, change))
     with pytest.raises(FederationError, match=f"client 1 failed in '{handler}'.*({words})"):
-        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "out", method__name="fedridge")
+        carry_out(sites, meddling, tmp_path / "out", method__name="fedridge")
 
 
 ANSWERS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], str, str]] = {
@@ -236,44 +217,24 @@ ANSWERS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], str, str]]
 def test_impossible_share_fails_who_sent_it(lie: str, sites: Any, tmp_path: Path) -> None:
     liar, change, prefix, words = ANSWERS[lie]
 
-    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
-        if site != liar or header.get("handler") != "train" or header.get("round") != 2:
-            return answer
-        packet = unpack(answer)
-        reply = decode(bytes(packet.payloads[0]), fedavg.TrainReply)
-        lied = {prefix + name: change(tensor) for name, tensor in reply.weights.items()}
-        encoded = unchecked(replace(reply, weights=lied))
-        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
-        return pack(packet.header, [encoded.data])
+    def lied(reply: fedavg.TrainReply) -> fedavg.TrainReply:
+        return replace(reply, weights={prefix + name: change(tensor) for name, tensor in reply.weights.items()})
 
+    meddling = Meddling(sites.transport, after=telling("train", fedavg.TrainReply, lied, site=liar, rounds=(2,)))
     (client,) = sites.clients[liar]
     said = rf"client {client} failed in 'train' \(MessageError: TrainReply\.weights {words}"
     with pytest.raises(FederationError, match=rf"3 clients had to answer, 2 did\. First failure: {said}"):
-        carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "all")
+        carry_out(sites, meddling, tmp_path / "all")
     overrides = {"method__min_clients": 2, "method__rounds": 3}
-    tree = carry_out(sites, Meddling(sites.transport, after=after), tmp_path / "two", **overrides)
+    tree = carry_out(sites, meddling, tmp_path / "two", **overrides)
     failures = [row.get("failures", []) for row in tree["seeds"][0]["rounds"]]
     assert [len(rows) for rows in failures] == [0, 1, 0]
     assert re.match(said, failures[1][0])
 
 
-def answering_in_training(change: Callable[[fedavg.TrainReply], fedavg.TrainReply]) -> Any:
-    """What 'south' answers in training, changed."""
-
-    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
-        if site != "south" or header.get("handler") != "train":
-            return answer
-        packet = unpack(answer)
-        encoded = unchecked(change(decode(bytes(packet.payloads[0]), fedavg.TrainReply)))
-        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
-        return pack(packet.header, [encoded.data])
-
-    return after
-
-
 @pytest.mark.parametrize("samples", [2.5, -0.0])
 def test_half_an_item_fails_who_counts_it(samples: float, sites: Any, tmp_path: Path) -> None:
-    after = answering_in_training(lambda reply: replace(reply, num_samples=samples))
+    after = telling("train", fedavg.TrainReply, lambda reply: replace(reply, num_samples=samples))
     with pytest.raises(
         FederationError, match=rf"client 1 failed in 'train' .*num_samples holds {samples:g}, and counts"
     ):
@@ -281,9 +242,10 @@ def test_half_an_item_fails_who_counts_it(samples: float, sites: Any, tmp_path: 
 
 
 def test_who_trains_nothing_is_told_and_not_blamed(sites: Any, tmp_path: Path) -> None:
-    zeros = answering_in_training(
-        lambda reply: replace(reply, weights={name: 0 * weight for name, weight in reply.weights.items()})
-    )
+    def nothing(reply: fedavg.TrainReply) -> fedavg.TrainReply:
+        return replace(reply, weights={name: 0 * weight for name, weight in reply.weights.items()})
+
+    zeros = telling("train", fedavg.TrainReply, nothing)
     tree = carry_out(sites, Meddling(sites.transport, after=zeros), tmp_path / "out")
     assert not any("failures" in row for row in tree["seeds"][0]["rounds"])
     assert any(
@@ -335,19 +297,7 @@ def ask(
 
 def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
     """What opens the one client of 'north'."""
-    from graphsilo.data.silos.cards import compare_cards
-    from graphsilo.federation import registry
-    from graphsilo.runtime.site.schema import schema_tree
-
-    schema = schema_tree(compare_cards([ask(site, {"do": "cards"})["cards"][0][1]]))
-    return {
-        "do": "open", "run": run, "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
-        "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
-        "common": ["gcn", {"hidden": [8]}, "float32"],
-        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "select_by": "accuracy",
-        "agreeing": False,
-        "scaling": {"scale": "none", "scale_by": "silo"},
-    }  # fmt: skip
+    return questions.opening(compare_cards([ask(site, {"do": "cards"})["cards"][0][1]]), run=run)
 
 
 def finish(run: str, view: str | None = None) -> dict[str, Any]:
@@ -579,20 +529,6 @@ def test_cards_and_failures_are_in_the_silos_log(make_sites: Callable[..., Any])
     assert ask(site, {"do": "cards"})["cpu"] == round(ask(site, {"do": "cards"})["cpu"], 2)
 
 
-def telling(handler: str, kind: Any, change: Callable[[Any], Any], rounds: tuple[int, ...] = (0, 1)) -> Any:
-    """The site 'south' (client 1) changes what it answers to one step."""
-
-    def after(site: str, header: Mapping[str, Any], answer: bytearray) -> bytearray:
-        if site != "south" or header.get("handler") != handler or header.get("round") not in rounds:
-            return answer
-        packet = unpack(answer)
-        encoded = unchecked(change(decode(bytes(packet.payloads[0]), kind)))
-        packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
-        return pack(packet.header, [encoded.data])
-
-    return after
-
-
 SUMS: dict[str, tuple[str, Any, Callable[[Any], Any], str]] = {
     "endless-sum": (
         "feature_sums", FeatureSums, lambda m: replace(
@@ -655,7 +591,7 @@ def test_numbers_far_above_the_others_fail_who_sent_them(
 
 
 @pytest.mark.parametrize("way", ["trimmed_mean", "median"])
-def test_what_no_bound_finds_is_outvoted(way: str, sites: Any, measured: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_what_no_bound_finds_is_outvoted(way: str, sites: Any, tmp_path: Path) -> None:
     """Up to a hundred times the others' weights are taken; of three answers the largest numbers count for nothing."""
 
     def told(factor: float) -> Any:
@@ -664,10 +600,9 @@ def test_what_no_bound_finds_is_outvoted(way: str, sites: Any, measured: Callabl
 
         meddling = Meddling(sites.transport, after=telling("train", fedavg.TrainReply, change, rounds=(1, 2)))
         tree = carry_out(sites, meddling, tmp_path / str(factor), run__robust=way)
-        return [measured(row) for row in tree["seeds"][0]["rounds"]]
+        return rounds(tree)
 
-    honest = run(sites.config(method__rounds=2, run__robust=way)).tree["seeds"][0]["rounds"]
-    assert told(1.0) == [measured(row) for row in honest]
+    assert told(1.0) == rounds(sites.alone(method__rounds=2, run__robust=way))
     assert told(40.0) == told(80.0)
 
 

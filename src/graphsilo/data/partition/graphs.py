@@ -92,7 +92,7 @@ _GRAPH_RULES = (
         "features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions,
         lambda given, clients, *_: Cut(tuple(segments(mean_features(given[0]), clients))),
     ),
-    Rule("domains", "cross-domain: one data set per client", GraphOptions, _cut_domains),
+    Rule("domains", "cross-domain: one data set per client", GraphOptions, _cut_domains, counts=True),
 )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def partition_graphs(
     CutOptions.of({"seed": seed, **({} if clients is None else {"clients": clients})})
     settings = chosen.options.of(options, owner=chosen.name)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
-    if chosen.name == "domains":
+    if chosen.counts:
         if not given or (clients is not None and clients != len(given)):
             raise ConfigError(
                 f"partition 'domains' gives one data set to each client: {clients or 'some'} clients, but "

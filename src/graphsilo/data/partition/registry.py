@@ -148,7 +148,7 @@ def partition(
     mode = common.split
     if clients is not None:
         check_clients(clients, graph.num_nodes, rule=chosen.name)
-    if clients == 1 and chosen.name != "files":
+    if clients == 1 and not chosen.counts:
         cut = Cut((np.arange(graph.num_nodes, dtype=np.int64),))
     else:
         cut = chosen.cut(graph, clients, seed, settings)

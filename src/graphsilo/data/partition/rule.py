@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -70,6 +70,7 @@ class Rule:
         split: How splits are made unless something else is asked for.
         source: Paper or code base.
         counts: Whether ``cut`` can tell the number of clients, and takes None for it.
+        with_new: Settings that are usual where a further part becomes a new client (scenarios ``unseen``, ``open``).
     """
 
     name: str
@@ -79,3 +80,4 @@ class Rule:
     split: SplitMode = "stratified"
     source: str = ""
     counts: bool = False
+    with_new: Mapping[str, Any] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import SPLITS, Graph
 from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.sources.entries import find
 from graphsilo.errors import ConfigError, DataError
@@ -172,14 +172,14 @@ def predefined_split(graph: Graph, *, split_index: int = 0) -> Split:
     Raises:
         DataError: The data carries no split, or there is no such column.
     """
-    missing = [name for name in ("train", "val", "test") if name not in graph.splits]
+    missing = [name for name in SPLITS if name not in graph.splits]
     if missing:
         raise DataError(
             f"{graph.name} carries no predefined {' or '.join(missing)} split: divide its nodes anew with "
             f"partition.split=stratified or global, or give it all three masks (train, val, test)."
         )
     columns: list[NodeIds] = []
-    for name in ("train", "val", "test"):
+    for name in SPLITS:
         mask = np.asarray(graph.splits[name], dtype=bool)
         if mask.ndim == 2:
             if not 0 <= split_index < mask.shape[1]:

@@ -11,10 +11,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, mixed
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import CutLinks, Silo
-from graphsilo.data.sources.tables import mixed
 from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.errors import DataError, UnsupportedError
 

@@ -24,10 +24,17 @@ from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
 from graphsilo.data.silos.link_task import enough_links
 from graphsilo.data.silos.silo import Schema, Silo
-from graphsilo.data.sources.columns import Vocabulary, alike_words, share_words, sorted_words
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.plain import is_signed, signed_note
 from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.vocabulary import (
+    Vocabulary,
+    alike_words,
+    classes_in_words,
+    first_difference,
+    share_words,
+    sorted_words,
+)
 from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
 from graphsilo.errors import DataError, several, shown
 from graphsilo.types import ClientId, Task
@@ -340,17 +347,7 @@ def _same_features(one: Card, other: Card) -> None:
     if one.features == other.features and (theirs is None or mine == theirs):
         return
     sizes = f"silo '{one.name}' has {one.features} features, silo '{other.name}' {other.features}"
-    difference = ""
-    if mine is not None and theirs is not None:
-        place = next((p for p, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1]), None)
-        if place is not None:
-            difference = (
-                f": feature {place + 1} is '{mine[place]}' at '{one.name}' and '{theirs[place]}' at '{other.name}'"
-            )
-        else:
-            longer, names = (one, mine) if len(mine) > len(theirs) else (other, theirs)
-            shorter = min(len(mine), len(theirs))
-            difference = f": feature {shorter + 1}, '{names[shorter]}', is only at '{longer.name}'"
+    difference = first_difference("feature", mine, f"'{one.name}'", theirs, f"'{other.name}'")
     raise DataError(
         f"{sizes}{difference}. All silos must describe nodes by the same features in the same order. "
         f"{alike_words(mine, theirs)}"
@@ -378,9 +375,11 @@ def _classes(reported: Sequence[Card], task: Task | None) -> tuple[int, tuple[st
     for other in declared:
         names = None if other.class_names is None or first.class_names is None else other.class_names
         if other.classes != first.classes or (names is not None and names != first.class_names):
+            mine, theirs = (classes_in_words(card.classes, card.class_names) for card in (first, other))
+            place = first_difference("class", first.class_names, f"'{first.name}'", names, f"'{other.name}'")
             raise DataError(
-                f"silo '{first.name}' declares {_shown(first)}, silo '{other.name}' {_shown(other)}"
-                f"{_first_class(first, other)}. Declare the same `classes` in the same order in every description."
+                f"silo '{first.name}' declares {mine}, silo '{other.name}' {theirs}{place}. Declare the same `classes` "
+                f"in the same order in every description."
             )
     for other in reported:
         if other.classes_declared:
@@ -392,21 +391,9 @@ def _classes(reported: Sequence[Card], task: Task | None) -> tuple[int, tuple[st
             )
         strange = next((word for word in other.class_names or () if word not in (first.class_names or ())), None)
         if strange is not None:
+            known = classes_in_words(first.classes, first.class_names)
             raise DataError(
                 f"silo '{other.name}' has nodes of class '{strange}', which silo '{first.name}' does not declare: it "
-                f"declares {_shown(first)}. Add the class to `classes` in every description, or empty those labels."
+                f"declares {known}. Add the class to `classes` in every description, or empty those labels."
             )
     return first.classes, None if first.class_names is None else tuple(first.class_names)
-
-
-def _shown(one: Card) -> str:
-    names = one.class_names or []
-    words = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return f"{one.classes} classes ({words})" if words else f"{one.classes} classes"
-
-
-def _first_class(one: Card, other: Card) -> str:
-    for place, (mine, theirs) in enumerate(zip(one.class_names or (), other.class_names or (), strict=False)):
-        if mine != theirs:
-            return f": class {place + 1} is '{mine}' at '{one.name}' and '{theirs}' at '{other.name}'"
-    return ""

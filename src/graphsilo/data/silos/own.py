@@ -2,16 +2,9 @@
 
 ```yaml
 name: north                  # as in the federation
-data: tables.yaml            # a description of tables (graphsilo.data.sources.tables) ...
-# nodes: {...}               # ... or the same keys here: nodes, edges, directed, classes
-# edges: {...}
-features:                    # optional
-  missing: mean              # what empty cells become, as in a description of tables
-  scale: standard            # how features are scaled, and whose numbers count for it: the usual way for tables
-  scale_by: federation
-# store: store               # ... or a silo that `graphsilo silo export` wrote
-options: {largest_component: true}   # optional, as under data: of a run
-split: {ratios: [0.2, 0.4, 0.4], seed: 2024, mode: stratified}
+data: tables.yaml            # a description of tables, or the same keys here (nodes, edges, ...), or store: FOLDER
+features: {scale: standard}
+split: {ratios: [0.2, 0.4, 0.4], seed: 2024}
 policy: {}                   # graphsilo.federation.policy
 ```
 
@@ -46,7 +39,6 @@ from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense, own_partition, union
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.columns import Learned
 from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
 from graphsilo.data.sources.tables import (
@@ -60,6 +52,7 @@ from graphsilo.data.sources.tables import (
     read_spec,
     spec_of,
 )
+from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, setting, wanted

@@ -22,7 +22,7 @@ from graphsilo.data.partition.pairs import PairSpace, pair_keys, sample_unlinked
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import UnsupportedError
 from graphsilo.random import numpy_generator
-from graphsilo.settings import Settings, setting
+from graphsilo.settings import ABOVE_ZERO, Settings, setting
 from graphsilo.types import Mask
 
 
@@ -45,7 +45,9 @@ class PerturbOptions(Settings):
         "weight 1 where edges have weights", ge=0,
     )  # fmt: skip
     label_sparsity: float = setting(0.0, "share of the training items that lose their label", ge=0, le=1)
-    keep_classes: bool = setting(True, "leave at least one training item of every class that has one")
+    keep_classes: bool = setting(
+        True, "leave at least one training item of every class that has one", when={"label_sparsity": ABOVE_ZERO}
+    )
     label_noise: float = setting(
         0.0, "share of the training items whose label changes to another class, drawn uniformly", ge=0, le=1
     )

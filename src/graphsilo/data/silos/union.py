@@ -18,7 +18,7 @@ from graphsilo.data.graph import Features, Graph, GraphCollection, OutsideLinks,
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
-from graphsilo.data.sources.columns import alike_words
+from graphsilo.data.sources.vocabulary import alike_words, classes_in_words, first_difference
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import DataError
 from graphsilo.random import numpy_generator
@@ -46,19 +46,20 @@ def union(
     for client, other in enumerate(graphs):
         here, there = f"client 0 ({called[0]})", f"client {client} ({called[client]})"
         if other.num_features != first.num_features or other.feature_names != first.feature_names:
+            mine, theirs = first.feature_names, other.feature_names
+            place = first_difference("feature", mine, "client 0", theirs, f"client {client}")
             raise DataError(
                 f"all silos must describe nodes by the same features in the same order: {here} has "
-                f"{first.num_features}, {there} has {other.num_features}"
-                f"{first_difference(first.feature_names, other.feature_names)}. "
-                f"{alike_words(first.feature_names, other.feature_names)}"
+                f"{first.num_features}, {there} has {other.num_features}{place}. {alike_words(mine, theirs)}"
             )
         if other.num_classes != first.num_classes or other.class_names != first.class_names:
             alike = sorted(first.class_names or ()) == sorted(other.class_names or ())
             how = " in the same order" if alike and first.class_names else ""
             raise DataError(
                 f"all silos must name the same classes in the same order: {here} has "
-                f"{_classes(first)}, {there} has {_classes(other)}. Declare `classes`{how} in every "
-                f"silo's description."
+                f"{classes_in_words(first.num_classes, first.class_names)}, {there} has "
+                f"{classes_in_words(other.num_classes, other.class_names)}. Declare `classes`{how} in every silo's "
+                f"description."
             )
     sizes = [graph.num_nodes for graph in graphs]
     shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -168,24 +169,6 @@ def _joined_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:
     if all(graph.node_names is None for graph in graphs):
         return None
     return np.concatenate([graph.external_ids.astype(np.str_) for graph in graphs])
-
-
-def _classes(graph: Graph) -> str:
-    if graph.class_names is None:
-        return str(graph.num_classes)
-    shown = ", ".join(graph.class_names[:8]) + (", …" if graph.num_classes > 8 else "")
-    return f"{graph.num_classes} ({shown})" if shown else "none"
-
-
-def first_difference(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> str:
-    """What to say of the first place where two lists of names differ; empty where one is missing or none does."""
-    if not left or not right:
-        return ""
-    for mine, theirs in zip(left, right, strict=False):
-        if mine != theirs:
-            return f"; the first to differ are '{mine}' and '{theirs}'"
-    longer, shorter = max(left, right, key=len), min(len(left), len(right))
-    return f"; only one has '{longer[shorter]}'" if shorter < len(longer) else ""
 
 
 def dense(features: Features) -> NDArray[np.floating]:

@@ -26,8 +26,8 @@ from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import setting
 
 if TYPE_CHECKING:
-    from graphsilo.data.sources.columns import Learned
     from graphsilo.data.sources.tables import Reading, TableSpec
+    from graphsilo.data.sources.vocabulary import Learned
 
 __all__ = ["CatalogEntry", "LoadOptions", "entry", "find", "load", "names"]
 
@@ -124,14 +124,25 @@ def is_description(name: str | os.PathLike[str]) -> bool:
     return Path(name).suffix.lower() in _DESCRIPTIONS
 
 
+def described(name: str | os.PathLike[str]) -> TableSpec | None:
+    """What a description of tables says; None of a data set that is none.
+
+    Raises:
+        ConfigError: It is wrong.
+    """
+    if not is_description(name):
+        return None
+    from graphsilo.data.sources.tables import read_spec
+
+    return read_spec(name)
+
+
 def title(name: str) -> str:
     """What a data set or file of this name calls itself, which pages show; the name itself where it cannot be read."""
     path = Path(name).expanduser()
     with contextlib.suppress(ConfigError, DataError):
-        if is_description(path):
-            from graphsilo.data.sources import tables
-
-            return tables.read_spec(path).name
+        if (spec := described(path)) is not None:
+            return spec.name
         if path.suffix.lower() == ".npz":
             return files.load_graph(path).name
     return name
@@ -237,10 +248,8 @@ def _load_file(
 ) -> Graph | GraphCollection:
     path = path.expanduser()
     chosen = _own_options(options, path)
-    if is_description(path):
-        from graphsilo.data.sources import tables
-
-        return load_spec(tables.read_spec(path), chosen, learned=learned).graph
+    if (spec := described(path)) is not None:
+        return load_spec(spec, chosen, learned=learned).graph
     _own_tables_only(chosen, path.name)
     if path.suffix.lower() == ".npz":
         return _apply(files.load_graph(path), chosen)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -16,6 +16,7 @@ from graphsilo.data.sources.description import Day, Description
 from graphsilo.data.sources.faults import Faults, is_number, name_fault
 from graphsilo.data.sources.missing import EMPTY_WORDS, ESTIMATES, INDICATOR, Rule, fill_value
 from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
+from graphsilo.data.sources.vocabulary import ANY_OTHER, Learned, sorted_words
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError, nearest, several
 from graphsilo.settings import setting, wanted
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 DateOrder: TypeAlias = Literal["year-first", "day-first", "month-first"]
 
-ANY_OTHER = "*"
-"""Among the words of a one_hot column: whatever is none of the others."""
 DAYS_PER_YEAR = 365.25
 
 _INDEX = r"(Unnamed: \d+\S*|__index_level_\d+__)?"
@@ -38,12 +37,6 @@ _PARTS = {
     "month-first": r"(?P<m>\d{1,2})[-/.](?P<d>\d{1,2})[-/.](?P<y>\d{4})",
 }
 _CLOCK = r"(?:[ T](?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:\.\d*)?)?Z?)?"
-_COLUMNS = "the columns under nodes.features and the words of nodes.one_hot"
-_SAID_BY = {
-    rf"{INDICATOR}$": "the rules of empty cells (features.missing)",
-    r" \((years|days since [\d-]+)\)$": "the days to count from (days_since or years_at under nodes.dates)",
-}
-"""End of a feature's name to what a description says it by."""
 _COMPACT = r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?)?"
 """Digits alone are the basic form of ISO 8601, year first whatever the order."""
 _FILL = (
@@ -68,23 +61,6 @@ class DateRule(Description):
     def feature(self, name: str) -> str:
         """What the feature is called: with its unit, so that silos and later tables that count otherwise differ."""
         return f"{name} ({'years' if self.days_since is None else f'days since {self.days_since.isoformat()}'})"
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What a model must be asked with later: columns and fill values of the table that it was trained on.
-
-    Attributes:
-        names: Of all features, in order: give the words of one_hot columns that declare none.
-        fills: What an empty cell of each feature becomes.
-    """
-
-    names: tuple[str, ...] = ()
-    fills: Mapping[str, float] | None = None
-
-    def words(self, column: str) -> tuple[str, ...]:
-        """The words that a one_hot column has."""
-        return spread_words(column, self.names)
 
 
 @dataclass(frozen=True)
@@ -516,85 +492,3 @@ def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Blo
         rows = np.flatnonzero(~empty)
         block[rows, column[rows]] = 1.0
     return _Block(block, tuple(f"{name}={word}" for word in declared), empty, words=True)
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """Which words a silo's columns have.
-
-    Attributes:
-        owner: Whose they are, for errors.
-        names: Of its features, in order.
-        words: Of each one_hot column, by the column's name.
-        open: The columns that declare none: their words are those that occur.
-    """
-
-    owner: str
-    names: tuple[str, ...]
-    words: Mapping[str, Sequence[str]]
-    open: frozenset[str]
-
-    @classmethod
-    def of(cls, owner: str, spec: TableSpec, names: Sequence[str]) -> Vocabulary:
-        """Of a description and the features that were read by it."""
-        declared = spec.nodes.one_hot
-        words = {column: spread_words(column, names) for column in declared}
-        return cls(owner, tuple(names), words, frozenset(name for name in declared if declared[name] is None))
-
-    def widened(self, column: str, words: Sequence[str]) -> Vocabulary:
-        """The same with other words of a column."""
-        own = {f"{column}={word}" for word in self.words[column]}
-        new = [f"{column}={word}" for word in words]
-        places = [place for place, name in enumerate(self.names) if name in own or name == f"{column}{INDICATOR}"]
-        kept = [name for name in self.names if name not in own]
-        start = places[0] if places else len(kept)
-        return replace(self, names=(*kept[:start], *new, *kept[start:]), words={**self.words, column: tuple(words)})
-
-
-def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
-    """One list of words for each one_hot column that silos share and some of them leave open.
-
-    Where one of them declares words, these hold for all; where none does, they are all that occur anywhere, sorted.
-
-    Raises:
-        DataError: A word occurs that is not declared where words are; names two silos.
-    """
-    found = list(silos)
-    for column in sorted({column for silo in silos for column in silo.open}):
-        sharing = [silo for silo in silos if column in silo.words]
-        declared = next((silo for silo in sharing if column not in silo.open), None)
-        if declared is None:
-            words: Sequence[str] = sorted_words(dict.fromkeys(word for silo in sharing for word in silo.words[column]))
-        else:
-            words = declared.words[column]
-            for silo in sharing if ANY_OTHER not in words else ():
-                strange = [word for word in silo.words[column] if word not in words]
-                if strange:
-                    raise DataError(
-                        f"{silo.owner} has the word '{strange[0]}' in column '{column}', which {declared.owner} does "
-                        f"not declare: it declares {', '.join(words)}. Add the word under nodes.one_hot in every "
-                        f'description, or "{ANY_OTHER}" for all others.'
-                    )
-        found = [silo.widened(column, words) if column in silo.open else silo for silo in found]
-    return found
-
-
-def alike_words(mine: Sequence[str] | None, theirs: Sequence[str] | None) -> str:
-    """What two descriptions must say alike, by the names of features that only one of them leads to."""
-    told = {
-        next((what for end, what in _SAID_BY.items() if re.search(end, name)), _COLUMNS)
-        for name in {*(mine or ())} ^ {*(theirs or ())}
-    }
-    return f"Write {' and '.join(sorted(told or {_COLUMNS}))} alike into every description."
-
-
-def spread_words(column: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The words of a one_hot column, by the names of all features."""
-    return tuple(name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}="))
-
-
-def sorted_words(words: Iterable[str]) -> tuple[str, ...]:
-    """In numeric order where all are whole numbers, else by spelling."""
-    listed = list(words)
-    whole = all(word.removeprefix("-").isdecimal() for word in listed)
-    return tuple(sorted(listed, key=int) if whole else sorted(listed))

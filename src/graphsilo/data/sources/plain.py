@@ -14,7 +14,6 @@ from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
 from graphsilo.data.sources.transforms import compact_features, stack_features
 from graphsilo.errors import DataError, shown
 
-SPLITS = ("train", "val", "test")
 SIGNED = ("-1", "1")
 """Names of two classes that are written so."""
 _SPARE, _TIMES = 16, 2

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.plain import SPLITS, array_of, class_numbers, collection, plain_graph
+from graphsilo.data.graph import SPLITS, Graph, GraphCollection
+from graphsilo.data.sources.plain import array_of, class_numbers, collection, plain_graph
 from graphsilo.errors import DataError, one_line, several
 
 _PER_NODE = ("pos", *(f"{key}_mask" for key in SPLITS))

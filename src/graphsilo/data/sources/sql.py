@@ -1,15 +1,7 @@
 """Tables from a database: one query per table, read in chunks inside a transaction that cannot write.
 
 ```yaml
-nodes:
-  query: SELECT patient, age, ward, outcome FROM stays WHERE year = 2024
-  connection: env:WARD_DB     # the variable holds e.g. postgresql+psycopg://reader:secret@db.ward.local/stays
-  id: patient
-edges:
-  query: SELECT a, b FROM contacts
-  connection: sqlite:///contacts.db   # relative to the YAML file
-  source: a
-  target: b
+nodes: {query: SELECT patient, age FROM stays WHERE year = 2024, connection: "env:WARD_DB", id: patient}
 ```
 
 A database gives rows in any order, so nodes are put in the order of their ids and edges in that of their ends.

@@ -2,38 +2,18 @@
 
 ```yaml
 name: hospital-a
-nodes:
-  path: nodes.csv             # .csv, .tsv (also with .gz), .parquet or .xlsx, relative to the YAML file
-  id: patient                 # strings or whole numbers, each once
-  label: outcome              # optional; an empty cell means unlabelled
-  features: [age, "lab_*"]    # names, prefixes with *, or "*" for every column that is left
-  one_hot: {ward: [icu, er]}  # or [ward], which takes the words that occur; "*" among them is any other word
-  boolean: [smoker]           # true/false, yes/no, 1/0; or {smoker: [nein, ja]}, the words of 0 and 1
-  dates: {admitted: {days_since: 2024-01-01}, born: {years_at: 2024-12-31, order: day-first}}
-  decimal: ","                # numbers are written with a decimal comma
-  empty: ["-99", "?"]         # further words that mean an empty cell, or no label
-  rename: {ward: station}     # columns that have another name in this table
-  words: {outcome: {heim: home}}   # words that are others in this table
-  units: {lab_crp: 0.1}       # what numbers are multiplied by
-  split: split                # optional column with train, val, test
-edges: {path: edges.parquet, source: src, target: dst, weight: visits}   # weight and its decimal are optional
-# labels: {path: outcomes.csv, id: patient, label: outcome}   # where they stand in a table of their own
-outside: {path: moved.csv, node: patient, silo: hospital, other: patient_there}   # optional: links to other silos
-directed: false
-classes: ["no", "yes"]        # optional fixed vocabulary, in the order of class numbers
-features: {missing: {age: median, "lab_*": indicator}}   # or one word for all: refuse, mean, median, indicator
+nodes: {path: nodes.csv, id: patient, label: outcome, features: [age, "lab_*"], one_hot: {ward: [icu, er]}}
+edges: {path: edges.parquet, source: src, target: dst}
+classes: ["no", "yes"]
+features: {missing: {age: median}}
 ```
 
-A table may come from a database instead of a file: ``query`` and ``connection`` stand in place of ``path``; see
-:mod:`graphsilo.data.sources.sql`.
-
-```yaml
-nodes: {query: "SELECT patient, age FROM stays", connection: "env:WARD_DB", id: patient}
-```
+:class:`TableDescription` and the classes of its tables say what each key means. A table may come from a database
+instead of a file: ``query`` and ``connection`` stand in place of ``path``; see :mod:`graphsilo.data.sources.sql`.
 
 Means and medians are those of the table's own rows, all but those that ``nodes.split`` calls ``test``. They stay with
 the silo and its model, so that rows of a later table are filled alike
-(:class:`graphsilo.data.sources.columns.Learned`).
+(:class:`graphsilo.data.sources.vocabulary.Learned`).
 """
 
 from __future__ import annotations
@@ -48,19 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo import documents
-from graphsilo.data.graph import Graph, OutsideLinks
+from graphsilo.data.graph import SPLITS, Graph, OutsideLinks, names_among_silos
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.data.sources.columns import (
-    DateRule,
-    FeatureTable,
-    Learned,
-    find_gaps,
-    parse_decimals,
-    read_features,
-    sorted_words,
-)
+from graphsilo.data.sources.columns import DateRule, FeatureTable, find_gaps, parse_decimals, read_features
 from graphsilo.data.sources.description import (
-    Character,
     Description,
     Name,
     Names,
@@ -74,38 +45,25 @@ from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules, far_notes, unlabelled_note
 from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.table_files import (
-    ENDINGS,
-    FORMATS,
     Query,
     Table,
     TableFile,
+    TableSource,
     distinct,
-    format_of,
     is_text,
     mask,
 )
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
+from graphsilo.data.sources.vocabulary import Learned, sorted_words
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError, several
 from graphsilo.settings import Positive, setting
 
-SPLIT_NAMES = ("train", "val", "test")
 _MANY_CLASSES = 20
 """Classes from which a column with a class for every other node is taken for ids or for something measured."""
 
 
-class _Source(Description):
-    """Where a table is: in a file, or in a database."""
-
-    path: Name | None = setting(None, f"a file that ends in {ENDINGS}, relative to this one")
-    query: Name | None = setting(None, "one SELECT, in place of a file")
-    connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
-    delimiter: Character = setting(",", "what stands between the cells of a CSV file")
-    header: bool = setting(True, "whether a CSV file begins with names of columns; else they are called 1, 2, 3, ...")
-    sheet: Name | None = setting(None, "of an Excel file; none: the first")
-
-
-class NodeTable(_Source):
+class NodeTable(TableSource):
     """The table of nodes."""
 
     id: Name = setting(..., "column of texts or whole numbers, each once")
@@ -122,7 +80,7 @@ class NodeTable(_Source):
     split: Name | None = setting(None, "column with train, val, test")
 
 
-class EdgeTable(_Source):
+class EdgeTable(TableSource):
     """The table of edges."""
 
     source: Name = setting(..., "column of the node that an edge begins at")
@@ -132,7 +90,7 @@ class EdgeTable(_Source):
     decimal: Literal[".", ","] = setting(".", "how weights are written")
 
 
-class LabelTable(_Source):
+class LabelTable(TableSource):
     """The table of labels, where they do not stand in that of nodes."""
 
     id: Name = setting(..., "column of the node")
@@ -140,7 +98,7 @@ class LabelTable(_Source):
     words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
 
 
-class OutsideTable(_Source):
+class OutsideTable(TableSource):
     """The table of links to nodes of other silos; both silos have each of them, and a table may have no rows."""
 
     node: Name = setting(..., "column of the silo's own node")
@@ -217,7 +175,7 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
     graph as ``node_names``.
 
     Args:
-        path: The YAML file; see the head of this module.
+        path: The YAML file; see :class:`TableDescription`.
 
     Raises:
         ConfigError: The YAML has an unknown or missing key, or a value of the wrong kind.
@@ -263,7 +221,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         labels=description.labels,
         outside=beyond,
         places={
-            part: _source(file, table, part)
+            part: table.place(file, part)
             for part, table in (("nodes", nodes), ("edges", edges), ("labels", description.labels), ("outside", beyond))
             if table is not None
         },
@@ -290,35 +248,6 @@ def spec_of(content: object, file: Path) -> TableSpec:
 def _booleans(spec: TableSpec) -> dict[str, Words]:
     """Words of 0 and of 1 of every column of truth values."""
     return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.nodes.boolean.items()}
-
-
-def _source(file: Path, table: _Source, where: str) -> TableFile | Query:
-    """The file or the query that a table is read from."""
-    path, query, connection = table.path, table.query, table.connection
-    if path is not None and query is None and connection is None:
-        place = file.parent / Path(path).expanduser()
-        mine = format_of(place)
-        for kind in FORMATS if mine is not None else ():
-            for key in table.model_fields_set & set(kind.options):
-                if kind is not mine:
-                    raise ConfigError(
-                        f"{file}: {where}.{key} belongs to files of {kind.name}, and {place.name} is none. Leave it "
-                        f"out."
-                    )
-        return TableFile(place, table.delimiter, table.sheet, table.header)
-    if path is None and query is not None and connection is not None:
-        for key in (key for kind in FORMATS for key in kind.options):
-            if key in table.model_fields_set:
-                raise ConfigError(f"{file}: {where}.{key} belongs to a file; a query has columns already.")
-        return Query(query, connection, where, file)
-    if path is not None:
-        raise ConfigError(
-            f"{file}: {where} names a path and a {'query' if query is not None else 'connection'}; a table comes from "
-            f"a file (path) or from a database (query and connection)."
-        )
-    lacking = "path" if query is None and connection is None else "query" if query is None else "connection"
-    also = f"; or {where}.query and {where}.connection for a database" if lacking == "path" else ""
-    raise ConfigError(f"{file}: {where}.{lacking} is missing{also}.")
 
 
 def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Learned | None = None) -> Reading:
@@ -489,30 +418,6 @@ def _read_outside(table: Table, spec: TableSpec, ids: Any, nodes: str) -> Outsid
     return found.where(first)
 
 
-def names_among_silos(silos: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
-    """[n] int64, 0 to 2^53: what nodes of these silos with these ids are called wherever silos speak of them.
-
-    Both ends of a link compute the same without having spoken: FNV-1a over silo and id, mixed (as in SplitMix64), of
-    which 53 bits fit into a message. Two of 100,000 nodes share a name with a probability of 6e-7.
-    """
-    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
-    for words in (silos, ids):
-        width = words.dtype.itemsize // 4
-        for column in np.ascontiguousarray(words).view(np.uint32).reshape(len(words), width).T if width else ():
-            # Shorter words are padded with zeros, of which how many there are must not matter.
-            state = np.where(column > 0, (state ^ column.astype(np.uint64)) * np.uint64(0x100000001B3), state)
-        state = mixed(state)
-    return (state >> np.uint64(11)).astype(np.int64)
-
-
-def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finisher of SplitMix64: every bit of the result depends on every bit."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
-    found: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
-    return found
-
-
 def _read_weights(edges: Table, name: str, how: EdgeTable) -> NDArray[np.float32]:
     """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
     column = edges.column(name, key="edges.weight")
@@ -634,13 +539,13 @@ def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
 
 def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:
     words = nodes.text(name, key="nodes.split")
-    known = mask(pc.is_null(words)) | mask(pc.is_in(words, value_set=pa.array(SPLIT_NAMES)))
+    known = mask(pc.is_null(words)) | mask(pc.is_in(words, value_set=pa.array(SPLITS)))
     nodes.unknown(
         name,
         ~known,
-        f"the split is none of {', '.join(SPLIT_NAMES)}",
+        f"the split is none of {', '.join(SPLITS)}",
         values=words,
-        known=SPLIT_NAMES,
+        known=SPLITS,
         todo="Leave the cell empty for a node that belongs to none.",
     )
-    return {key: mask(pc.equal(words, key)) for key in SPLIT_NAMES}
+    return {key: mask(pc.equal(words, key)) for key in SPLITS}

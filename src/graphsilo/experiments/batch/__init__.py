@@ -77,10 +77,9 @@ def run(
     with contextlib.ExitStack() as stack:
         if executor is None or isinstance(executor, str):
             executor = stack.enter_context(contextlib.closing(executor_of(executor)))
-        waiting, running = iter(tasks), dict[Future[Reply], Task]()
         if isinstance(tasks, Sequence):  # all are known: refused before anything is run
-            _check_apart(tasks)
-        names, folders = set[str](), set[Path]()
+            tasks = list(_apart(tasks))
+        waiting, running = _apart(tasks), dict[Future[Reply], Task]()
         more = True
         while more or running:
             while more and len(running) < executor.slots:
@@ -88,7 +87,6 @@ def run(
                 if task is None:
                     more = False
                     break
-                _check_apart([task], names, folders)
                 try:
                     order = order_of(task.name, task.config, task.out, followed=follow is not None)
                 except GraphsiloError as error:
@@ -103,15 +101,12 @@ def run(
             following()
 
 
-def _check_apart(tasks: Sequence[Task], names: set[str] | None = None, folders: set[Path] | None = None) -> None:
-    """Refuse tasks of one name or folder, among themselves and with those before."""
-    names, folders = set() if names is None else names, set() if folders is None else folders
+def _apart(tasks: Iterable[Task]) -> Iterator[Task]:
+    """The tasks, of which no two may share a name or a folder."""
+    seen = set()
     for task in tasks:
-        _once(task.name, names, "name")
-        _once(Path(task.out).resolve(), folders, "folder")
-
-
-def _once(value: Any, seen: set[Any], what: str) -> None:
-    if value in seen:
-        raise ConfigError(f"every task of a batch has a {what} of its own; '{value}' came twice.")
-    seen.add(value)
+        for what, value in (("name", task.name), ("folder", Path(task.out).resolve())):
+            if (what, value) in seen:
+                raise ConfigError(f"every task of a batch has a {what} of its own; '{value}' came twice.")
+            seen.add((what, value))
+        yield task

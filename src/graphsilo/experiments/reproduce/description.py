@@ -212,22 +212,17 @@ class Table:
 def tables() -> tuple[Table, ...]:
     """Every table that can be reproduced, in the order of the descriptions."""
     found = []
-    fedsage = tree("fedsage_plus")
-    entries = [(fedsage["paper"], entry, fedsage) for entry in fedsage["tables"]]
-    entries += [(entry["paper"], entry, tree("tables")) for entry in tree("tables")["tables"]]
-    every = {name: list(rows(tree(name))) for name in ("fedsage_plus", "tables")}
-    for paper, entry, described in entries:
-        mine = every["fedsage_plus" if described is fedsage else "tables"]
-        for number in dict.fromkeys(part["table"] for part in entry["scores"]):
-            drawn = tuple(
-                _row(paper, number, row, described)
-                for row in mine
-                if any(part["table"] == number for part in row.get("printed", []))
-                and ("rows" in described or row["id"].startswith(f"{entry['id']}."))
-            )
-            # A paper may print fewer data sets in one of the tables that are of the same runs
-            drawn = tuple(row for row in drawn if any(line.printed for line in row.lines))
-            found.append(Table(paper, str(number), entry["title"], drawn))
+    for described in (tree("fedsage_plus"), tree("tables")):
+        every = list(rows(described))
+        for entry in described["tables"]:
+            paper = entry.get("paper", described.get("paper"))
+            mine = [row for row in every if "rows" in described or row["id"].startswith(f"{entry['id']}.")]
+            for number in dict.fromkeys(part["table"] for part in entry["scores"]):
+                shown = [row for row in mine if any(part["table"] == number for part in row.get("printed", []))]
+                drawn = [_row(paper, number, row, described) for row in shown]
+                # A paper may print fewer data sets in one of the tables that are of the same runs
+                kept = tuple(row for row in drawn if any(line.printed for line in row.lines))
+                found.append(Table(paper, str(number), entry["title"], kept))
     return tuple(found)
 
 

@@ -15,7 +15,6 @@ from importlib import resources
 
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments.storage.records import RunRecord
-from graphsilo.federation import registry
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
 NOTES = {
@@ -87,6 +86,8 @@ class Printed:
         setting: The paper's words, empty where it has one.
         method: The paper's name of it.
         std: None where none is printed.
+        model: Its backbone, in this package's words: that of the row in which it is run again, else of its table.
+        view: ``VIEW`` that it is of, where that is not what the method reports first.
     """
 
     paper: str
@@ -100,6 +101,8 @@ class Printed:
     method: str
     mean: float
     std: float | None
+    model: str = "gcn"
+    view: str = ""
 
     @property
     def source(self) -> str:
@@ -112,30 +115,15 @@ class Printed:
         name = methods().get(self.method)
         if name is None or self.metric in NOT_COMPARED or self.setting.startswith("batch size"):
             return None
-        rule, view = self.partition, _views().get((self.paper, self.table, self.method), "")
+        rule = self.partition
         if self.partition.startswith("dirichlet"):
             rule = f"dirichlet {float(self.partition.removeprefix('dirichlet')):g}"
         elif self.setting.startswith("dir"):
             rule = f"dirichlet {float(self.setting.removeprefix('dir')):g}"
         elif self.setting == "iid":
             rule = "random"
-        elif self.setting == "global test set":
-            view = "aggregate_global"
         scenario, items = _SETTINGS.get(self.setting, ("seen", None))
-        model = self._model(name)
-        if model is None:
-            return None
-        return Question(self.data, rule, self.clients, scenario, items, view, self.metric, name, model)
-
-    def _model(self, method: str) -> str | None:
-        """Its backbone: that of the row in which it is run again; else that of the method or of the whole table, the
-        method's usual one where nothing is said. None in a table of several backbones: nobody knows."""
-        from graphsilo.experiments.reproduce.description import tree
-
-        own = tree("tables")["methods"].get(self.method, {}).get("set", {}).get("model.name")
-        of_table = _models_of_tables().get((self.paper, self.table), (None,))
-        of_all = (of_table[0] or _usual_model(method)) if len(of_table) == 1 else None
-        return _models().get(self) or own or of_all
+        return Question(self.data, rule, self.clients, scenario, items, self.view, self.metric, name, self.model)
 
 
 @cache
@@ -147,6 +135,7 @@ def printed() -> tuple[Printed, ...]:
             row["paper"], row["table"], row["dataset"], row["partition"], int(row["clients"]),
             int(row["rounds"]) if row["rounds"] else None, row["setting"], row["metric"], row["method"],
             round(float(row["mean"]) / 100, 6), round(float(row["std"]) / 100, 6) if row["std"] else None,
+            row["model"], row["view"],
         )
         for row in csv.DictReader(text.splitlines())
     )  # fmt: skip
@@ -160,53 +149,6 @@ def methods() -> Mapping[str, str]:
     return {name: each["set"]["method.name"] for name, each in tree("tables")["methods"].items()} | {
         "FedSage": "fedsage", "GlobSage": "global",
     }  # fmt: skip
-
-
-@cache
-def _models() -> Mapping[Printed, str]:
-    """The backbone of every score that is run again."""
-    from graphsilo.experiments.reproduce.description import tables
-
-    lines = [line for table in tables() for row in table.rows for line in row.lines if line.is_default]
-    return {
-        score: line.settings.get("model.name") or _usual_model(line.settings["method.name"])
-        for line in lines
-        for score in line.printed.values()
-    }
-
-
-@cache
-def _models_of_tables() -> Mapping[tuple[str, str], tuple[str | None, ...]]:
-    """The backbones that a table's rows set, each once; None where they leave it to the methods."""
-    from graphsilo.experiments.reproduce.description import tables
-
-    return {
-        (table.paper, table.number): tuple(dict.fromkeys(row.base.get("model.name") for row in table.rows))
-        for table in tables()
-    }
-
-
-@cache
-def _views() -> Mapping[tuple[str, str, str], str]:
-    """What a paper's table scores of a method, where it is not what the method reports first."""
-    from graphsilo.experiments.reproduce.description import tree
-
-    return {
-        (table["paper"], part["table"], method): f"{view}_local"
-        for table in tree("tables")["tables"]
-        for part in table["scores"]
-        for method, view in table.get("views", {}).items()
-    }
-
-
-@cache
-def _usual_model(method: str) -> str:
-    """The backbone of a method on nodes where nobody names one; empty of a method that has none."""
-    known = registry.listing(method)
-    if known is None or not known.backbone:
-        return ""
-    settings = known.model or {}
-    return str(settings.get("node", settings).get("name", "gcn"))
 
 
 def question_of(run: RunRecord, metric: str, view: str = "", items: str | None = None) -> Question:

@@ -24,7 +24,7 @@ from graphsilo.runtime.local.offloading import OffloadedState, link_or_copy
 from graphsilo.runtime.local.shared_files import encode_shared, join_shared, read_shared, split_shared
 from graphsilo.training.sharing import SharedTensors
 
-FORMAT = 5
+FORMAT = 6
 
 
 class Checkpoints:
@@ -135,7 +135,7 @@ class Checkpoints:
     def _kept(self, seed: int, state: OffloadedState, names: set[str]) -> dict[str, Any]:
         """What the checkpoint says of a offloaded client; its files are called after their contents, and noted."""
         if state.path is None:
-            return {"offloaded": None, "remember": list(state.remember)}
+            return {"offloaded": None, "remember": list(state.remember), "shared": []}
         found = []
         try:
             self._beside(seed).mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ class Checkpoints:
         """A offloaded client's state, whose files are looked through once."""
         if state["offloaded"] is None:
             return OffloadedState(None, tuple(state["remember"]))
-        shared = tuple(state.get("shared", ()))
+        shared = tuple(state["shared"])
         path, *others = (self._beside(seed) / name for name in (state["offloaded"], *shared))
         for each in (path, *others):
             self._require_whole(seed, each)

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CSV", "KINDS", "JSONLines", "MLflow", "TensorBoard", "Tracker", "WandB", "tracker"]
 
-_HOMES = {"MLflow": "mlflow", "TensorBoard": "tensorboard", "WandB": "wandb"}
 KINDS = {"csv": "CSV", "jsonl": "JSONLines", "mlflow": "MLflow", "tensorboard": "TensorBoard", "wandb": "WandB"}
 """Trackers by what the command line calls them."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    """A tracker that needs a library, which is imported with it."""
+    if name not in KINDS.values():
         raise AttributeError(f"module 'graphsilo.experiments.tracking' has no attribute '{name}'")
-    return getattr(import_module(f"graphsilo.experiments.tracking.{_HOMES[name]}"), name)
+    return getattr(import_module(f"graphsilo.experiments.tracking.{name.lower()}"), name)
 
 
 def tracker(text: str) -> Tracker:
@@ -37,8 +37,6 @@ def tracker(text: str) -> Tracker:
     kind, _, where = text.partition(":")
     if kind not in KINDS:
         raise ConfigError(f"--track names a tracker, which '{kind}' is not; {nearest(kind, KINDS)}")
-    import sys
-
-    made = getattr(sys.modules[__name__], KINDS[kind])
+    made: type[Any] = globals().get(KINDS[kind]) or __getattr__(KINDS[kind])
     found: Tracker = made(where or None)
     return found

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphsilo.errors import ConfigError, nearest, shown
 from graphsilo.evaluate.metrics import METRICS
@@ -17,6 +17,9 @@ from graphsilo.experiments.doors import spelled
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
+
+if TYPE_CHECKING:
+    import optuna
 
 TUNED = ("method", "model")
 """Sections whose settings can be drawn: data, cut and what is measured are the same in all trials."""
@@ -56,16 +59,6 @@ class Range:
 Values: TypeAlias = "tuple[Any, ...] | Range"
 
 
-class Draw(Protocol):
-    """What draws values: a trial of Optuna's."""
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float: ...
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int: ...
-
-
 @dataclass(frozen=True)
 class Space:
     """The space of one method.
@@ -76,7 +69,7 @@ class Space:
 
     tables: tuple[Mapping[str, Values], ...]
 
-    def draw(self, trial: Draw) -> Parameters:
+    def draw(self, trial: optuna.Trial) -> Parameters:
         """Have a table drawn, and of each of its settings a value; a single value is no draw."""
         place = 0
         if len(self.tables) > 1:
@@ -133,7 +126,7 @@ def _is_fixed(values: Values) -> bool:
     return isinstance(values, tuple) and len(values) == 1
 
 
-def _drawn(trial: Draw, name: str, values: Values) -> Any:
+def _drawn(trial: optuna.Trial, name: str, values: Values) -> Any:
     if isinstance(values, tuple):
         with warnings.catch_warnings():
             # Optuna keeps lists, such as one number per layer, but says of each that others may not.

@@ -11,14 +11,14 @@ cluster the same say.
 
 from __future__ import annotations
 
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.fairfgl.client import Client
 from graphsilo.methods.fairfgl.config import FairFGLConfig
 from graphsilo.methods.fairfgl.server import Server
 
 METHOD = Method(
     name="fairfgl",
-    family="fairness",
+    family="silos that are unlike",
     title="FairFGL",
     citation='Wu et al. "Towards Unbiased Federated Graph Learning: Label and Topology Perspectives". arXiv 2025.',
     summary="Fused with past global models, corrected against the most dissimilar client, aggregated by clusters.",
@@ -27,4 +27,12 @@ METHOD = Method(
     server=Server,
     tasks=("node",),
     model={"name": "gcn", "hidden": [64]},
+    space={"top_k": [0.2, 0.4, 0.6], "distillation": [0.1, 1.0], "alignment": [0.1, 1.0]},
+    trials={
+        "lr": Trial(start=0.3),
+        "local_epochs": Trial(start=2),
+        "history": Trial([0, 1]),
+        "distillation_until": Trial([2]),
+        "eta": Trial([0.8]),
+    },
 )

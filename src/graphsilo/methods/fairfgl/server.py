@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -30,11 +29,13 @@ from graphsilo.types import ClientId
 class Server(ServerBase[FairFGLConfig]):
     """Clusters the updates, gives each cluster the same say, and passes each client its opposite's update."""
 
+    kept = ("weights", "deviated", "updates")
+
     def __init__(self, context: ServerContext[FairFGLConfig]):
         super().__init__(context)
         self.weights = self.first_weights()
         self.deviated: dict[ClientId, ClientId] = {}
-        self.updates: dict[ClientId, SparseUpdate] = {}
+        self.updates: dict[ClientId, dict[str, Tensor | None]] = {}
 
     def round(self, federation: Federation, number: int) -> None:
         chosen = self.select(federation, number)
@@ -61,7 +62,7 @@ class Server(ServerBase[FairFGLConfig]):
             self.deviated = {
                 client: clients[place] for client, place in zip(clients, opposite.tolist(), strict=True) if place >= 0
             }
-            self.updates = {client: sent[client] for client in sorted(set(self.deviated.values()))}
+            self.updates = {client: sent[client]._asdict() for client in sorted(set(self.deviated.values()))}
         self.log["kept"] = sum(len(update.values) for update in sent.values()) / (len(sent) * total)
 
     def _requests(self, chosen: Sequence[ClientId]) -> dict[ClientId, TrainRequest]:
@@ -70,7 +71,7 @@ class Server(ServerBase[FairFGLConfig]):
         for client in chosen:
             other = self.deviated.get(client)
             if other not in made:
-                update = {} if other is None else self.updates[other]._asdict()
+                update = {} if other is None else self.updates[other]
                 deviated = {f"deviated_{name}": part for name, part in update.items()}
                 made[other] = TrainRequest(weights=self.weights, **deviated)
         return {client: made[self.deviated.get(client)] for client in chosen}
@@ -99,15 +100,3 @@ class Server(ServerBase[FairFGLConfig]):
 
     def aggregate(self) -> Tensors | None:
         return self.weights
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "weights": dict(self.weights),
-            "deviated": dict(self.deviated),
-            "updates": {client: update._asdict() for client, update in self.updates.items()},
-        }
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.weights = dict(state["weights"])
-        self.deviated = dict(state["deviated"])
-        self.updates = {client: SparseUpdate(**parts) for client, parts in state["updates"].items()}

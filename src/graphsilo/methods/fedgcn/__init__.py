@@ -15,7 +15,7 @@ import torch
 
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.federation.interface import Federation
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.client import Client
@@ -95,4 +95,8 @@ METHOD = Method(
     evaluates=("aggregate", "own"),
     model={"name": "gcn", "hidden": [16]},
     cut_links=True,
+    trials={
+        "fan_out": Trial([1], {"hops": 0}),
+    },
+    reduces_to=("fedavg", {"hops": 0, "optimizer": "adam", "lr": 0.01, "weight_by": "train"}),
 )

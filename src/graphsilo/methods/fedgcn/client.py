@@ -16,10 +16,10 @@ from graphsilo.data.graph import Graph
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.config import FedGCNConfig
-from graphsilo.methods.fedgcn.messages import Border, Degrees, Done, Empty, Sums, Totals
+from graphsilo.methods.fedgcn.messages import Border, Degrees, Empty, Sums, Totals
 from graphsilo.models.given import GivenTensors
 from graphsilo.models.view import GraphTensors, Matrix, dense_if_filled
 from graphsilo.training.label_propagation import without_loops

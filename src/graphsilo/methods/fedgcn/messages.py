@@ -50,9 +50,3 @@ class Totals(Message):
     """The same over everybody's nodes j: for the nodes of the border, and with two hops for those beyond it."""
 
     rows: Tensor = sends("statistic", shape=("nodes", "features"))
-
-
-class Done(Message):
-    """Done."""
-
-    clients: int = sends("counts", known=True)

@@ -10,14 +10,14 @@ frequent a class is at a client, into synthetic nodes that every client trains o
 
 from __future__ import annotations
 
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.fedlog.client import Client
 from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.methods.fedlog.server import Server
 
 METHOD = Method(
     name="fedlog",
-    family="unseen classes",
+    family="rare and missing classes",
     quick={"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8},
     title="FedLoG",
     citation='Kim et al. "Subgraph Federated Learning for Local Generalization". ICLR 2025.',
@@ -28,4 +28,18 @@ METHOD = Method(
     tasks=("node",),
     evaluates=("own",),
     model={"name": "sage", "hidden": [128]},
+    space=({"lr": [0.0003, 0.001, 0.003], "prototype_lr": [0.001, 0.01], "norm_weight": [0.01, 0.1, 1.0]},),
+    trials={
+        "compat": Trial(beside={"pretrain_epochs": 3}),
+        "networks": Trial(start=3),
+        "prototypes": Trial(start=4),
+        "batch_size": Trial(start=8),
+        "interp": Trial(start=4),
+        "difficulty_decrease": Trial(beside={"difficulty_step": 0.2, "difficulty_threshold": 0.1}),
+        "generator_output": Trial(["identity"]),
+        "pretrain_patience": Trial([1], {"pretrain_epochs": 15, "lr": 0.01}),
+        "rate_epsilon": Trial([0.5]),
+        "rate_permutation": Trial(beside={"rate_noise": 0.1}),
+        "receiver": Trial([0]),
+    },
 )

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import scipy.sparse as sp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo import models
@@ -18,14 +19,14 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import noise
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
+from graphsilo.federation.training_client import client_weight
 from graphsilo.methods.fedlog import generator as generators
 from graphsilo.methods.fedlog import mixing
 from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.methods.fedlog.layers import BRANCHES, Classifiers
 from graphsilo.methods.fedlog.messages import (
     ClassGenerators,
-    Done,
     GeneratorReply,
     GeneratorRequest,
     PretrainRequest,
@@ -34,15 +35,17 @@ from graphsilo.methods.fedlog.messages import (
     TrainReply,
     TrainRequest,
 )
-from graphsilo.methods.fedlog.rows import BatchRows, trace
-from graphsilo.methods.fedlog.step import Network, Synthetic
+from graphsilo.methods.fedlog.rows import BatchRows, Synthetic
+from graphsilo.methods.fedlog.step import Judged, Network
 from graphsilo.models.base import Model
 from graphsilo.models.dense import varying_rows
-from graphsilo.models.view import GraphTensors
+from graphsilo.models.generated import GeneratedGraph, pairs
+from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
 from graphsilo.training.local import check_weights, load_weights, tensors_of
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.sharing import SharedTensors, shared
+from graphsilo.training.upstream import gradients_of
 
 HEAD, TAIL = 0, 1
 _SHOWN = 2000
@@ -59,7 +62,8 @@ class Client(ClientBase[FedLoGConfig]):
         difficulty: [C] γ; never sent.
     """
 
-    kept = ("difficulty", "pretrained")
+    kept = ("difficulty", "pretrained", "global_nodes", "generator_loss")
+    stateful = ("optimizer", "prototype_optimizer")
 
     def __init__(self, context: ClientContext[FedLoGConfig]):
         super().__init__(context)
@@ -67,11 +71,11 @@ class Client(ClientBase[FedLoGConfig]):
         device = context.device
         self.model, self.weights = build_modules(context.model, schema, config, seed, device)
         parts = {
-            name.removeprefix(_CLASSIFIER): value
+            name.removeprefix(_CLASSIFIER): value.detach().requires_grad_()
             for name, value in self.weights.items()
             if name.startswith(_CLASSIFIER)
         }
-        self.network = Network(self.model, _dropout(context.model), config, schema.num_classes, parts)
+        self.network = Network(self.model, config, schema.num_classes, parts)
         nodes = config.prototypes * schema.num_classes
         bound = math.sqrt(6.0 / (nodes + schema.num_features))
         draw = torch.rand(
@@ -83,7 +87,7 @@ class Client(ClientBase[FedLoGConfig]):
         self.prototype_optimizer = Adam([self.prototypes], lr=config.prototype_lr)
         self.generators: Tensors | None = None
         self.output: generators.Output = "tanh"
-        self.global_nodes: Tensors | None = None
+        self.global_nodes: SharedTensors | None = None
         self.pretrained = False
         self.generator_loss: list[float] = []
         labels = self.silo.labels[self.silo.train]
@@ -159,28 +163,26 @@ class Client(ClientBase[FedLoGConfig]):
         config, draw, classes = self.config, self.generator("pretrain"), self.silo.schema.num_classes
         bound = 1.0 / math.sqrt(config.embedding_dim)
         head = torch.rand(config.embedding_dim + 1, classes, generator=draw).to(self.data.device)
-        head.mul_(2 * bound).sub_(bound)
-        own = [self.weights[f"{_ENCODER}{name}"] for name, _ in self.model.named_parameters()]
-        optimizer = Adam([*own, head], lr=config.lr, weight_decay=config.weight_decay)
+        head = head.mul_(2 * bound).sub_(bound).requires_grad_()
+        trained = [*self.model.parameters(), head]
+        optimizer = Adam(trained, lr=config.lr, weight_decay=config.weight_decay)
         seen = self.silo.seen
         held, data = seen.items.get("val", self.silo.train[:0]), self.tensors(seen.graph)
         truth, metric = cast("Graph", seen.graph).labels[held], METRICS[self.context.select_by]
         best, patience = -1.0, 0
-        hot = torch.eye(classes, device=self.data.device, dtype=self.data.dtype)
+
+        def logits(view: View, draw: torch.Generator | None = None) -> Tensor:
+            return torch.addmm(head[-1], self.model(view, draw), head[:-1])
+
         for _ in range(config.pretrain_epochs):
             for batch in self.batches(draw):
-                nodes = self.train_nodes[batch.numpy()]
-                embedded, pull = trace(self.model, self.data.view(nodes), draw)
-                with torch.no_grad():
-                    share = torch.addmm(head[-1], embedded, head[:-1]).softmax(1)
-                    share = share.sub_(hot[self.train_labels[batch]]).div_(len(batch))
-                    change = torch.cat([embedded.t() @ share, share.sum(0, keepdim=True)])
-                    optimizer.step([*pull(share @ head[:-1].t()), change])
+                outputs = logits(self.data.view(self.train_nodes[batch.numpy()]), draw)
+                loss = F.cross_entropy(outputs, self.train_labels[batch])
+                optimizer.step(gradients_of(loss, trained))
             if len(held) == 0:
                 continue
             with torch.no_grad():
-                outputs = (self.model(data.view(held)) @ head[:-1]).add_(head[-1])
-            found = metric.of_outputs(truth, outputs.cpu().numpy())
+                found = metric.of_outputs(truth, logits(data.view(held)).cpu().numpy())
             if found is not None:
                 best, patience = (found, 0) if found >= best else (best, patience + 1)
             if patience == config.pretrain_patience:
@@ -225,7 +227,7 @@ class Client(ClientBase[FedLoGConfig]):
         alone = torch.zeros(0, dtype=torch.int64)
         for _ in range(self.config.local_epochs):
             for batch in self.batches(draw, len(synthetic.labels)):
-                self.step(alone, synthetic.take(batch.to(synthetic.labels.device)), draw, norm_weight=0.0)
+                self.step(alone, synthetic.take(batch), draw, norm_weight=0.0)
 
     def batches(self, draw: torch.Generator, count: int | None = None) -> Iterator[Tensor]:
         """Positions among so many nodes, the training nodes by default, one epoch; a single empty batch for none."""
@@ -248,7 +250,6 @@ class Client(ClientBase[FedLoGConfig]):
         self.prototype_optimizer.step([to_prototypes])
         return loss
 
-    @torch.no_grad()
     def gradients(
         self,
         batch: Tensor,
@@ -258,23 +259,38 @@ class Client(ClientBase[FedLoGConfig]):
         norm_weight: float | None = None,
     ) -> tuple[float, list[Tensor], Tensor]:
         """The loss of a step, and its gradients: of ``weights``, in order, and of the prototypes."""
-        real = self.rows.embed(self.model, self.train_nodes[batch.numpy()], draw) if len(batch) else None
-        labels = self.train_labels[batch.to(self.train_labels.device)]
+        network = self.network
         weight = self.config.norm_weight if norm_weight is None else norm_weight
-        return self.network.gradients(real, labels, self.prototypes, synthetic, draw, norm_weight=weight)
+        learnable = self.prototypes.detach().requires_grad_()
+        judged = []
+        if len(batch):
+            targets, degree = self.rows.embed(self.model, network.classifiers, self.train_nodes[batch.numpy()], draw)
+            labels = self.train_labels[batch.to(self.train_labels.device)]
+            judged.append(Judged(targets, network.trust(degree), labels))
+        prototypes = network.prototypes(learnable, draw)
+        if synthetic is not None:
+            judged.append(self.judged(synthetic, draw))
+        # L_norm is the mean of the two branches' norms.
+        loss = network.loss(prototypes, judged) + 0.5 * weight * learnable.flatten(1).norm(dim=1).sum()
+        *modules, below = gradients_of(loss, [*self.model.parameters(), *network.parts.values(), learnable])
+        return float(loss.detach()), modules, below
+
+    def judged(self, synthetic: Synthetic, draw: torch.Generator | None) -> Judged:
+        """Synthetic nodes as targets; both branches count alike."""
+        targets, degree = synthetic.rows.embed(self.model, self.network.classifiers, synthetic.nodes, draw)
+        return Judged(targets, torch.zeros_like(degree), synthetic.labels)
 
     @torch.no_grad()
     def customise(self, nodes: Tensor) -> Synthetic:
         """Global synthetic nodes drawn towards their mean by each class's difficulty, with a generated neighbour."""
-        if self.generators is None or not self.config.uses_generator:
-            factor = self.difficulty.repeat_interleave(self.config.prototypes)[:, None]
-            return Synthetic(nodes + factor * (nodes.mean(0) - nodes), self.class_labels, paired=False)
-        points = generators.customise(self.generators, nodes, self.difficulty, self.output)
-        return Synthetic(points, self.class_labels, paired=True)
+        points = nodes + self.difficulty.repeat_interleave(self.config.prototypes)[:, None] * (nodes.mean(0) - nodes)
+        if self.generators is not None and self.config.uses_generator:
+            points = torch.cat([points, generators.generate(self.generators, points, self.output)])
+        return Synthetic.of(points, self.class_labels)
 
     def adapt(self, synthetic: Synthetic) -> None:
         """Make a class harder whose synthetic nodes are recognised, easier otherwise; from 0 to 1."""
-        recognised = self.network.recognised(self.prototypes, synthetic)
+        recognised = self.network.recognised(self.prototypes, self.judged(synthetic, None))
         accuracy = recognised.float().view(-1, self.config.prototypes).mean(1)
         config = self.config
         gain, loss = config.difficulty_step, -config.difficulty_decrease
@@ -301,11 +317,8 @@ class Client(ClientBase[FedLoGConfig]):
 
     @property
     def weight(self) -> float:
-        """Weight in the mean of the modules; 0 for a client with nothing to train on."""
-        count = len(self.train_nodes)
-        if count == 0:
-            return 0.0
-        return float({"nodes": self.silo.num_items, "train": count, "uniform": 1}[self.config.weight_by])
+        """Weight in the mean of the modules."""
+        return client_weight(self.config.weight_by, len(self.train_nodes), self.silo.num_items)
 
     def rates(self) -> Tensor:
         """[C] share of each class among the training nodes, as the others may learn it."""
@@ -333,7 +346,7 @@ class Client(ClientBase[FedLoGConfig]):
     def rows(self) -> BatchRows:
         """How a batch's rows are found in the training graph."""
         if self._rows is None:
-            self._rows = BatchRows(self.data, self.config.batch_size, self.config.layer_norm)
+            self._rows = BatchRows(self.data, self.config.batch_size)
         return self._rows
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
@@ -349,12 +362,8 @@ class Client(ClientBase[FedLoGConfig]):
             **super().state(),
             "weights": dict(self.weights),
             "prototypes": self.prototypes,
-            "optimizer": self.optimizer.state(),
-            "prototype_optimizer": self.prototype_optimizer.state(),
             "generators": self._generators_state(),
             "output": self.output,
-            "global_nodes": self.global_nodes,
-            "generator_loss": list(self.generator_loss),
             "counts": None if self.config.rate_epsilon is None else self.counts,
         }
 
@@ -362,16 +371,11 @@ class Client(ClientBase[FedLoGConfig]):
         super().load_state(state)
         load_weights(self.weights, state["weights"])
         self.prototypes.copy_(state["prototypes"])
-        self.optimizer.load_state(state["optimizer"])
-        self.prototype_optimizer.load_state(state["prototype_optimizer"])
         self.generators = None
         if state["generators"] is not None:
             self.keep_generators(state["generators"])
         self.output = state["output"]
         self.counts = state["counts"]
-        nodes = state["global_nodes"]
-        self.global_nodes = None if nodes is None else self.keep(nodes)
-        self.generator_loss = list(state["generator_loss"])
 
     def _generators_state(self) -> Tensors | None:
         """The generators, which all clients share; nothing but that there are some, where they can be drawn again."""
@@ -437,11 +441,9 @@ def build_modules(
     """Encoder, and the parameters of encoder and classifiers by name: the same numbers at server and clients."""
     model = build_encoder(spec, schema, config, generator(seed, "model")).to(device)
     model.precision = spec.precision
+    with torch.no_grad():  # is refused here if it has no gradient for features
+        model(GeneratedGraph(torch.zeros(1, schema.num_features, device=device), pairs(1, 0)).full)
     parts = Classifiers(config, schema.num_classes).draw(generator(seed, "model", "classifiers"))
     weights = {f"{_ENCODER}{name}": value.detach() for name, value in tensors_of(model).items()}
     weights.update({f"{_CLASSIFIER}{name}": value.to(device) for name, value in parts.items()})
     return model, weights
-
-
-def _dropout(spec: ModelSpec) -> float:
-    return float(getattr(models.resolve(spec.name, dict(spec.settings)), "dropout", 0.0))

@@ -1,8 +1,7 @@
 """The neighbour generator of FedLoG: a perceptron that guesses what a node's neighbours look like.
 
 It learns from the features' means over neighbourhoods, and from gradients: a node with its generated neighbour shall
-pull randomly drawn networks as the real graph does. That loss needs a gradient of a gradient; with ReLU networks on
-pairs of nodes both are a few matrix products, written out here. All pairs are one batch, and no subgraph is ever made.
+pull randomly drawn networks as the real graph does. All pairs are one graph, and no subgraph is ever made.
 
 Source: Kim et al., ICLR 2025, section 4.3 and appendix; Zhao et al., "Dataset Condensation with Gradient Matching",
 ICLR 2021.
@@ -14,7 +13,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
-from weakref import ReferenceType, ref
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,13 +21,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.methods.fedlog.points import Summand, layers_of
 from graphsilo.models.base import Model
-from graphsilo.models.dense import bmm, mm, tanh_
-from graphsilo.models.dropout import relu_dropout_scale
+from graphsilo.models.dense import bmm, tanh_
+from graphsilo.models.dropout import relu_dropout
+from graphsilo.models.generated import GeneratedGraph, pairs
 from graphsilo.models.operators import Operator, operator
-from graphsilo.models.view import GraphTensors
+from graphsilo.models.view import GraphTensors, View
 from graphsilo.training.optimizer import Adam
+from graphsilo.training.upstream import gradients_of
 
 if TYPE_CHECKING:
     from graphsilo.methods.fedlog.config import FedLoGConfig
@@ -39,8 +38,6 @@ Matching: TypeAlias = Literal["mean", "last"]
 """Which random networks count: all, or one that is drawn anew each epoch, with weight 1/N, as in the release."""
 HIDDEN = (256, 512)
 """Widths between input and output (release; the paper gives none)."""
-_KEPT = 8
-"""Of how many difficulties a class's customised nodes are kept."""
 RATE = 0.5
 """Dropout before the last map (release)."""
 
@@ -81,56 +78,6 @@ def generate(parameters: Mapping[str, Tensor], features: Tensor, output: Output)
     return (tanh_(hidden) if output == "tanh" else hidden).reshape(features.shape)
 
 
-class _Made(NamedTuple):
-    """What was customised of some nodes: by class, what its latest difficulties gave."""
-
-    tensors: list[tuple[ReferenceType[Tensor], int]]
-    output: Output
-    points: list[dict[float, Tensor]]
-
-    def serves(self, tensors: Sequence[Tensor], output: Output) -> bool:
-        """Whether it was made of these very tensors, which nobody has written to since."""
-        known = zip(self.tensors, tensors, strict=True)
-        return self.output == output and all(seen() is each and each._version == now for (seen, now), each in known)
-
-
-_made: _Made | None = None
-
-
-def customise(generators: Mapping[str, Tensor], nodes: Tensor, difficulty: Tensor, output: Output) -> Tensor:
-    """Global synthetic nodes drawn towards their mean by each class's difficulty, and a generated neighbour of each.
-
-    Clients of one process have the same generators and nodes, and many the same difficulty of a class: what was made
-    for others is used again. Each class is computed for itself, so that this changes no bit.
-
-    Args:
-        generators: By class, as ``generate`` takes them.
-        nodes: [C · s, d], class by class.
-        difficulty: [C] from 0 to 1.
-        output: What follows a generator's last map.
-
-    Returns:
-        [2 · C · s, d]: the nodes, then their neighbours.
-    """
-    global _made
-    tensors = [nodes, *generators.values()]
-    if _made is None or not _made.serves(tensors, output):
-        points = [dict[float, Tensor]() for _ in difficulty]
-        _made = _Made([(ref(each), each._version) for each in tensors], output, points)
-    mean = nodes.mean(0)
-    found = []
-    for label, (factor, own) in enumerate(zip(difficulty.tolist(), nodes.chunk(len(difficulty)), strict=True)):
-        known = _made.points[label]
-        if factor not in known:
-            centres = own + factor * (mean - own)
-            alone = {name: value[label : label + 1] for name, value in generators.items()}
-            known[factor] = torch.stack([centres, generate(alone, centres, output)])
-            if len(known) > _KEPT:
-                del known[next(iter(known))]
-        found.append(known[factor])
-    return torch.cat(found, dim=1).flatten(0, 1)
-
-
 def neighbour_means(data: GraphTensors, nodes: NDArray[np.int64], hops: int = 1) -> tuple[Tensor, Tensor]:
     """What the generator shall guess: the mean features of each node's h-hop neighbours, the node itself left out.
 
@@ -163,6 +110,26 @@ def neighbour_means(data: GraphTensors, nodes: NDArray[np.int64], hops: int = 1)
     )
 
 
+class RandomNetwork(NamedTuple):
+    """A randomly drawn encoder and linear head, with the gradient that the real graph gives the encoder.
+
+    Attributes:
+        model: The encoder.
+        head: Weight [E, C] and bias [C].
+        real: Gradients of ``model.parameters()``, in that order.
+    """
+
+    model: Model
+    head: tuple[Tensor, Tensor]
+    real: Sequence[Tensor]
+
+    def gradient(self, view: View, labels: Tensor, *, again: bool = False) -> Sequence[Tensor]:
+        """Of the mean cross-entropy of a view's first items for the encoder; ``again``: to be differentiated again."""
+        weight, bias = self.head
+        logits = torch.addmm(bias, self.model(view)[: len(labels)], weight)
+        return torch.autograd.grad(F.cross_entropy(logits, labels), list(self.model.parameters()), create_graph=again)
+
+
 class GradientMatching:
     """Squared distance between what real nodes and pairs (node, generated neighbour) say of a network's weights.
 
@@ -170,173 +137,30 @@ class GradientMatching:
         data: The real graph.
         nodes: [n] training nodes, the centres of the pairs.
         labels: [n] their classes.
-        classes: C.
         elementwise: Divide each parameter's squared distance by its size, as the release does.
     """
 
-    def __init__(
-        self, data: GraphTensors, nodes: NDArray[np.int64], labels: Tensor, classes: int, *, elementwise: bool = False
-    ):
-        self.data, self.nodes, self.elementwise = data, nodes, elementwise
-        self.centres: Operator = operator(data.graph.features[nodes], data.device, data.dtype)
-        self.hot = F.one_hot(labels, classes).to(data.dtype)
+    def __init__(self, data: GraphTensors, nodes: NDArray[np.int64], labels: Tensor, *, elementwise: bool = False):
+        self.view, self.labels, self.elementwise = data.kept_view(nodes), labels, elementwise
+        self.centres = operator(data.graph.features[nodes], data.device, data.dtype).dense()
+        self.links = pairs(2 * len(nodes), len(nodes))
 
     def network(self, model: Model, head: tuple[Tensor, Tensor]) -> RandomNetwork:
         """A random network with the gradient that the real graph gives it; dropout is off."""
-        traced = model.trace(self.data.kept_view(self.nodes), None)
-        if traced is None:
-            raise ValueError(f"{type(model).__name__} has no backward pass without autograd")
-        embedded, pull = traced
-        with torch.no_grad():
-            logits = torch.addmm(head[1], embedded, head[0])
-            real = pull((logits.softmax(1) - self.hot).div_(len(self.hot)) @ head[0].t())
-        return RandomNetwork(model, head, real)
+        found = RandomNetwork(model, head, ())
+        return found._replace(real=found.gradient(self.view, self.labels))
 
-    @torch.no_grad()
-    def distance(self, network: RandomNetwork, fake: Tensor) -> tuple[Tensor, Tensor]:
-        """The squared distance, and its gradient for the generated neighbours.
+    def distance(self, network: RandomNetwork, fake: Tensor) -> Tensor:
+        """The squared distance, with a gradient for the generated neighbours.
 
         Args:
             network: From ``network``.
             fake: [n, d] one neighbour per node.
         """
-        weights, biases = network.weights, network.biases
-        count, depth = len(fake), len(network.layers)
-        first = network.layers[0]
-
-        # Forward. Rows: centres, then neighbours.
-        outer = _split(self.centres.mm(network.first), first)
-        inner = _split(mm(fake, network.first), first)
-        hidden = [fake]
-        passed: list[Tensor] = []
-        value = biases[0].expand(2 * count, -1).clone()
-        for summand, mine, theirs in zip(first, outer, inner, strict=True):
-            value += _pair(mine, theirs, summand)
-        for layer in range(1, depth):
-            passed.append(value > 0)
-            hidden.append(value * passed[-1])
-            value = biases[layer].expand(2 * count, -1).clone()
-            for summand, weight in zip(network.layers[layer], weights[layer], strict=True):
-                value.addmm_(_mix(hidden[layer], summand), weight)
-        head, shift = network.head
-        shares = torch.addmm(shift, value[:count], head).softmax(1)
-
-        # Backward: what the pairs say.
-        down = torch.zeros_like(value)
-        down[:count] = (shares - self.hot).div_(count) @ head.t()
-        downs = [down] * depth
-        for layer in range(depth - 1, 0, -1):
-            below = torch.zeros_like(hidden[layer])
-            for summand, weight in zip(network.layers[layer], weights[layer], strict=True):
-                below.addmm_(_mix(downs[layer], summand), weight.t())
-            downs[layer - 1] = below.mul_(passed[layer - 1])
-
-        # Differences from what the real graph says, doubled: the gradient of the squared distance.
-        loss = value.new_zeros(())
-        to_inner = torch.cat([_of_neighbour(downs[0], summand) for summand in first], dim=1)
-        to_outer = torch.cat([_of_centre(downs[0], summand) for summand in first], dim=1)
-        change = self.centres.tmm(to_outer).add_(mm(fake.t(), to_inner)).sub_(network.real_first)
-        loss, change = self._doubled(loss, change, len(change) * (change.shape[1] // len(first)))
-        gradient = mm(to_inner, change.t())
-        bias_changes = []
-        weight_changes: list[list[Tensor]] = [[]]
-        for layer in range(depth):
-            loss, difference = self._doubled(loss, downs[layer].sum(0) - network.real_biases[layer])
-            bias_changes.append(difference)
-            if layer:
-                weight_changes.append([])
-                for summand, wanted in zip(network.layers[layer], network.real_weights[layer], strict=True):
-                    said = torch.mm(_mix(hidden[layer], summand).t(), downs[layer])
-                    loss, difference = self._doubled(loss, said - wanted)
-                    weight_changes[layer].append(difference)
-
-        # The way back through the backward pass: first layer first.
-        outer, inner = _split(self.centres.mm(change), first), _split(mm(fake, change), first)
-        back = bias_changes[0].expand(2 * count, -1).clone()
-        for summand, mine, theirs in zip(first, outer, inner, strict=True):
-            back += _pair(mine, theirs, summand)
-        ups: list[Tensor] = [back]
-        for layer in range(1, depth):
-            back = back * passed[layer - 1]
-            after = bias_changes[layer].expand(2 * count, -1).clone()
-            up = torch.zeros_like(hidden[layer])
-            for index, summand in enumerate(network.layers[layer]):
-                after.addmm_(_mix(back, summand), weights[layer][index])
-                after.addmm_(_mix(hidden[layer], summand), weight_changes[layer][index])
-                up.addmm_(_mix(downs[layer], summand), weight_changes[layer][index].t())
-            ups.append(up)
-            back = after
-        pushed = back[:count] @ head
-        pushed = shares * (pushed - (shares * pushed).sum(1, keepdim=True)) / count
-
-        # And through the forward pass: last layer first.
-        value = torch.zeros_like(value)
-        value[:count] = pushed @ head.t()
-        for layer in range(depth - 1, 0, -1):
-            below = ups[layer]
-            for summand, weight in zip(network.layers[layer], weights[layer], strict=True):
-                below.addmm_(_mix(value, summand), weight.t())
-            value = below.mul_(passed[layer - 1])
-        last = torch.cat([_of_neighbour(value, summand) for summand in first], dim=1)
-        return loss, gradient.add_(mm(last, network.first.t()))
-
-    def _doubled(self, loss: Tensor, difference: Tensor, size: int | None = None) -> tuple[Tensor, Tensor]:
-        """Adds ‖difference‖² to the loss; returns its gradient."""
-        scale = 1.0 / (size or difference.numel()) if self.elementwise else 1.0
-        return loss + scale * difference.square().sum(), difference * (2.0 * scale)
-
-
-def _split(values: Tensor, summands: Sequence[Summand]) -> tuple[Tensor, ...]:
-    return values.chunk(len(summands), dim=1)
-
-
-def _mix(rows: Tensor, summand: Summand) -> Tensor:
-    """own · h + other · h_partner, [2 n, width]; its own transpose."""
-    if summand.other == 0.0:
-        return rows if summand.own == 1.0 else rows * summand.own
-    swapped = partners(rows)
-    return swapped if (summand.own, summand.other) == (0.0, 1.0) else rows * summand.own + swapped * summand.other
-
-
-def partners(pairs: Tensor) -> Tensor:
-    """[2 S, ...]: each row's partner, centres first."""
-    half = len(pairs) // 2
-    return torch.cat([pairs[half:], pairs[:half]])
-
-
-def _pair(mine: Tensor, theirs: Tensor, summand: Summand) -> Tensor:
-    """The same from centres [n, width] and neighbours [n, width]."""
-    return _mix(torch.cat([mine, theirs]), summand)
-
-
-def _of_centre(rows: Tensor, summand: Summand) -> Tensor:
-    return _mix(rows, summand)[: len(rows) // 2]
-
-
-def _of_neighbour(rows: Tensor, summand: Summand) -> Tensor:
-    return _mix(rows, summand)[len(rows) // 2 :]
-
-
-class RandomNetwork:
-    """A randomly drawn encoder and linear head, with the gradient that the real graph gives the encoder.
-
-    Args:
-        model: The encoder.
-        head: Weight [E, C] and bias [C].
-        real: Gradients of ``model.parameters()``, in that order.
-    """
-
-    def __init__(self, model: Model, head: tuple[Tensor, Tensor], real: Sequence[Tensor]):
-        layers = layers_of(model)
-        parameters = [parameter.detach() for parameter in model.parameters()]
-        self.layers: list[tuple[Summand, ...]] = [layer.summands for layer in layers]
-        self.head = head
-        self.weights = [[parameters[item.place] for item in layer.summands] for layer in layers]
-        self.biases = [parameters[layer.bias] for layer in layers]
-        self.first = torch.cat(self.weights[0], dim=1)
-        self.real_first = torch.cat([real[item.place] for item in layers[0].summands], dim=1)
-        self.real_weights = [[], *([real[item.place] for item in layer.summands] for layer in layers[1:])]
-        self.real_biases = [real[layer.bias] for layer in layers]
+        graph = GeneratedGraph(torch.cat([self.centres, fake]), self.links)
+        said = network.gradient(graph.full, self.labels, again=True)
+        squares = [(mine - real).square() for mine, real in zip(said, network.real, strict=True)]
+        return torch.stack([each.mean() if self.elementwise else each.sum() for each in squares]).sum()
 
 
 class Fitting:
@@ -367,7 +191,7 @@ class Fitting:
         self.targets, known = neighbour_means(data, nodes, config.generator_hops)
         # A node without neighbours has no mean to learn.
         self.known = known.to(data.dtype)[:, None] / max(int(known.sum()), 1)
-        self.matching = GradientMatching(data, nodes, labels, classes, elementwise=config.matching == "last")
+        self.matching = GradientMatching(data, nodes, labels, elementwise=config.matching == "last")
         if config.matching == "last":
             self.known = self.known / self.targets.shape[1]
 
@@ -384,26 +208,23 @@ class Fitting:
             The fitted parameters, and each epoch's loss.
         """
         config = self.config
-        weights = {name: value.to(self.data.device, self.data.dtype).clone() for name, value in parameters.items()}
-        optimizer = Adam(list(weights.values()), lr=config.generator_lr)
+        place = (self.data.device, self.data.dtype)
+        leaves = {name: value.to(*place, copy=True).requires_grad_() for name, value in parameters.items()}
+        trained = list(leaves.values())
+        optimizer = Adam(trained, lr=config.generator_lr)
         networks: list[RandomNetwork] = []
         if config.grad_weight > 0 and config.matching == "mean":
             networks = [self._network(generator) for _ in range(config.networks)]
         losses = []
         for _ in range(config.generator_epochs):
-            with torch.no_grad():
-                fake, kept = self._forward(weights, generator)
-                difference = fake - self.targets
-                loss = (difference.square() * self.known).sum()
-                gradient = difference.mul_(2.0 * self.known)
-                chosen, share = self._choose(networks, generator)
-                for network in chosen:
-                    distance, more = self.matching.distance(network, fake)
-                    loss = loss + share * distance
-                    gradient.add_(more, alpha=share)
-                optimizer.step(self._backward(weights, fake, kept, gradient))
-                losses.append(float(loss))
-        return weights, losses
+            fake = self._forward(leaves, generator)
+            loss = ((fake - self.targets).square() * self.known).sum()
+            chosen, share = self._choose(networks, generator)
+            for network in chosen:
+                loss = loss + share * self.matching.distance(network, fake)
+            optimizer.step(gradients_of(loss, trained))
+            losses.append(float(loss.detach()))
+        return {name: value.detach() for name, value in leaves.items()}, losses
 
     def _choose(self, networks: list[RandomNetwork], generator: torch.Generator) -> tuple[list[RandomNetwork], float]:
         config = self.config
@@ -426,23 +247,8 @@ class Fitting:
         place = (self.data.device, self.data.dtype)
         return self.matching.network(model.to(*place), (weight.to(*place), bias.to(*place)))
 
-    def _forward(self, weights: Mapping[str, Tensor], generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
-        first = self.inputs.mm(weights["0.weight"]).add_(weights["0.bias"]).relu_()
-        second = mm(first, weights["1.weight"], weights["1.bias"])
-        scale = relu_dropout_scale(second, RATE, generator)
-        second *= scale
-        last = mm(second, weights["2.weight"], weights["2.bias"])
-        return (tanh_(last) if self.output == "tanh" else last), [first, second, scale]
-
-    def _backward(
-        self, weights: Mapping[str, Tensor], fake: Tensor, kept: list[Tensor], gradient: Tensor
-    ) -> list[Tensor]:
-        """Gradients in the order of ``draw``; overwrites ``gradient``."""
-        first, second, scale = kept
-        if self.output == "tanh":
-            gradient.addcmul_(gradient, fake.square(), value=-1.0)
-        found = [mm(second.t(), gradient), gradient.sum(0)]
-        gradient = mm(gradient, weights["2.weight"].t()).mul_(scale)
-        found = [mm(first.t(), gradient), gradient.sum(0), *found]
-        gradient = mm(gradient, weights["1.weight"].t()).mul_(first > 0)
-        return [self.inputs.tmm(gradient), gradient.sum(0), *found]
+    def _forward(self, weights: Mapping[str, Tensor], generator: torch.Generator) -> Tensor:
+        hidden = (self.inputs @ weights["0.weight"] + weights["0.bias"]).relu()
+        hidden = torch.addmm(weights["1.bias"], hidden, weights["1.weight"])
+        last = torch.addmm(weights["2.bias"], relu_dropout(hidden, RATE, generator), weights["2.weight"])
+        return last.tanh() if self.output == "tanh" else last

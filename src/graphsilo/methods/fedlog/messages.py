@@ -44,12 +44,6 @@ class PretrainRequest(Message):
     """Train the encoder on the own labels."""
 
 
-class Done(Message):
-    """It is done."""
-
-    clients: int = sends("counts", known=True)
-
-
 class TrainRequest(Message):
     """The shared encoder and classifiers, and the global synthetic nodes, class by class, from round 2 on."""
 

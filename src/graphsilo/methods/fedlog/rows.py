@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,46 +10,38 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.methods.fedlog.layers import BranchTargets, normalise, normalise_backward
+from graphsilo.data.graph import Graph
+from graphsilo.methods.fedlog.layers import BranchTargets, Classifiers
 from graphsilo.models.base import Model
+from graphsilo.models.generated import pairs
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.stack import Trace
-from graphsilo.models.view import GraphTensors, View, distinct
+from graphsilo.models.view import GraphTensors, distinct
 
 
-class Batch:
-    """Some nodes of the training graph, embedded together with their neighbours.
+class Synthetic(NamedTuple):
+    """Some of the nodes that a client trains on besides its own in one round.
 
-    Args:
-        embedded: [rows, E] the encoder's output on the rows that were computed.
-        back: From the gradient of ``embedded`` to those of the encoder's parameters.
-        places: [B] where the nodes stand among the rows.
-        means: [B, rows] the mean over each node's neighbours.
-        degree: [B] numbers of neighbours.
-        layer_norm: Whether the classifiers have one.
+    Attributes:
+        rows: The graph of all of them: each joined with a generated neighbour, if there are any, which stand behind.
+        nodes: [S] which ones.
+        labels: [S].
     """
 
-    def __init__(
-        self,
-        embedded: Tensor,
-        back: Callable[[Tensor], list[Tensor]],
-        places: Tensor,
-        means: SparseOperator,
-        degree: Tensor,
-        layer_norm: bool = True,
-    ):
-        self.normal, self.factor = normalise(embedded, layer_norm)
-        self.back, self.places, self.means, self.degree = back, places, means, degree
+    rows: BatchRows
+    nodes: NDArray[np.int64]
+    labels: Tensor
 
-    def targets(self) -> BranchTargets:
-        """The nodes, to be classified."""
-        connected = (self.degree > 0).to(self.normal.dtype)
-        return BranchTargets(self.normal.index_select(0, self.places), self.means.mm(self.normal), connected)
+    @classmethod
+    def of(cls, points: Tensor, labels: Tensor) -> Synthetic:
+        """Of customised nodes [S, d], or [2 S, d] with their generated neighbours behind them."""
+        features, count = points.cpu().numpy(), len(labels)
+        ends = pairs(len(features), len(features) - count).nonzero()
+        graph = Graph(features, np.stack(ends).astype(np.int64), np.full(len(features), -1, dtype=np.int64), 1)
+        return cls(BatchRows(GraphTensors(graph, device=points.device), 0), np.arange(count), labels)
 
-    def pull(self, own: Tensor, around: Tensor) -> list[Tensor]:
-        """Gradients of the encoder's parameters, from those of what ``targets`` gave."""
-        rows = self.means.tmm(around).index_add_(0, self.places, own)
-        return self.back(normalise_backward(rows, self.normal, self.factor))
+    def take(self, chosen: Tensor) -> Synthetic:
+        """Some of these."""
+        return Synthetic(self.rows, self.nodes[chosen.numpy()], self.labels[chosen.to(self.labels.device)])
 
 
 class BatchRows:
@@ -58,40 +50,33 @@ class BatchRows:
     Args:
         data: The training graph.
         batch: Nodes of a batch; 0 for all.
-        layer_norm: Whether the classifiers have one.
     """
 
-    def __init__(self, data: GraphTensors, batch: int, layer_norm: bool = True):
-        self.layer_norm = layer_norm
+    def __init__(self, data: GraphTensors, batch: int):
         self.data, self.matrix = data, data.matrix("mean")
         self.degree = degrees(data)
         reach = (batch or data.num_nodes) * (1.0 + self.matrix.nnz / max(data.num_nodes, 1)) ** 2
         self.whole = reach >= data.num_nodes
 
-    def embed(self, model: Model, nodes: NDArray[np.int64], draw: torch.Generator | None) -> Batch:
-        """Embed these nodes and their neighbours."""
-        index = torch.from_numpy(nodes).to(self.data.device)
-        degree = self.degree.index_select(0, index)
+    def embed(
+        self, model: Model, classifiers: Classifiers, nodes: NDArray[np.int64], draw: torch.Generator | None
+    ) -> tuple[BranchTargets, Tensor]:
+        """These nodes as the classifiers' targets, and how many neighbours each has."""
+        degree = self.degree.index_select(0, torch.from_numpy(nodes).to(self.data.device))
         block = self.matrix[nodes]
         if self.whole:
-            embedded, back = trace(model, self.data.full, draw)
-            places, columns = index, block.indices.astype(np.int64)
+            view, places, columns = self.data.full, nodes, block.indices.astype(np.int64)
         else:
             rows = distinct(self.data.num_nodes, block.indices, nodes)
-            embedded, back = trace(model, self.data.view(rows), draw)
-            places = torch.from_numpy(np.searchsorted(rows, nodes)).to(self.data.device)
-            columns = np.searchsorted(rows, block.indices)
-        shape = (len(nodes), len(embedded))
-        local = sp.csr_matrix((block.data, columns, block.indptr), shape=shape)
+            view, places, columns = (
+                self.data.view(rows),
+                *(np.searchsorted(rows, each) for each in (nodes, block.indices)),
+            )
+        normal = classifiers.normalise(model(view, draw))
+        local = sp.csr_matrix((block.data, columns, block.indptr), shape=(len(nodes), len(normal)))
         means = SparseOperator(local, device=self.data.device, dtype=self.data.dtype)
-        return Batch(embedded, back, places, means, degree, self.layer_norm)
-
-
-def trace(model: Model, view: View, draw: torch.Generator | None) -> Trace:
-    """The encoder's run on a view, and the way back to its parameters' gradients."""
-    traced = model.trace(view, draw)
-    assert traced is not None, "layers_of admits only models that have a trace"
-    return traced
+        own = normal.index_select(0, torch.from_numpy(places).to(normal.device))
+        return BranchTargets(own, means @ normal, (degree > 0).to(normal.dtype)), degree
 
 
 def degrees(data: GraphTensors) -> Tensor:

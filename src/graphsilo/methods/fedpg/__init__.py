@@ -9,14 +9,14 @@ client, the prototypes of similar clients.
 
 from __future__ import annotations
 
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.fedpg.client import Client
 from graphsilo.methods.fedpg.config import FedPGConfig
 from graphsilo.methods.fedpg.server import Server
 
 METHOD = Method(
     name="fedpg",
-    family="prototypes",
+    family="prototypes and distillation",
     quick={"server_epochs": 5},
     title="FedPG",
     citation='Wu et al. "Federated Prototype Graph Learning". arXiv, 2024.',
@@ -29,4 +29,16 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     model={"node": {"name": "gamlp"}, "graph": {"name": "gin"}},
+    space={"mu": [0.1, 0.3, 1.0], "alpha": [0.3, 0.5, 0.8]},
+    trials={
+        "server_epochs": Trial(start=4),
+        "confidence": Trial(start=0.3),
+        "lr": Trial(start=0.05),
+        "similarity": Trial([-1.0]),
+        "hops": Trial([0, 1]),
+        "max_neighbours": Trial(beside={"hops": 3, "neighbourhood": "within", "centred": False}),
+        "norm": Trial(["first", 5.0]),
+        "discrepancy": Trial(beside={"margin": 2.0}),
+        "noise_scale": Trial(beside={"noise": 0.25}),
+    },
 )

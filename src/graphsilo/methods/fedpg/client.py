@@ -33,13 +33,14 @@ from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.objective import Classified, ClassifyItems
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.prototypes import unit_rows
-from graphsilo.training.upstream import gradients_through, traced_beside
+from graphsilo.training.upstream import gradients_through, traced
 
 
 class Client(TrainingClient[FedPGConfig]):
     """Trains its own model on its labels and towards the prototypes it received."""
 
     kept = ("annotated",)
+    stateful = (*TrainingClient.stateful, "scorer", "scorer_optimizer")
 
     def __init__(self, context: ClientContext[FedPGConfig]):
         super().__init__(context)
@@ -95,9 +96,12 @@ class Client(TrainingClient[FedPGConfig]):
         for _ in range(self.config.local_epochs):
             for batch in objective.batches(self.batch_size, draw):
                 membership, view = self._pulled(batch)
-                (logits, embeddings), back = traced_beside(self.model, batch.view, view, draw, parameters)
+                (logits, _), back = traced(self.model, batch.view, draw, parameters)
+                (others, embeddings), back_embeddings = traced(self.model, view, None, parameters)
                 drawn = self._pull(embeddings, membership, targets, present)
-                yield back(objective.slope(logits, batch), drawn), batch
+                learned = back(objective.slope(logits, batch), None)
+                pulled = back_embeddings(torch.zeros_like(others), drawn)
+                yield [one + other for one, other in zip(learned, pulled, strict=True)], batch
 
     def _pulled(self, batch: Classified) -> tuple[Membership, View]:
         """What is pulled in a step, and its view: all items, or labelled ones where no other counts."""
@@ -200,19 +204,6 @@ class Client(TrainingClient[FedPGConfig]):
                 pairs = self._hop_pairs(int(found["hops"]))
             labels = found["labels"].cpu().numpy()
             self._membership = Membership(labels, pairs, self.silo.schema.num_classes, self.data.device)
-
-    def state(self) -> dict[str, Any]:
-        state = super().state()
-        if self.scorer is not None and self.scorer_optimizer is not None:
-            state["scorer"] = {name: value.detach() for name, value in self.scorer.state_dict().items()}
-            state["scorer_optimizer"] = self.scorer_optimizer.state()
-        return state
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        if self.scorer is not None and self.scorer_optimizer is not None:
-            self.scorer.load_state_dict(state["scorer"])
-            self.scorer_optimizer.load_state(state["scorer_optimizer"])
 
     def study(self) -> Mapping[str, Any]:
         """How good predicted classes are, how far hops differ, how long embeddings are."""

@@ -21,11 +21,15 @@ from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainReques
 from graphsilo.random import Name
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.prototypes import PrototypeGenerator, class_means, orthogonal_rows, unit_rows
+from graphsilo.training.upstream import gradients_of
 from graphsilo.types import ClientId
 
 
 class Server(ServerBase[FedPGConfig]):
     """Keeps every client's latest prototypes, and the generator of universal ones."""
+
+    kept = ("hops", "width", "norm", "prototypes", "counts", "targets")
+    stateful = ("universal", "optimizer")
 
     def __init__(self, context: ServerContext[FedPGConfig]):
         super().__init__(context)
@@ -140,11 +144,12 @@ class Server(ServerBase[FedPGConfig]):
         loss = torch.zeros(())
         for step in range(config.server_epochs):
             rows, hidden = self.universal.forward()
-            loss, slope = contrastive_loss(rows, queries, config.temperature)
+            loss = contrastive_loss(rows.requires_grad_(), queries, config.temperature)
+            (slope,) = gradients_of(loss, [rows])
             if step == 0:
-                self.log["generator_loss_before"] = float(loss)
+                self.log["generator_loss_before"] = loss.item()
             self.optimizer.step(self.universal.gradients(hidden, slope))
-        self.log["generator_loss"] = float(loss)
+        self.log["generator_loss"] = loss.item()
         self.log["margin"] = queries.margin
         rows = self.universal()
         known = present.any(0).flatten()
@@ -157,31 +162,9 @@ class Server(ServerBase[FedPGConfig]):
             self.log[name] = mean_cosine(centres[counts > 0])
         return rows
 
-    def state(self) -> dict[str, Any]:
-        assert self.universal is not None
-        assert self.optimizer is not None
-        return {
-            "hops": self.hops,
-            "width": self.width,
-            "norm": self.norm,
-            "prototypes": self.prototypes,
-            "counts": self.counts,
-            "targets": self.targets,
-            "generator": list(self.universal.parameters),
-            "optimizer": self.optimizer.state(),
-        }
-
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._start(int(state["hops"]), int(state["width"]))
-        assert self.universal is not None
-        assert self.optimizer is not None
-        self.norm = state["norm"]
-        self.prototypes.copy_(state["prototypes"])
-        self.counts.copy_(state["counts"])
-        self.targets = None if state["targets"] is None else state["targets"].to(self.prototypes)
-        for mine, saved in zip(self.universal.parameters, state["generator"], strict=True):
-            mine.copy_(saved)
-        self.optimizer.load_state(state["optimizer"])
+        self._start(state["hops"], state["width"])
+        super().load_state(state)
 
 
 def mean_cosine(rows: Tensor) -> float:

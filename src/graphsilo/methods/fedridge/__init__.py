@@ -12,7 +12,7 @@ statistics as in Fed3R (Fanì et al., ICML 2024) and AFL (He et al., CVPR 2025);
 
 from __future__ import annotations
 
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.fedridge.client import Client
 from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.server import Server
@@ -30,4 +30,19 @@ METHOD = Method(
     backbone=False,
     edge_weights=True,
     balances="balance=[0,0.5,1]",
+    trials={
+        "features": Trial(["sgc", "separate"], start="mean"),
+        "label_features": Trial(start="never"),
+        "ridge": Trial([(0.01,)], start=(100.0,)),
+        "prior": Trial([(0.2,)], start=(0.0,)),
+        "own_ridge": Trial([(100.0,)], start=(0.01,)),
+        "pilot": Trial([1], {"features": "auto", "ridge": (0.01,), "own": False}),
+        "hops": Trial([0, 1]),
+        "dim": Trial([4]),
+        "balance": Trial([(1.0,)]),
+        "wire": Trial(["float32"]),
+        "noise": Trial(reason="needs secure sums"),
+        "private_dim": Trial([2], {"epsilon": 2.0}),
+        "random_features": Trial([7]),
+    },
 )

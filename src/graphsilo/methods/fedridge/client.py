@@ -18,7 +18,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe
@@ -27,7 +27,6 @@ from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
     Counts,
-    Done,
     ScoreRequest,
     Scores,
     Statistics,
@@ -47,6 +46,9 @@ USUAL_SHARPNESS = 8.0
 class Client(ClientBase[FedRidgeConfig]):
     """Sums once, scores candidates once, and corrects the model it is given."""
 
+    kept = ("_size", "_models", "_sharpness", "_held_out")
+    stateful = ("released",)
+
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
         self.metric = METRICS[context.select_by]
@@ -55,6 +57,8 @@ class Client(ClientBase[FedRidgeConfig]):
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
         self._sharpness: dict[str, dict[str, float]] = {}
+        self.holds_out = False
+        self._held_out: dict[str, Tensor] = {}
 
     # -- the sums ------------------------------------------------------------------------------------------------
 
@@ -191,7 +195,11 @@ class Client(ClientBase[FedRidgeConfig]):
             known = [shifted(weights, request.shifts[at], place) for weights in known]
             output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
             outputs = output.split(self.silo.schema.num_classes, dim=1)
-            best = self._judge.best([self._scored(output) for output in outputs], len(alone))
+            scored = [self._scored(output) for output in outputs]
+            best = self._judge.best(scored, len(alone))
+            if self.holds_out:
+                which = torch.from_numpy(self._judge.held_out(scored, len(alone)))
+                self._held_out[name] = torch.stack(outputs)[which, torch.arange(len(which))]
             for view, chosen in (("own", best), ("common", 0)):
                 self._models[view] = {**self._models[view], name: known[chosen]}
                 self._sharpness[view][name] = self._sharpest(outputs[chosen])
@@ -287,6 +295,12 @@ class Client(ClientBase[FedRidgeConfig]):
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
 
+    def says_held_out(self) -> Tensor:
+        """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
+        how good the own models are. Kept where ``holds_out`` is true."""
+        name = self._fitting(self._models["own"], self._seen)[0]
+        return F.log_softmax(self._sharpness["own"][name] * self._held_out[name], dim=1)
+
     def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
         """The features whose scores are added up for a graph: with label features where validation could judge them, on
         its own, and those of a model with noise.
@@ -304,18 +318,6 @@ class Client(ClientBase[FedRidgeConfig]):
             if tuple(tensor.shape) != (width, self.silo.schema.num_classes):
                 raise MessageError(f"the aggregate has shape {tuple(tensor.shape)}; {width} features were expected.")
         self._aggregate = dict(weights) or None
-
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"size": self._size, "models": self._models, "sharpness": self._sharpness}
-        if released := self.released.state():
-            state["released"] = released
-        return state
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._size = float(state["size"])
-        self._models = {view: dict(models) for view, models in state["models"].items()}
-        self._sharpness = {view: dict(found) for view, found in state["sharpness"].items()}
-        self.released.load_state(state.get("released", {}))
 
     def model_of(self, view: str) -> Tensors:
         """What ``load_final`` needs of a view."""

@@ -173,12 +173,6 @@ class AdoptRequest(Message):
     class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("models", "classes"))
 
 
-class Done(Message):
-    """The client has its models; nothing about it is said."""
-
-    clients: int = sends("counts", known=True)
-
-
 def halves(sums: Mapping[str, Tensor], *, precise: bool) -> tuple[Tensors, Tensors]:
     """Sums as they cross: in float32, and what that takes off of float64; else nothing."""
     single = {name: value.float() for name, value in sums.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -56,6 +56,8 @@ class Server(ServerBase[FedRidgeConfig]):
         weights: The common model by its features, and where it has label features a second one without; empty before
             round 1.
     """
+
+    kept = ("moments", "products", "class_weights", "shifts", "weights", "kinds", "size", "sigma")
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
@@ -238,19 +240,6 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def aggregate(self) -> Tensors | None:
         return self.weights
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "moments": self.moments, "products": self.products, "class_weights": self.class_weights,
-            "shifts": self.shifts, "weights": self.weights, "kinds": list(self.kinds), "size": self.size,
-            **({} if self.config.epsilon is None else {"sigma": self.sigma}),
-        }  # fmt: skip
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.moments, self.products = dict(state["moments"]), dict(state["products"])
-        self.class_weights, self.shifts = state["class_weights"], state["shifts"]
-        self.weights, self.kinds, self.size = dict(state["weights"]), tuple(state["kinds"]), float(state["size"])
-        self.sigma = float(state.get("sigma", 0.0))
 
 
 def _widest(kinds: Sequence[str]) -> list[str]:

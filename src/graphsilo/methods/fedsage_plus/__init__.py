@@ -9,7 +9,7 @@ never the features. The generated neighbours are added to the client's graph onc
 
 from __future__ import annotations
 
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.fedsage_plus.client import Client
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
 from graphsilo.methods.fedsage_plus.server import Server
@@ -32,4 +32,12 @@ METHOD = Method(
     server=Server,
     tasks=("node",),
     model={"name": "sage", "hidden": 64},
+    trials={
+        "local_epochs": Trial(start=1),
+        "lambda_f": Trial(start=0.5),
+        "count_bias": Trial(start=1.7),
+        "generator_hidden": Trial([(8,)]),
+        "encoder_widths": Trial([(4, 8)]),
+        "helpers": Trial([1]),
+    },
 )

@@ -181,7 +181,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             return OutputComparison(gradient=torch.zeros_like(request.features))
         rows = Demand(np.arange(len(counts)), counts)
         nearest = targets.nearest(request.features, rows.anchors())
-        return OutputComparison(gradient=impaired_graph.less_(request.features.clone(), nearest).mul_(2.0))
+        return OutputComparison(gradient=2.0 * (request.features - impaired_graph.dense(nearest)))
 
     @handler
     def shared_gradient(self, request: SharedRequest) -> SharedReply:
@@ -191,9 +191,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         own = self.neighgen
         gradients: dict[str, Tensor] = {}
         if own is not None:
-            leaves = own.borrow(request.weights)
+            leaves = {name: weight.detach().requires_grad_() for name, weight in request.weights.items()}
             gradients = neighgen.gradients_of(own.joint_loss(leaves, self.generator("epoch")), leaves)
-            own.weights = {}  # those were borrowed
         return SharedReply(
             gradient={
                 name: gradients[name] if name in gradients else torch.zeros_like(weight)
@@ -222,7 +221,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         if own is None:
             return MendReply(nodes=0.0, generated=0.0)
         if request.weights is not None:
-            own.borrow(request.weights)
+            own.weights = dict(request.weights)
         nodes, sight = own.impaired.kept, None
         if self.config.mend_graph == "whole":
             nodes = np.arange(self.graph.num_nodes)
@@ -232,7 +231,6 @@ class Client(fedsage.Client[FedSagePlusConfig]):
             counts = own.predict_counts(embeddings)
         made = neighgen.whole(counts, self.config.mend_counts, self.generator("counts"))
         rows = Demand.of(made, np.arange(len(nodes)))
-        own.reach(int(rows.counts.max(initial=0)))
         features = neighgen.fill(own.weights, embeddings, rows, own.num_features, self.generator("noise"))
         predicted = torch.zeros(self.graph.num_nodes)
         predicted[torch.from_numpy(nodes)] = counts

@@ -6,16 +6,16 @@ and 3.3. Layer sizes as in the authors' release.
 Four parts: an *encoder* (two graph layers on the impaired graph), *dGen* (how many neighbours a node lacks), *fGen*
 (their features, from the embedding and noise) and an auxiliary *classifier* on the graph mended with both. fGen's last
 layer is kept as one block of weights per *slot* (the first generated neighbour, the second, …): a slot that no node has
-needs no arithmetic, no memory and no message, and its weights are drawn when it is first needed.
+needs no arithmetic and no message.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features
 from graphsilo.methods.fedsage_plus.impaired import (
@@ -36,7 +35,6 @@ from graphsilo.methods.fedsage_plus.impaired import (
 )
 from graphsilo.methods.fedsage_plus.mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
-from graphsilo.models.dense import WORTH_ONCE, mm, tanh_
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import Operator, SparseOperator, operator, product
 from graphsilo.models.view import normalise
@@ -71,25 +69,17 @@ def is_fgen(name: str) -> bool:
     return name.startswith(FGEN)
 
 
-def slot_names(slot: int) -> tuple[str, str]:
-    """Names of one slot's weight and bias."""
-    return f"slot.{slot}.weight", f"slot.{slot}.bias"
+def initial_weights(config: FedSagePlusConfig, features: int, classes: int, draw: Draw) -> Weights:
+    """Graph layers Xavier-uniform with zero bias, linear ones as torch's own.
 
-
-def _names_of(slots: int) -> list[str]:
-    """Names of the weights and biases of the first slots."""
-    return [name for slot in range(slots) for name in slot_names(slot)]
-
-
-def count_slots(weights: Iterable[str]) -> int:
-    """How many slots these weights reach."""
-    return sum(1 for name in weights if name.startswith("slot.") and name.endswith(".weight"))
-
-
-def initial_weights(config: FedSagePlusConfig, features: int, classes: int, generator: torch.Generator) -> Weights:
-    """Everything but the slots: graph layers Xavier-uniform with zero bias, linear ones as torch's own."""
+    Args:
+        config: Widths.
+        features: d.
+        classes: C.
+        draw: Gives the generator of each slot (``slot 0`` to ``slot 4``), and of all else (``weights``).
+    """
     weights: Weights = {}
-    hidden, width = config.encoder_widths
+    generator, (hidden, width) = draw("weights"), config.encoder_widths
     for part, outputs in (("encoder", width), ("classifier", classes)):
         for layer, shape in enumerate([(features, hidden), (hidden, outputs)]):
             weight = torch.empty(shape)
@@ -100,6 +90,9 @@ def initial_weights(config: FedSagePlusConfig, features: int, classes: int, gene
     weights["count.bias"] = torch.full((1,), float(config.count_bias))
     for layer, ends in enumerate(pairwise(_widths(config))):
         weights[f"body.{layer}.weight"], weights[f"body.{layer}.bias"] = _linear(*ends, generator)
+    for slot in range(MAX_SLOTS):
+        weight, bias = _linear(_widths(config)[-1], features, draw(f"slot {slot}"))
+        weights[f"slot.{slot}.weight"], weights[f"slot.{slot}.bias"] = weight.view(features, -1), bias
     return weights
 
 
@@ -108,20 +101,13 @@ def _widths(config: FedSagePlusConfig) -> tuple[int, ...]:
     return config.encoder_widths[1], *config.generator_hidden
 
 
-def slot_weights(config: FedSagePlusConfig, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Weight [d, width] and bias [d] of one slot of fGen's last layer."""
-    weight, bias = _linear(_widths(config)[-1], features, generator)
-    return weight.view(features, -1), bias
-
-
 def fgen_shapes(config: FedSagePlusConfig, features: int, slots: int) -> dict[str, tuple[int, ...]]:
     """Names and shapes of fGen's parameters with so many slots."""
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, ends in enumerate(pairwise(_widths(config))):
         shapes[f"body.{layer}.weight"], shapes[f"body.{layer}.bias"] = ends, ends[1:]
     for slot in range(slots):
-        weight, bias = slot_names(slot)
-        shapes[weight], shapes[bias] = (features, _widths(config)[-1]), (features,)
+        shapes[f"slot.{slot}.weight"], shapes[f"slot.{slot}.bias"] = (features, _widths(config)[-1]), (features,)
     return shapes
 
 
@@ -175,33 +161,10 @@ def generate(
         else:
             hidden = relu_dropout(hidden, dropout_rate, mask)
     hidden = hidden * mask if isinstance(mask, Tensor) else hidden
-    result = []
-    for slot, rows in enumerate(rows_per_slot(counts)):
-        name, bias = slot_names(slot)
-        result.append(_SlotLayer.apply(hidden[:rows], weights[name], weights[bias]))  # type: ignore[no-untyped-call]
-    return result
-
-
-class _SlotLayer(torch.autograd.Function):
-    """tanh(hidden · weightᵀ + bias)."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        made = tanh_(mm(hidden, weight.t(), bias, least=WORTH_ONCE))
-        ctx.save_for_backward(hidden, weight, made)
-        return made
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, made = ctx.saved_tensors
-        inner, own, bias = ctx.needs_input_grad
-        gradient = torch.ops.aten.tanh_backward(gradient, made)
-        return (
-            mm(gradient, weight, least=WORTH_ONCE) if inner else None,
-            mm(gradient.t(), hidden, least=WORTH_ONCE) if own else None,
-            gradient.sum(0) if bias else None,
-        )
+    return [
+        torch.addmm(weights[f"slot.{slot}.bias"], hidden[:rows], weights[f"slot.{slot}.weight"].t()).tanh()
+        for slot, rows in enumerate(rows_per_slot(counts))
+    ]
 
 
 def whole(predicted: Tensor, counting: Counting, generator: torch.Generator | None = None) -> NDArray[np.int64]:
@@ -283,7 +246,7 @@ class NeighGen:
         features: [n, d] of the whole graph, which the targets are rows of.
         classes: C.
         config: Widths, weights of the losses, Adam's settings.
-        draw: Gives the generator of the initial weights (``weights``) and of each slot (``slot 0`` to ``slot 4``).
+        draw: As for ``initial_weights``.
     """
 
     def __init__(
@@ -294,8 +257,8 @@ class NeighGen:
         config: FedSagePlusConfig,
         draw: Draw,
     ):
-        self.impaired, self.config, self.draw, self.num_features = impaired, config, draw, features.shape[1]
-        self.weights = initial_weights(config, self.num_features, classes, draw("weights"))
+        self.impaired, self.config, self.num_features = impaired, config, features.shape[1]
+        self.weights = initial_weights(config, self.num_features, classes, draw)
         self.features = operator(impaired.features, "cpu", torch.float32)
         self._sight = Sight.of(impaired.adjacency, impaired.features)
         self.targets = Targets.of(features, impaired.missing, impaired.pointer)
@@ -307,10 +270,6 @@ class NeighGen:
         self.is_train = np.zeros(impaired.num_nodes, dtype=bool)
         self.is_train[impaired.train] = True
         self._propagated: tuple[Demand, SparseOperator, SparseOperator] | None = None
-        self._finished: list[int] = []
-        self._steps = 0
-        self._trained: list[str] = []
-        self._optimizers: dict[str, Adam] = {}
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -380,16 +339,12 @@ class NeighGen:
         """λ_d L_d + λ_f L_f + λ_c L_c with every part in training.
 
         Args:
-            leaves: By name; those of slots that come to be needed are added.
+            leaves: By name.
             generator: Source of noise, dropout and counts.
         """
         embeddings = self.encode(generator, leaves)
         predicted = self.predict_counts(embeddings, leaves)
         rows = Demand.of(whole(predicted, self.config.loss_counts, generator), self.influential)
-        slots = int(rows.counts.max(initial=0))
-        self.reach(slots)
-        for name in _names_of(slots):
-            leaves.setdefault(name, self.weights[name].detach()).requires_grad_()
         generated = self.made(leaves, embeddings[torch.from_numpy(rows.nodes)], rows, generator)
         return self.config.lambda_d * self.count_loss(predicted) + self.made_loss(leaves, generated, rows, generator)
 
@@ -433,18 +388,17 @@ class NeighGen:
             self.predicted = self.predict_counts(self.embeddings)
         self.rows = Demand.of(whole(self.predicted, self.config.loss_counts, generator), self.influential)
         self.begin(is_fgen)
-        self.reach(int(self.rows.counts.max(initial=0)))
 
     def offered(self) -> tuple[Demand, Weights]:
         """The rows that are compared with features, and the weights that generate for them."""
         chosen = self.compared(self.rows)
         rows = Demand(self.rows.nodes[chosen], self.rows.counts[chosen])
-        slots = _names_of(int(rows.counts.max(initial=0)))
-        return rows, {name: self.weights[name] for name in self.weights if name.startswith("body.") or name in slots}
+        names = fgen_shapes(self.config, self.num_features, int(rows.counts.max(initial=0)))
+        return rows, {name: self.weights[name] for name in names}
 
     def frozen_made(self, generator: torch.Generator) -> tuple[Weights, list[Tensor]]:
         """Leaves, and the features that are generated with them."""
-        leaves = self.trainable(int(self.rows.counts.max(initial=0)))
+        leaves = self.trainable()
         return leaves, self.made(leaves, self.embeddings[torch.from_numpy(self.rows.nodes)], self.rows, generator)
 
     def frozen_loss(self, generator: torch.Generator) -> tuple[Tensor, Weights, list[Tensor]]:
@@ -456,39 +410,15 @@ class NeighGen:
 
     def begin(self, names: Callable[[str], bool]) -> None:
         """Start training the parameters that ``names`` picks, with fresh moments."""
-        if self._steps:
-            self._finished.append(self._steps)
-        self._steps = 0
-        drawn = count_slots(self.weights)
-        self._trained = [name for name in self.weights if names(name) and not name.startswith("slot.")]
-        self._optimizers = {"": self._adam(self._trained)}
-        for slot in range(drawn):
-            self._optimizers[str(slot)] = self._adam(slot_names(slot))
+        config, self._trained = self.config, [name for name in self.weights if names(name)]
+        self._optimizer = Adam(
+            [self.weights[name] for name in self._trained], lr=config.generator_lr,
+            weight_decay=config.generator_weight_decay,
+        )  # fmt: skip
 
-    def _adam(self, names: Iterable[str]) -> Adam:
-        config = self.config
-        return Adam(
-            [self.weights[name] for name in names], lr=config.generator_lr, weight_decay=config.generator_weight_decay
-        )
-
-    def reach(self, slots: int) -> None:
-        """Have weights for so many slots, as if they had been there, unused, from the beginning."""
-        for slot in range(count_slots(self.weights), slots):
-            drawn, names = slot_weights(self.config, self.num_features, self.draw(f"slot {slot}")), slot_names(slot)
-            self.weights.update(zip(names, drawn, strict=True))
-            for steps in self._finished:
-                decay(self._adam(names), steps)
-            self._optimizers[str(slot)] = self._adam(names)
-            decay(self._optimizers[str(slot)], self._steps)
-
-    def trainable(self, slots: int = 0) -> Weights:
-        """The parameters in training, the first ``slots`` slots included, as leaves that take gradients.
-
-        They share memory with ``weights``; what is not in training is there, too, without a gradient.
-        """
-        self.reach(slots)
-        trained = {*self._trained, *_names_of(slots)}
-        return {name: weight.detach().requires_grad_(name in trained) for name, weight in self.weights.items()}
+    def trainable(self) -> Weights:
+        """Leaves that share memory with ``weights``; those in training take gradients."""
+        return {name: weight.detach().requires_grad_(name in self._trained) for name, weight in self.weights.items()}
 
     def epoch(self, generator: torch.Generator) -> None:
         """One step of local training of all parts, on all of B."""
@@ -497,17 +427,9 @@ class NeighGen:
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
         """One step of Adam; parameters without a gradient only decay."""
-        for key, optimizer in self._optimizers.items():
-            names = slot_names(int(key)) if key else self._trained
-            optimizer.step(
-                [gradients[name] if name in gradients else torch.zeros_like(self.weights[name]) for name in names]
-            )
-        self._steps += 1
-
-    def borrow(self, weights: Mapping[str, Tensor]) -> Weights:
-        """Compute with these weights instead of own ones, without writing to them; returns them as leaves."""
-        self.weights, self._trained, self._optimizers = dict(weights), [], {}
-        return {name: weight.detach().requires_grad_() for name, weight in weights.items()}
+        self._optimizer.step(
+            [gradients[name] if name in gradients else torch.zeros_like(self.weights[name]) for name in self._trained]
+        )
 
 
 def gradients_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Weights:
@@ -517,12 +439,6 @@ def gradients_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Weights:
     names = [name for name, leaf in leaves.items() if leaf.requires_grad]
     found = torch.autograd.grad(loss, [leaves[name] for name in names], allow_unused=True)
     return {name: gradient for name, gradient in zip(names, found, strict=True) if gradient is not None}
-
-
-def decay(optimizer: Adam, steps: int) -> None:
-    """Steps of an optimiser over parameters that no loss depends on: only weight decay moves them."""
-    for _ in range(steps):
-        optimizer.step([torch.zeros_like(parameter) for parameter in optimizer.parameters])
 
 
 def compared_features(generated: Sequence[Tensor], chosen: NDArray[np.int64]) -> list[Tensor]:

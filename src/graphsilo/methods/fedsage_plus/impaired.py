@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from graphsilo.data.graph import Features, Graph
 from graphsilo.models.operators import entries_of
@@ -213,44 +211,14 @@ def feature_loss(
     total = torch.zeros(())
     for slot, (features, owners) in enumerate(zip(generated, rows, strict=True)):
         if len(owners):
-            which = None if chosen is None or len(owners) == len(features) else torch.from_numpy(chosen[slot])
-            total = total + _SquaredDistance.apply(features, which, owners, targets)  # type: ignore[no-untyped-call]
+            compared = features if chosen is None else features[torch.from_numpy(chosen[slot])]
+            total = total + (compared - dense(targets.nearest(compared, owners))).square().sum()
     return total
 
 
-class _SquaredDistance(torch.autograd.Function):
-    """Σ ‖x̂ − x_u‖² with the nearest x_u: what x_u does not hold is touched neither by the distance nor its gradient."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, features: Tensor, chosen: Tensor | None, owners: NDArray[np.int64], targets: Targets | AllNodes
-    ) -> Tensor:
-        compared = features.clone(memory_format=torch.contiguous_format) if chosen is None else features[chosen]
-        apart = less_(compared, targets.nearest(compared, owners))
-        ctx.save_for_backward(apart, chosen)
-        ctx.rows = len(features)
-        flat = apart.view(-1)
-        return torch.dot(flat, flat)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        apart, chosen = ctx.saved_tensors
-        found = apart * (2.0 * gradient)
-        if chosen is not None:
-            found = found.new_zeros(ctx.rows, found.shape[1]).index_copy_(0, chosen, found)
-        return found, None, None, None
-
-
-def less_(values: Tensor, targets: Features) -> Tensor:
-    """values − targets, in place; both [m, d]."""
-    if isinstance(targets, np.ndarray):
-        return values.sub_(torch.from_numpy(targets).to(values.device, values.dtype))
-    rows = np.repeat(np.arange(len(values)), np.diff(targets.indptr))
-    places = torch.from_numpy(rows * values.shape[1] + targets.indices).to(values.device)
-    entries = torch.from_numpy(targets.data).to(values.device, values.dtype)
-    values.view(-1).index_add_(0, places, entries, alpha=-1)
-    return values
+def dense(rows: Features) -> Tensor:
+    """[m, d] as an ordinary tensor."""
+    return torch.from_numpy(rows if isinstance(rows, np.ndarray) else rows.toarray())
 
 
 def random_neighbours(adjacency: sp.csr_matrix, rows: int, generator: torch.Generator) -> NDArray[np.int64]:

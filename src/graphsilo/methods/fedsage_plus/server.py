@@ -186,11 +186,10 @@ class Server(fedavg.Server[FedSagePlusConfig]):
 
     def _train_shared(self, federation: Federation) -> dict[str, Tensor]:
         """One generator for all: Adam on the mean gradient of the local losses."""
-        config, features, draw = self.config, self.schema.num_features, self.generator
-        weights = neighgen.initial_weights(config, features, self.schema.num_classes, draw("neighgen", "weights"))
-        for slot in range(MAX_SLOTS):
-            drawn = neighgen.slot_weights(config, features, draw("neighgen", f"slot {slot}"))
-            weights.update(zip(neighgen.slot_names(slot), drawn, strict=True))
+        config = self.config
+        weights = neighgen.initial_weights(
+            config, self.schema.num_features, self.schema.num_classes, lambda part: self.generator("neighgen", part)
+        )
         optimizer = Adam(list(weights.values()), lr=config.generator_lr, weight_decay=config.generator_weight_decay)
         for _ in self.work("common generator", config.local_generator_epochs + config.generator_epochs):
             total = federation.sum(Client.shared_gradient, SharedRequest(weights=weights)).require(config.min_clients)

@@ -14,7 +14,7 @@ horizontal sums of histograms as in FederBoost and FedTree; columns see there.
 
 from __future__ import annotations
 
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.fedtrees.client import Client
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.server import Server
@@ -33,4 +33,11 @@ METHOD = Method(
     edge_weights=True,
     choices={"chosen": ("the common forest", "its leaves corrected", "trees of the silo's own")},
     balances="balance=0.5",
+    space=({"lr": [0.05, 0.1, 0.2], "depth": [3, 4, 5, 6], "columns": [32, 64, 128], "min_child": [5, 10, 20]},),
+    trials={
+        "columns": Trial([3]),
+        "dim": Trial([2]),
+        "gamma": Trial([1.0]),
+        "balance": Trial([1.0]),
+    },
 )

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError, RequestError
-from graphsilo.evaluate.choice import Judge, confusions, weighted
+from graphsilo.evaluate.choice import CLEAR, Judge
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments, views_of
 from graphsilo.methods.fedtrees.config import FedTreesConfig
@@ -31,12 +32,10 @@ from graphsilo.methods.fedtrees.messages import (
     CountRequest,
     Counts,
     DirectionsRequest,
-    Done,
     HistogramRequest,
     Histograms,
     Moments,
     MomentsRequest,
-    Scores,
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
@@ -45,9 +44,6 @@ from graphsilo.training.sharing import shared_copy
 
 T = TypeVar("T")
 COMMON, CORRECTED, ALONE = FORESTS = ("common", "corrected", "alone")
-DOUBT = 1.64
-"""Standard errors by which a silo must be better off with another forest than the one that all silos prefer: chance
-does that once in twenty times."""
 
 
 class Client(ClientBase[FedTreesConfig]):
@@ -259,7 +255,7 @@ class Client(ClientBase[FedTreesConfig]):
     # -- the forests ---------------------------------------------------------------------------------------------
 
     @handler
-    def adopt(self, request: AdoptRequest) -> Scores:
+    def adopt(self, request: AdoptRequest) -> Candidates:
         """Keep the common forest; correct its new leaves, grow a tree of the own rows, and choose by own validation."""
         if not self._forests:
             raise RequestError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
@@ -275,8 +271,7 @@ class Client(ClientBase[FedTreesConfig]):
             self._grow_alone(step)
         if ALONE in self._forests and self.chooses:
             return self._choose(request.preferred)
-        classes = self.silo.schema.num_classes
-        return Scores(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
+        return Candidates.none(self.silo.schema.num_classes)
 
     def _correct(self, step: int) -> None:
         tree = {name: each[step : step + 1] for name, each in self._forests[COMMON].items() if name != "base"}
@@ -300,20 +295,15 @@ class Client(ClientBase[FedTreesConfig]):
     def _judge(self) -> tuple[Judge, NDArray[np.int64]]:
         """Of the own validation nodes, and these."""
         items = self.silo.labelled_validation()
-        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], DOUBT), items
+        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], CLEAR), items
 
-    def _choose(self, preferred: int) -> Scores:
+    def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
         (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
         outputs = [_log_shares(self._says(track, data)[items]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
-        classes, ranked = self.silo.schema.num_classes, {}
-        if judge.metric.ranking is not None:
-            each = [judge.metric.rank(judge.labels, output) for output in outputs]
-            ranked = {judge.metric.name: torch.from_numpy(weighted(each))}
-        guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
-        return Scores(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
+        return Candidates.scored(judge, outputs, self.silo.schema.num_classes)
 
     def _says(self, track: str, data: GraphTensors) -> Floats:
         """[n, C'] what a forest says of all items, kept from step to step."""

@@ -193,38 +193,6 @@ class AdoptRequest(Message):
     preferred: int = sends("control")
 
 
-class Scores(Message):
-    """What one client's validation nodes say of its forests: the common one, the corrected one, its own alone.
-
-    Attributes:
-        counts: [forests, C true, C predicted] validation nodes; no forests where silos choose nothing.
-        ranked: Where ``evaluation.select_by`` is a metric of scores, by its name [2, forests]: its value times the
-            nodes that it rests on, and these.
-    """
-
-    counts: Tensor = sends("counts", dtype=torch.int64, shape=("forests", "classes", "classes"), evaluated=True)
-    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
-
-    def check(self) -> None:
-        true = self.counts.sum(2)
-        if self.counts.numel() and (int(self.counts.min()) < 0 or bool((true != true[0]).any())):
-            raise MessageError(
-                f"Scores has {int(self.counts.min())} nodes in one place, or not the same nodes for each forest."
-            )
-        items = self.counts.sum((1, 2))
-        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
-            raise MessageError("Scores.ranked is no mean of scores from 0 to 1, of as many nodes as were scored.")
-
-    def check_size(self, items: float, degrees: float) -> None:
-        _check_nodes(self, self.counts.sum((1, 2)), items)
-
-
-class Done(Message):
-    """The client has it; nothing about it is said."""
-
-    clients: int = sends("counts", known=True)
-
-
 def _check_nodes(message: Message, each: Tensor, items: float) -> None:
     """Refuse sums of counts that are of more nodes than there are.
 

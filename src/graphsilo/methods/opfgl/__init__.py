@@ -10,7 +10,7 @@ upload, one download.
 
 from __future__ import annotations
 
-from graphsilo.federation.registry import Method
+from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.opfgl.client import Client
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.server import Server
@@ -36,4 +36,31 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     model={"name": "gcn", "hidden": 64, "layers": 2},
+    space=(
+        {
+            "stage2_lr": [0.00005, 0.0005, 0.005],
+            "hops": [1, 2],
+            "nodes_per_class": [1, 3],
+            "expand_classes": [0, 1, 3],
+        },
+    ),
+    trials={
+        "surrogate_steps": Trial(start=60),
+        "stage1_epochs": Trial(start=30),
+        "stage2_epochs": Trial(start=20),
+        "stage1_lr": Trial(start=1e-2),
+        "stage2_lr": Trial(start=1e-2),
+        "link_epochs": Trial(start=20),
+        "link_check": Trial([2], start=5),
+        "expand_classes": Trial([0]),
+        "ddof": Trial(beside={"nodes_per_class": 3}),
+        "condense_at": Trial(reason="the same surrogate at either place is its promise"),
+        "link_threshold": Trial([0.5]),
+        "noise": Trial(reason="needs secure sums"),
+        "nodes_percent": Trial([50.0]),
+        "moment": Trial(beside={"nodes_per_class": 3}),
+        "patience": Trial([1], {"stage1_check": 2, "stage2_check": 2}),
+        "gamma_max": Trial([0.05]),
+        "focal_gamma": Trial(beside={"fine_tune": "focal"}),
+    },
 )

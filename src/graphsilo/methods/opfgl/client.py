@@ -21,11 +21,11 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import roc_auc
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
-from graphsilo.federation.message import Tensors
+from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
-from graphsilo.methods.opfgl.messages import Done, GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
+from graphsilo.methods.opfgl.messages import GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
 from graphsilo.models.base import Model, borrowed
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
@@ -44,7 +44,7 @@ from graphsilo.training.label_propagation import (
     propagate_labels,
     without_loops,
 )
-from graphsilo.training.local import load_model_state, load_weights, model_state, tensors_of
+from graphsilo.training.local import load_weights, tensors_of
 from graphsilo.training.objective import PredictLinks, link_scores
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.sharing import shared
@@ -59,6 +59,9 @@ class Client(ClientBase[OpFGLConfig]):
         model: The client's own model.
         weights: Its parameters and float buffers by name.
     """
+
+    kept = ("_facts",)
+    stateful = ("model", "released")
 
     def __init__(self, context: ClientContext[OpFGLConfig]):
         super().__init__(context)
@@ -327,17 +330,6 @@ class Client(ClientBase[OpFGLConfig]):
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model.embed(data.full)
-
-    def state(self) -> dict[str, Any]:
-        released = self.released.state()
-        return {
-            "model": model_state(self.model), "facts": dict(self._facts), **({"released": released} if released else {})
-        }  # fmt: skip
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        load_model_state(self.model, state["model"])
-        self._facts = dict(state["facts"])
-        self.released.load_state(state.get("released", {}))
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": self.weights}

@@ -73,9 +73,3 @@ class GlobalStatistics(Message):
     labelled: Tensor = sends("counts", dtype=torch.float64, shape=("classes",))
     mean: Tensor = sends("statistic", shape=("classes", "width"))
     variance: Tensor = sends("statistic", shape=("classes", "width"))
-
-
-class Done(Message):
-    """The client has its model; nothing about it is said."""
-
-    clients: int = sends("counts", known=True)

@@ -80,11 +80,10 @@ def parameter_gradients(
     model: Model, view: View, generator: torch.Generator, gradient: LogitGradient, parameters: Sequence[Tensor]
 ) -> list[Tensor]:
     """The gradients of a loss for a model's parameters, from its gradient for the logits."""
-    traced = model.trace(view, generator)
-    if traced is not None:
-        logits, pull = traced
+    trace = model.trace(view, generator)
+    if trace is not None:
         with torch.no_grad():
-            return pull(gradient(logits))
+            return trace.pull(gradient(trace.logits))
     logits = model(view, generator)
     with torch.no_grad():
         upstream = gradient(logits.detach().clone())

@@ -11,7 +11,6 @@ can speak for another one's silo.
 
 from __future__ import annotations
 
-import datetime
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from graphsilo.errors import DisclosureError
@@ -97,20 +96,10 @@ def _wrong(root: x509.Certificate, client: ClientId, site: str, identity: bytes)
         return "is not certified by a kit"
     (size,) = _SIZE.unpack_from(identity, KEY_BYTES)
     try:
-        certificate = x509.load_der_x509_certificate(identity[start : start + size])
-        key = certificate.public_key()
-        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        rooted = certificates.signed_by(certificate, root)
-        name = certificates.common_name(certificate.subject)
-    except Exception:  # whatever somebody else's bytes make of the parser
-        return "comes with a certificate that cannot be read"
-    if not rooted or not isinstance(key, rsa.RSAPublicKey):
-        return "is certified by another federation's root"
-    if name != site or ExtendedKeyUsageOID.CLIENT_AUTH not in purposes:
-        return f"is certified by '{name[:63]}', and the silo lives at site '{site}'"
-    now = datetime.datetime.now(datetime.UTC)
-    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-        return "is certified by a certificate that is not valid today"
+        certificate = identity[start : start + size]
+        key = certificates.vouching(certificate, root, site, ExtendedKeyUsageOID.CLIENT_AUTH)
+    except certificates.Untrusted as error:
+        return str(error)
     try:
         signature = identity[start + size :]
         key.verify(signature, _said(root, client, identity[:KEY_BYTES]), padding.PKCS1v15(), hashes.SHA256())

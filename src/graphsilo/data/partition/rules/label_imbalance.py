@@ -17,36 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.rule import OPENFGL, Cut, PartitionOptions, Rule, Seed
-from graphsilo.data.partition.rules.louvain import LouvainOptions, balanced, communities
-from graphsilo.data.partition.rules.metis import members, membership
+from graphsilo.data.partition.rule import OPENFGL, Cut, Rule
+from graphsilo.data.partition.rules.louvain import CommunityOptions, LouvainOptions, balanced, communities
+from graphsilo.data.partition.rules.metis import PartOptions, members, membership
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
 
-class LouvainPlusOptions(PartitionOptions):
+class LouvainPlusOptions(LouvainOptions):
     """Settings of ``louvain+``."""
 
     virtual_clients: int = setting(100, "groups made before k-means", ge=1)
-    delta: int = setting(20, "δ of the balanced Louvain split, in nodes", ge=0)
-    resolution: float = setting(1.0, "larger means more, smaller communities", gt=0)
-    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `louvain`")
 
 
-class LouvainPlainOptions(PartitionOptions):
+class LouvainPlainOptions(CommunityOptions):
     """Settings of ``louvain+plain``."""
 
-    resolution: float = setting(1.0, "larger means more, smaller communities", gt=0)
-    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `louvain`")
 
-
-class MetisPlusOptions(PartitionOptions):
+class MetisPlusOptions(PartOptions):
     """Settings of ``metis+`` and ``metis+plain``."""
 
     parts: int = setting(100, "groups made before k-means", ge=1)
-    recursive: bool | None = setting(None, "see `metis`")
-    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `metis`")
 
 
 def label_histograms(labels: NDArray[np.int64], groups: Sequence[NodeIds], num_classes: int) -> NDArray[np.float64]:
@@ -107,8 +99,7 @@ def cut_louvain_plus(graph: Graph, clients: int, seed: int, options: LouvainPlus
             f"'louvain+' joins virtual clients into clients: {clients} clients need at least as many "
             f"virtual_clients; got {options.virtual_clients}."
         )
-    inner = LouvainOptions(delta=options.delta, resolution=options.resolution, cut_seed=options.cut_seed)
-    groups = [group for group in balanced(graph, options.virtual_clients, inner) if len(group)]
+    groups = [group for group in balanced(graph, options.virtual_clients, options) if len(group)]
     return Cut(join(graph, groups, clients, seed=seed, rule="louvain+"))
 
 

@@ -22,15 +22,20 @@ PATIENCE = 1000
 """Advances of the pointer after which a community goes to the least loaded client."""
 
 
-class LouvainOptions(PartitionOptions):
-    """Settings of the balanced Louvain split."""
+class CommunityOptions(PartitionOptions):
+    """Settings of every rule that begins with Louvain."""
 
-    delta: int = setting(20, "δ, nodes by which a client may differ from N/K", ge=0)
     resolution: float = setting(1.0, "larger means more, smaller communities", gt=0)
     cut_seed: Seed | None = setting(
         None, "visit nodes in a shuffled order, for another cut of the same graph; without it the order is by id and "
         "the cut depends on the graph alone",
     )  # fmt: skip
+
+
+class LouvainOptions(CommunityOptions):
+    """Settings of the balanced Louvain split."""
+
+    delta: int = setting(20, "δ, nodes by which a client may differ from N/K", ge=0)
 
 
 def communities(graph: Graph, *, resolution: float = 1.0, cut_seed: int | None = None) -> list[NodeIds]:

@@ -18,13 +18,9 @@ from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
 
-class MetisOptions(PartitionOptions):
-    """Settings of the Metis split."""
+class PartOptions(PartitionOptions):
+    """Settings of every rule that begins with Metis."""
 
-    parts: int | None = setting(
-        None, "number of parts; must equal the number of clients, which is the default (OpenFGL's public default of "
-        "100 with 10 clients drops nine nodes of ten)", ge=1,
-    )  # fmt: skip
     recursive: bool | None = setting(
         None, "true bisects recursively, false cuts k ways at once; the default is pymetis's own choice: recursive up "
         "to 8 parts, k-way above",
@@ -32,6 +28,15 @@ class MetisOptions(PartitionOptions):
     cut_seed: Seed | None = setting(
         None, "for another cut of the same graph: seed of Metis, and of the order of nodes where that has no effect"
     )
+
+
+class MetisOptions(PartOptions):
+    """Settings of the Metis split."""
+
+    parts: int | None = setting(
+        None, "number of parts; must equal the number of clients, which is the default (OpenFGL's public default of "
+        "100 with 10 clients drops nine nodes of ten)", ge=1,
+    )  # fmt: skip
 
 
 def membership(
@@ -87,15 +92,23 @@ def cut(graph: Graph, clients: int, seed: int, options: MetisOptions) -> Cut:
             f"partition 'metis' makes one part per client: {clients} clients, but parts = {options.parts}. Nodes of "
             f"other parts would vanish; leave parts out, or use 'metis+', which joins many parts into clients."
         )
-    parts = membership(graph, clients, recursive=options.recursive, cut_seed=options.cut_seed)
-    nodes = members(parts, clients)
+    return Cut(tuple(filled_parts(graph, clients, options)))
+
+
+def filled_parts(graph: Graph, count: int, options: PartOptions) -> list[NodeIds]:
+    """Ascending nodes of each part.
+
+    Raises:
+        PartitionError: A part is empty.
+    """
+    nodes = members(membership(graph, count, recursive=options.recursive, cut_seed=options.cut_seed), count)
     empty = sum(not len(part) for part in nodes)
     if empty:
         raise PartitionError(
-            f"partition 'metis' left {empty} of {clients} parts empty on {graph.num_nodes} nodes: "
+            f"partition 'metis' left {empty} of {count} parts empty on {graph.num_nodes} nodes: "
             f"ask for fewer clients, or use 'random'."
         )
-    return Cut(tuple(nodes))
+    return nodes
 
 
 RULES = (
@@ -105,5 +118,6 @@ RULES = (
         MetisOptions,
         cut,
         source="FED-PUB (Baek et al., ICML 2023)",
+        with_new={"recursive": False},  # as the published part sizes show
     ),
 )

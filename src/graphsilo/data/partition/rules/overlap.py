@@ -8,21 +8,18 @@ from __future__ import annotations
 import numpy as np
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule, Seed
-from graphsilo.data.partition.rules.metis import MetisOptions
-from graphsilo.data.partition.rules.metis import cut as metis_cut
+from graphsilo.data.partition.rule import Cut, Rule
+from graphsilo.data.partition.rules.metis import PartOptions, filled_parts
 from graphsilo.errors import PartitionError
 from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
 
 
-class OverlapOptions(PartitionOptions):
+class OverlapOptions(PartOptions):
     """Settings of the overlapping split."""
 
     per_part: int = setting(5, "clients that share one part", ge=1)
     share: float = setting(0.5, "share of the part's nodes that each of them holds", gt=0, le=1)
-    recursive: bool | None = setting(None, "see `metis`")
-    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `metis`")
 
 
 def cut(graph: Graph, clients: int, seed: int, options: OverlapOptions) -> Cut:
@@ -36,8 +33,7 @@ def cut(graph: Graph, clients: int, seed: int, options: OverlapOptions) -> Cut:
             f"partition 'overlap' puts {options.per_part} clients on each part, so the number of clients must be a "
             f"multiple of {options.per_part}; got {clients}. Change the clients or per_part."
         )
-    inner = MetisOptions(recursive=options.recursive, cut_seed=options.cut_seed)
-    parts = metis_cut(graph, clients // options.per_part, seed, inner).nodes
+    parts = filled_parts(graph, clients // options.per_part, options)
     nodes = []
     for client in range(clients):
         part = parts[client // options.per_part]

@@ -14,23 +14,20 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import edges_inside, undirected_links
 from graphsilo.data.partition.pairs import PairKind, PairSpace, sample_unlinked
-from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule, Seed
-from graphsilo.data.partition.rules.metis import MetisOptions
-from graphsilo.data.partition.rules.metis import cut as metis_cut
+from graphsilo.data.partition.rule import Cut, Rule
+from graphsilo.data.partition.rules.metis import PartOptions, filled_parts
 from graphsilo.random import numpy_generator
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
 
 
-class TopologyOptions(PartitionOptions):
+class TopologyOptions(PartOptions):
     """Settings of the structure-imbalance split."""
 
     ratio: float = setting(0.5, "new links of a client over its own links before injection", ge=0)
     kind: Literal["homo", "hetero", "coin"] = setting(
         "coin", "`homo` joins nodes of one class, `hetero` nodes of different classes, `coin` lets each client flip"
     )
-    recursive: bool | None = setting(None, "see `metis`")
-    cut_seed: Seed | None = setting(None, "another cut of the same graph; see `metis`")
 
 
 def inject(
@@ -71,7 +68,7 @@ def cut(graph: Graph, clients: int, seed: int, options: TopologyOptions) -> Cut:
     Raises:
         PartitionError: As for ``metis``.
     """
-    nodes = metis_cut(graph, clients, seed, MetisOptions(recursive=options.recursive, cut_seed=options.cut_seed)).nodes
+    nodes = filled_parts(graph, clients, options)
     added = []
     for client, inside in enumerate(edges_inside(graph.edges, nodes, num_nodes=graph.num_nodes)):
         generator = numpy_generator(seed, "partition", "topology", client)
@@ -87,7 +84,7 @@ def cut(graph: Graph, clients: int, seed: int, options: TopologyOptions) -> Cut:
                 generator=generator,
             )
         )
-    return Cut(nodes, added_edges=tuple(added))
+    return Cut(tuple(nodes), added_edges=tuple(added))
 
 
 RULES = (
@@ -97,5 +94,6 @@ RULES = (
         TopologyOptions,
         cut,
         source="AdaFGL (structure Non-iid)",
+        with_new={"recursive": False},  # as the published part sizes show
     ),
 )

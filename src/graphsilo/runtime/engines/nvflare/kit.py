@@ -130,11 +130,11 @@ class Kit:
             raise RunError(
                 f"the key in {self.folder} does not fit the certificate beside it: one of them is another's."
             )
-        now = datetime.datetime.now(datetime.UTC)
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        if not certificates.is_valid(certificate):
             raise RunError(
                 f"the certificate in {self.folder} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
-                f"{certificate.not_valid_after_utc:%Y-%m-%d}, and this machine's clock says {now:%Y-%m-%d}: ask the "
+                f"{certificate.not_valid_after_utc:%Y-%m-%d}, and this machine's clock says "
+                f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}: ask the "
                 f"coordinator to renew it, or set the clock."
             )
 

@@ -13,15 +13,13 @@ of a request are hashed apart: the rest, often a model, is the same for many sit
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import struct
 from pathlib import Path
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -104,27 +102,18 @@ class Verifier:
 
     def _vouched(self, parts: bytes, certificate_size: int) -> Ed25519PublicKey:
         """The session key, if the coordinator's certificate stands behind it."""
+        certificate, public = parts[:certificate_size], parts[certificate_size : certificate_size + _PUBLIC]
         try:
-            certificate = x509.load_der_x509_certificate(parts[:certificate_size])
-            public = parts[certificate_size : certificate_size + _PUBLIC]
-            key = certificate.public_key()
-            purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-            now = datetime.datetime.now(datetime.UTC)
-            trusted = (
-                isinstance(key, rsa.RSAPublicKey)
-                and certificates.signed_by(certificate, self._root)
-                and certificates.common_name(certificate.subject) == COORDINATOR
-                and ExtendedKeyUsageOID.SERVER_AUTH in purposes
-                and certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
-            )
-            if not trusted or not isinstance(key, rsa.RSAPublicKey):
-                raise ProtocolError("a request is signed by a certificate that is not this federation's coordinator's.")
+            key = certificates.vouching(certificate, self._root, COORDINATOR, ExtendedKeyUsageOID.SERVER_AUTH)
+        except certificates.Untrusted as error:
+            raise ProtocolError(
+                f"a request is signed by a certificate that is not this federation's coordinator's: the key {error}."
+            ) from None
+        try:
             vouched = parts[certificate_size + _PUBLIC :]
             key.verify(vouched, _KEY_PURPOSE + public, padding.PKCS1v15(), hashes.SHA256())
             return Ed25519PublicKey.from_public_bytes(public)
-        except ProtocolError:
-            raise
-        except Exception:  # whatever a certificate of somebody else's makes of the parser
+        except (InvalidSignature, ValueError):
             raise ProtocolError("a request's signature cannot be read, or is not the coordinator's.") from None
 
 

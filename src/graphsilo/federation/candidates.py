@@ -1,0 +1,69 @@
+"""What clients' validation items say of several models, in counts that add up over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.errors import MessageError
+from graphsilo.evaluate.choice import Judge, confusions, weighted
+from graphsilo.evaluate.metrics import METRICS
+from graphsilo.federation.message import Message, Tensors, sends
+
+
+class Candidates(Message):
+    """What one client's validation items say of some models. What all together say: ``evaluate.choice.worth``.
+
+    Attributes:
+        counts: [models, C true, C predicted] validation items; no models where nothing is chosen.
+        ranked: Of metrics of scores, by name [2, models]: a value times the items that it rests on, and these.
+    """
+
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("models", "classes", "classes"), evaluated=True)
+    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
+
+    @classmethod
+    def none(cls, classes: int) -> Candidates:
+        """Of no models."""
+        return cls(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
+
+    @classmethod
+    def scored(
+        cls, judge: Judge, outputs: Sequence[NDArray[Any]], classes: int, further: Iterable[str] = ()
+    ) -> Candidates:
+        """Of models that say ``outputs``, [items, C] each, of the judge's items.
+
+        Args:
+            judge: Whose metric is ranked, where it is one of scores.
+            outputs: Logits or log-probabilities.
+            classes: C.
+            further: Names of other metrics that are.
+        """
+        guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
+        names = {judge.metric.name, *further}
+        ranked = {
+            name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in outputs]))
+            for name in sorted(names)
+            if METRICS[name].ranking is not None
+        }
+        return cls(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
+
+    def check(self) -> None:
+        true = self.counts.sum(2)
+        if self.counts.numel() and (int(self.counts.min()) < 0 or bool((true != true[0]).any())):
+            raise MessageError(
+                f"Candidates has {int(self.counts.min())} items in one place, or not the same items for each model."
+            )
+        items = self.counts.sum((1, 2))
+        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
+            raise MessageError("Candidates.ranked is no mean of scores from 0 to 1, of as many items as were scored.")
+
+    def check_size(self, items: float, degrees: float) -> None:
+        most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0
+        if most > items:
+            raise MessageError(f"Candidates counts {most} items; there are {items:g} at most.")
