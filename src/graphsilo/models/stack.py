@@ -129,8 +129,8 @@ class StackedModel(LayeredModel):
             and view.data.dtype is torch.float32
         ):
             plan = self.plan(view, self.depth)
-            shapes = [torch.Size((_rows(plan, layer), width)) for layer, width in enumerate(self._hidden)]
-            ahead = masks_ahead([(shape, self.dropout) for shape in shapes], times, generator)
+            shapes = [(_rows(plan, layer), width) for layer, width in enumerate(self._hidden)]
+            ahead = masks_ahead(shapes, self.dropout, times, generator)
         return super().sources(view, times, generator) if ahead is None else ahead
 
 
