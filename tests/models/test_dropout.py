@@ -45,15 +45,16 @@ def test_empty_and_double() -> None:
     assert keep_scale(torch.Size([3]), 0.5, generator(), torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
 
 
-def test_masks_drawn_ahead_are_those_drawn_one_by_one() -> None:
+@pytest.mark.parametrize("rate", [0.5, 0.3])
+def test_masks_drawn_ahead_are_those_drawn_one_by_one(rate: float) -> None:
     # 15 entries of 8 bits are two words, 9 entries of 16 bits three: no mask ends where a word does.
-    layers = [(torch.Size((5, 3)), 0.5), (torch.Size((3, 3)), 0.3)]
+    shapes = [(5, 3), (3, 3)]
     ahead, alone = generator(4), generator(4)
-    runs = masks_ahead(layers, 3, ahead)
+    runs = masks_ahead(shapes, rate, 3, ahead)
     assert runs is not None
     for run in runs:
-        for shape, rate in layers:
-            assert torch.equal(next(run), keep_scale(shape, rate, alone, torch.zeros(1)))
+        for shape in shapes:
+            assert torch.equal(next(run), keep_scale(torch.Size(shape), rate, alone, torch.zeros(1)))
     assert torch.equal(ahead.get_state(), alone.get_state())
 
 
@@ -61,8 +62,8 @@ def test_many_masks_are_not_drawn_ahead(monkeypatch: pytest.MonkeyPatch) -> None
     draw = generator()
     before = draw.get_state()
     monkeypatch.setattr(module, "_AHEAD", 10)
-    assert masks_ahead([(torch.Size((2, 3)), 0.5)], 2, draw) is None
-    assert masks_ahead([], 2, draw) is None
+    assert masks_ahead([(2, 3)], 0.5, 2, draw) is None
+    assert masks_ahead([], 0.5, 2, draw) is None
     assert torch.equal(draw.get_state(), before)
 
 

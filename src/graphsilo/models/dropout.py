@@ -39,26 +39,28 @@ def _beside(values: Tensor, generator: torch.Generator) -> torch.Generator:
 
 
 def masks_ahead(
-    layers: Sequence[tuple[torch.Size, float]], times: int, generator: torch.Generator
+    shapes: Sequence[tuple[int, int]], rate: float, times: int, generator: torch.Generator
 ) -> list[Iterator[Tensor]] | None:
     """The masks of several runs through a model, drawn at once: the same as drawn layer by layer and run by run.
 
     Args:
-        layers: Shape and rate of every mask of a run, in order; no rate is 0.
+        shapes: Of every mask of a run, in order.
+        rate: Of them all, above 0.
         times: How many runs.
         generator: Left as it would be after so many runs that drew for themselves.
 
     Returns:
         For each run its masks, float32 on the CPU; None where there are none, or too many to be worth it.
     """
-    sizes = [_words(shape.numel(), rate) for shape, rate in layers]
-    if not layers or times * sum(shape.numel() for shape, _ in layers) > _AHEAD:
+    counts = [rows * columns for rows, columns in shapes]
+    sizes = [_words(count, rate) for count in counts]
+    if not shapes or times * sum(counts) > _AHEAD:
         return None
     words = np.empty((times, sum(sizes)), dtype=np.int64)
     torch.from_numpy(words).random_(-(2**63), None, generator=generator)
-    masks, start = [], 0
-    for (shape, rate), size in zip(layers, sizes, strict=True):
-        draws = words[:, start : start + size].view(np.int8 if _bits(rate) == 8 else np.int16)[:, : shape.numel()]
+    masks, start, kind = [], 0, np.int8 if _bits(rate) == 8 else np.int16
+    for shape, count, size in zip(shapes, counts, sizes, strict=True):
+        draws = words[:, start : start + size].view(kind)[:, :count]
         start += size
         masks.append(torch.from_numpy(_scaled(draws, rate)).view(times, *shape).unbind(0))
     return [iter(run) for run in zip(*masks, strict=True)]
@@ -132,14 +134,9 @@ def activate(values: Tensor, rate: float, source: Source | None) -> Tensor | Non
     values.relu_()
     if source is None or rate == 0.0:
         return None
-    mask = drawn_mask(values, rate, source)
+    mask = keep_scale(values.shape, rate, source, values) if isinstance(source, torch.Generator) else next(source)
     values.mul_(mask)
     return mask
-
-
-def drawn_mask(values: Tensor, rate: float, source: Source) -> Tensor:
-    """The mask of some values: drawn now, or the next one of those that were drawn ahead."""
-    return keep_scale(values.shape, rate, source, values) if isinstance(source, torch.Generator) else next(source)
 
 
 def activate_backward(gradient: Tensor, output: Tensor, mask: Tensor | None) -> Tensor:

@@ -112,9 +112,10 @@ class StackedModel(LayeredModel):
 
     def _is_written_out(self, view: View) -> bool:
         """Whether the logits are what the plan says and nothing else, and its constants need no gradient."""
-        kind = type(self)
-        as_planned = kind.forward is LayeredModel.forward and kind._outputs is StackedModel._outputs
-        return as_planned and self.readout == "node" and self.activation is None and not view.live
+        if self.readout != "node" or self.activation is not None or view.live:
+            return False
+        ways = ("forward", "outputs", "embed", "_outputs")
+        return all(getattr(type(self), way) is getattr(StackedModel, way) for way in ways)
 
     def trace(self, view: View, source: Source | None) -> Trace | None:
         return _StackTrace(self, view, source) if self._is_written_out(view) else None
@@ -129,8 +130,8 @@ class StackedModel(LayeredModel):
             and view.data.dtype is torch.float32
         ):
             plan = self.plan(view, self.depth)
-            shapes = [torch.Size((_rows(plan, layer), width)) for layer, width in enumerate(self._hidden)]
-            ahead = masks_ahead([(shape, self.dropout) for shape in shapes], times, generator)
+            shapes = [(_rows(plan, layer), width) for layer, width in enumerate(self._hidden)]
+            ahead = masks_ahead(shapes, self.dropout, times, generator)
         return super().sources(view, times, generator) if ahead is None else ahead
 
 
