@@ -91,12 +91,12 @@ def measure(clients: int, megabytes: float, gone: int) -> None:
     total = made.result()
     meter.coordinator += time.process_time() - started
     weight, reference = 0.0, torch.zeros(entries, dtype=torch.float64)
-    for client in made.in_sum:
+    for client in came.clients:
         reference += answers[client].weights["w"].double() * answers[client].num_samples
         weight += answers[client].num_samples
     ours, theirs = (total.weights["w"] / weight).float(), (reference / weight).float()
     apart = (ours.view(torch.int32) - theirs.view(torch.int32)).abs()
-    ratio = meter.up / (len(made.in_sum) * plain.num_bytes)
+    ratio = meter.up / (len(came.clients) * plain.num_bytes)
     print(
         f"{clients} clients, {made.peers.degree} peers each, {megabytes:g} MB, {gone} gone: "
         f"{meter.clients / clients:.3f} s a client, {meter.coordinator:.3f} s the coordinator; "

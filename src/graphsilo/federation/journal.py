@@ -20,7 +20,6 @@ import glob
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -470,43 +469,34 @@ def _of_message(message: Message) -> Iterator[dict[str, Any]]:
 
 def _of_bytes(encoded: Encoded) -> Iterator[dict[str, Any]]:
     """What the bytes say, not what somebody says of them; the kinds are those that were declared."""
-    length = int.from_bytes(encoded.data[4:8].tobytes(), "little")
-    _, body, _ = msgspec.msgpack.decode(encoded.data[8 : 8 + length].tobytes())
+    from graphsilo.federation.policy import payload_bytes
+    from graphsilo.federation.wire import header_bytes
+
+    _, body, _ = msgspec.msgpack.decode(header_bytes(encoded.data, encoded.name)[8:])
     for name, kind, payload in encoded.field_bytes:
         value = body.get(name)
         if value is None or (isinstance(value, str | list | dict) and not value):
             continue
         note: dict[str, Any] = {"name": name, "kind": kind}
         items = list(value.values()) if isinstance(value, dict) else value
-        if _is_tensor(value):
-            if not (amount := _tensor_bytes(value)):
-                continue
-            yield {**note, "bytes": amount, "tensors": 1, "shape": value[1]}
-        elif payload or (isinstance(items, list) and all(map(_is_tensor, items))):
-            amount = sum(map(_tensor_bytes, items)) + sum(len(str(key).encode()) for key in value if items is not value)
-            yield {**note, "bytes": amount, "tensors": len(items)}
+        if (amount := _tensor_bytes(value)) is not None:
+            if amount:
+                yield {**note, "bytes": amount, "tensors": 1, "shape": value[1]}
+        elif payload or (isinstance(items, list) and all(_tensor_bytes(item) is not None for item in items)):
+            names = sum(len(str(key).encode()) for key in value if items is not value)
+            yield {**note, "bytes": names + sum(_tensor_bytes(item) or 0 for item in items), "tensors": len(items)}
         else:
-            from graphsilo.federation.policy import payload_bytes
-
             yield {**note, "bytes": payload_bytes(value), **_plain(value)}
 
 
-def _is_tensor(value: Any) -> bool:
-    """Whether this is the codec's reference to a tensor: ``[type, shape, offset]``."""
-    return (
-        isinstance(value, list)
-        and len(value) == 3
-        and isinstance(value[0], str)
-        and re.fullmatch(r"[fbiu][1248]|bo", value[0]) is not None
-        and isinstance(value[1], list)
-        and isinstance(value[2], int)
-    )
+def _tensor_bytes(value: Any) -> int | None:
+    """Bytes of a tensor by the reference ``[type, shape, offset]`` of the codec; None where it is none."""
+    from graphsilo.federation.wire import SIZES
 
-
-def _tensor_bytes(reference: list[Any]) -> int:
-    code, shape, _ = reference
-    count: int = math.prod(shape)
-    return count * (1 if code == "bo" else int(code[1]))
+    match value:
+        case [str(code), list(shape), int()] if code in SIZES:
+            return math.prod(shape) * SIZES[code]
+    return None
 
 
 def _plain(value: Any) -> dict[str, Any]:
