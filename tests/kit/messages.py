@@ -7,9 +7,9 @@ from torch import Tensor
 
 from graphsilo.federation import message, registry
 from graphsilo.federation.client import ClientBase
+from graphsilo.federation.interface import answers_of
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import FieldSpec, Message, Tensors, sends
-from graphsilo.federation.policy import _answers
 
 
 class Everything(Message):
@@ -67,7 +67,8 @@ def check_sent(method: str, lines: str) -> None:
         method: Its name.
         lines: Step, field, kind of disclosure; types and shape of tensors; what else is declared of it.
     """
-    assert sent(method) == {line.strip() for line in lines.splitlines() if line.strip()}
+    differing = sent(method) ^ {line.strip() for line in lines.splitlines() if line.strip()}
+    assert not differing, sorted(differing)
 
 
 def sent(method: str) -> set[str]:
@@ -77,7 +78,7 @@ def sent(method: str) -> set[str]:
 
 def said_of(client: type[ClientBase]) -> set[str]:
     """What all steps of a client answer."""
-    return {f"{step} {spec.name}: {said(spec)}" for step, reply in _answers(client) for spec in reply.specs()}
+    return {f"{step} {spec.name}: {said(spec)}" for step, reply in answers_of(client).items() for spec in reply.specs()}
 
 
 def said(spec: FieldSpec) -> str:
@@ -88,3 +89,12 @@ def said(spec: FieldSpec) -> str:
     values = {name: getattr(spec, name) for name in ("per_class", "weighted_by", "largest", "like")}
     words = [f"{name}={value}" for name, value in (*values.items(), *spec.only_with) if value is not None]
     return " ".join([spec.kind, *dtypes, *shape, *switches, *words]) + spec.where_recoverable
+
+
+def noted(ledger, direction, number, *handlers):
+    """Bytes beside headers and control in a round (0: set-up), by client."""
+    found = {}
+    for _, when, client, way, handler, _, _, kind, size, _ in ledger.rows():
+        if (when, way) == (number, direction) and handler in handlers and kind != "control":
+            found[client] = found.get(client, 0) + size
+    return found

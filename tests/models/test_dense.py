@@ -92,15 +92,6 @@ def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
     assert gradient.is_contiguous()
 
 
-@pytest.mark.parametrize("least", [0, dense.WORTH_ONCE])
-def test_products_by_either_library(library, least):
-    left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
-    assert dense.mm(left, right, least=least).tolist() == [[5.0, 0.0], [11.0, -1.0]]
-    assert dense.mm(left, right, torch.tensor([1.0, 2.0]), least=least).tolist() == [[6.0, 2.0], [12.0, 1.0]]
-    # leftᵀ right: 1·1 + 3·2 = 7, −1 + 3·0.5 = 0.5, …
-    assert dense.mm(left.t(), right, least=least).tolist() == [[7.0, 0.5], [10.0, 0.0]]
-
-
 @pytest.mark.parametrize("is_amd", [True, False])
 def test_tanh_is_the_same_on_every_processor(monkeypatch, is_amd):
     monkeypatch.setattr(dense, "on_amd", lambda: is_amd)

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from graphsilo.methods.fedpg.generator import Queries, contrastive_loss
 from graphsilo.methods.opfgl import stages
 from graphsilo.random import generator
 from graphsilo.training.losses import (
@@ -22,7 +21,6 @@ from graphsilo.training.losses import (
     restricted_kd,
     sigmoid_focal,
 )
-from graphsilo.training.prototypes import unit_rows
 
 DOUBLE = torch.float64
 LOG = math.log
@@ -192,17 +190,3 @@ def test_opfgl_distil(mean):
     whole = torch.tensor([0, 1, 2, 3, 1, 1])
     mine = stages.cross_entropy(whole, 4)(rows.detach().clone())
     torch.testing.assert_close(mine, slope(F.cross_entropy(rows, whole), rows), check_dtype=False)
-
-
-@pytest.mark.parametrize(("shift", "temperature"), [(0.0, 1.0), (-0.4, 0.3), (0.2, 1.0)])
-def test_fedpg_contrastive(shift, temperature):
-    """Positives are shifted by the margin; the mean is over rows that have some."""
-    rows, values = drawn(4, 5).requires_grad_(), unit_rows(drawn(7, 5, seed=1))
-    draw = torch.rand((4, 7), generator=generator(2))
-    positive, negative = draw < 0.3, draw > 0.6
-    positive[3] = negative[3] = False
-    loss, mine = contrastive_loss(rows.detach(), Queries(values, positive, negative, shift, 0.4), temperature)
-    scores = (unit_rows(rows) @ values.t() + shift * positive) / temperature
-    plain = info_nce(scores, positive, positive | negative).sum() / positive.any(1).sum()
-    torch.testing.assert_close(loss, plain.detach())
-    torch.testing.assert_close(mine, slope(plain, rows))

@@ -22,8 +22,6 @@ WORTH = 1 << 20
 """Multiplications beyond which oneDNN is worth its call."""
 WORTH_ROUNDING, WORTH_ANY = 1 << 22, 1 << 25
 """The same where every call may have another number of rows: with rows in whole multiples, and with any number."""
-WORTH_ONCE = 1 << 29
-"""The same where a shape may come but once, so that its program is made for one call."""
 MULTIPLE = 64
 NARROW, FEW = 16, 4
 """Columns below which a product by torch is turned round, and below which its right factor is copied by columns."""
@@ -47,17 +45,10 @@ def varying_rows(wanted: bool = True) -> Iterator[None]:
         _VARYING.reset(token)
 
 
-def mm(left: Tensor, right: Tensor, shift: Tensor | None = None, *, least: int | None = None) -> Tensor:
-    """left @ right + shift, contiguous, without gradient.
-
-    Args:
-        left: [m, k].
-        right: [k, n].
-        shift: [n].
-        least: Multiplications beyond which oneDNN is worth its call; None: ``WORTH``.
-    """
+def mm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
+    """left [m, k] @ right [k, n] + shift [n], contiguous, without gradient."""
     (rows, inner), columns = left.shape, right.shape[1]
-    if not _by_onednn(left, rows * inner * columns, WORTH if least is None else least):
+    if not _by_onednn(left, rows * inner * columns, WORTH):
         return torch.mm(left, right) if shift is None else torch.addmm(shift, left, right)
     multiply = torch.ops.mkldnn._linear_pointwise
     # oneDNN copies a left factor that does not lie row by row; the right one it takes either way.

@@ -1,19 +1,16 @@
 """FedPG at the server: universal prototypes from a small generator, and each client's own mixture of prototypes.
 
-Everything runs over all (class, hop) pairs at once: rows r = c (L + 1) + h. With R = C (L + 1) rows, m uploaded
-prototypes and width p, a step of the generator is a handful of products of [R, p], [p, p] and [R, m] matrices; its
-gradient is written out, as autograd's bookkeeping would cost several times the arithmetic.
+Rows of universal prototypes are numbered r = c (L + 1) + h.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from graphsilo.training.losses import info_nce
 from graphsilo.training.prototypes import class_means, unit_rows
 
 if TYPE_CHECKING:
@@ -22,56 +19,34 @@ if TYPE_CHECKING:
 Discrepancy: TypeAlias = Literal["one_minus_cosine", "cosine"]
 
 _TINY = 1e-12
-_MASKED = 1 << 22
-"""Most pairs of a row and an upload that are compared with masks over all of them."""
 
 
-@dataclass(frozen=True)
-class Queries:
+class HopQueries(NamedTuple):
+    """What the rows of one hop learn from.
+
+    Attributes:
+        rows: [a] numbers of those that learn.
+        values: [m_h, p] uploaded prototypes, as unit vectors.
+        positive: [a, m_h] which of them each row is drawn to; from the others it is pushed.
+    """
+
+    rows: Tensor
+    values: Tensor
+    positive: Tensor
+
+
+class Queries(NamedTuple):
     """What the generator learns from in one round.
 
     Attributes:
         values: [m, p] uploaded prototypes, as unit vectors.
-        positive, negative: [R, m] which of them each row is drawn to, and which it is pushed from.
+        hops: L + 1 of them.
         shift: What the margin adds to the similarity of positives: ∓M.
         margin: M.
     """
 
     values: Tensor
-    positive: Tensor
-    negative: Tensor
-    shift: float
-    margin: float
-
-
-@dataclass(frozen=True)
-class HopQueries:
-    """What the rows of one hop learn from.
-
-    Attributes:
-        values: [m_h, p] unit vectors.
-        classes: [m_h] theirs.
-        alive: [C] the rows that learn.
-    """
-
-    values: Tensor
-    classes: Tensor
-    alive: Tensor
-
-
-@dataclass(frozen=True)
-class SplitQueries:
-    """The same hop by hop, for many clients: no [R, m] matrix, most of whose entries no row would use.
-
-    Attributes:
-        values, shift, margin: As in ``Queries``.
-        hops: L + 1 of them.
-        rows: How many rows learn.
-    """
-
-    values: Tensor
     hops: list[HopQueries]
-    rows: int
     shift: float
     margin: float
 
@@ -134,9 +109,7 @@ def margin_between(values: Tensor, classes: Tensor, num_classes: int, *, limit: 
     return min(float(discrepancy[apart].max()), limit)
 
 
-def make_queries(
-    prototypes: Tensor, present: Tensor, config: FedPGConfig, draw: torch.Generator
-) -> Queries | SplitQueries:
+def make_queries(prototypes: Tensor, present: Tensor, config: FedPGConfig, draw: torch.Generator) -> Queries:
     """Query sets and margin of a round.
 
     Args:
@@ -150,83 +123,30 @@ def make_queries(
     values = prototypes[present]
     chosen = choose_queries(classes, hops, (num_classes, levels), config.hop_share, draw)
     margin = margin_between(values, classes, num_classes, limit=config.margin, by=config.discrepancy)
-    shift = -margin if config.margin_sign == "minus" else margin
-    if num_classes * levels * len(values) > _MASKED:
-        return _split(unit_rows(values), classes, chosen, present, shift, margin)
-    mine = classes.unsqueeze(0) == torch.arange(num_classes, device=classes.device).unsqueeze(1)
-    positive = (mine.unsqueeze(1) & chosen.unsqueeze(0)).flatten(0, 1)
-    negative = (~mine.unsqueeze(1) & chosen.unsqueeze(0)).flatten(0, 1)
-    # A row without a prototype of its own class and hop has nothing to learn, even if other hops lend it some.
-    alive = present.any(0).flatten().unsqueeze(1)
-    return Queries(unit_rows(values), positive & alive, negative & alive, shift, margin)
+    units, found = unit_rows(values), []
+    for level, mine in enumerate(chosen):
+        # A row without a prototype of its own class and hop has nothing to learn, even if other hops lend it some.
+        alive = present[:, :, level].any(0).nonzero()
+        found.append(HopQueries(alive[:, 0] * levels + level, units[mine], classes[mine] == alive))
+    return Queries(units, found, -margin if config.margin_sign == "minus" else margin, margin)
 
 
-def _split(
-    values: Tensor, classes: Tensor, chosen: Tensor, present: Tensor, shift: float, margin: float
-) -> SplitQueries:
-    alive = present.any(0)
-    hops = [HopQueries(values[mine], classes[mine], alive[:, level]) for level, mine in enumerate(chosen)]
-    return SplitQueries(values, hops, max(int(alive.sum()), 1), shift, margin)
+def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1.0) -> Tensor:
+    """Mean over rows of −log [Σ_pos e^{(D+s)/T} / (Σ_pos e^{(D+s)/T} + Σ_neg e^{D/T})].
 
-
-def contrastive_loss(
-    universal: Tensor, queries: Queries | SplitQueries, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Mean over rows of −log [Σ_pos e^{(D+s)/T} / (Σ_pos e^{(D+s)/T} + Σ_neg e^{D/T})], and its gradient.
-
-    D is the cosine of a universal prototype and an uploaded one, s the margin's shift. Each term is
-    softplus(lse_neg − lse_pos − s/T). Rows without positives are left out, rows without negatives are 0.
+    D is the cosine of a universal prototype and an uploaded one, s the margin's shift.
 
     Args:
         universal: [R, p] generated prototypes.
         queries: What they are compared with.
         temperature: T.
-
-    Returns:
-        The loss, and its gradient for ``universal`` [R, p].
     """
-    lengths = universal.norm(dim=1, keepdim=True).clamp_min(_TINY)
-    unit = universal / lengths
-    if isinstance(queries, SplitQueries):
-        loss, pull = _split_loss(unit, queries, temperature)
-        return loss, (pull - unit * (pull * unit).sum(1, keepdim=True)) / lengths
-    # Shifted by the largest cosine there is, so that no exponential overflows.
-    scores = ((unit @ queries.values.t() - 1.0) / temperature).exp_()
-    positive, negative = scores * queries.positive, scores * queries.negative
-    attracted, repelled = positive.sum(1), negative.sum(1)
-    used = repelled > 0  # a row without positives has no negatives either
-    # At a small T these sums lie far below 1: only 0 itself is kept out of the denominators.
-    tiny = torch.finfo(scores.dtype).tiny
-    ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(tiny) * math.exp(-queries.shift / temperature)
-    rows = max(int(queries.positive.any(1).sum()), 1)
-    loss = ratio.log1p().sum() / rows
-    force = ratio / (1.0 + ratio) / (temperature * rows)
-    negative *= (force / repelled.clamp_min(tiny)).unsqueeze(1)
-    negative -= positive * (force / attracted.clamp_min(tiny)).unsqueeze(1)
-    pull = negative @ queries.values
-    return loss, (pull - unit * (pull * unit).sum(1, keepdim=True)) / lengths
-
-
-def _split_loss(unit: Tensor, queries: SplitQueries, temperature: float) -> tuple[Tensor, Tensor]:
-    """The loss, and its gradient for unit rows, one hop after the other."""
-    tiny, levels = torch.finfo(unit.dtype).tiny, len(queries.hops)
-    loss, pull = unit.new_zeros(()), torch.zeros_like(unit)
-    for level, hop in enumerate(queries.hops):
-        scores = torch.mm(unit[level::levels], hop.values.t()).sub_(1.0).div_(temperature).exp_()
-        own = hop.classes.unsqueeze(0)
-        near = scores.gather(0, own)
-        scores.scatter_(0, own, 0.0)  # a class is pushed from the others alone
-        attracted = scores.new_zeros(len(scores)).index_add_(0, hop.classes, near[0])
-        repelled = scores.sum(1)
-        used = (repelled > 0) & hop.alive
-        ratio = torch.where(used, repelled, 0.0) / attracted.clamp_min(tiny) * math.exp(-queries.shift / temperature)
-        loss = loss + ratio.log1p().sum() / queries.rows
-        force = ratio / (1.0 + ratio) / (temperature * queries.rows)
-        towards = torch.zeros_like(pull[level::levels]).index_add_(0, hop.classes, near.t() * hop.values)
-        away = torch.mm(scores, hop.values)
-        pull[level::levels] = away * (force / repelled.clamp_min(tiny)).unsqueeze(1)
-        pull[level::levels] -= towards * (force / attracted.clamp_min(tiny)).unsqueeze(1)
-    return loss, pull
+    unit = universal / universal.norm(dim=1, keepdim=True).clamp_min(_TINY)
+    each = [
+        info_nce((unit[rows] @ values.t() + queries.shift * positive) / temperature, positive)
+        for rows, values, positive in queries.hops
+    ]
+    return torch.cat(each).mean()
 
 
 def client_similarity(prototypes: Tensor, present: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainReques
 from graphsilo.random import Name
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.prototypes import PrototypeGenerator, class_means, orthogonal_rows, unit_rows
+from graphsilo.training.upstream import gradients_of
 from graphsilo.types import ClientId
 
 
@@ -143,11 +144,12 @@ class Server(ServerBase[FedPGConfig]):
         loss = torch.zeros(())
         for step in range(config.server_epochs):
             rows, hidden = self.universal.forward()
-            loss, slope = contrastive_loss(rows, queries, config.temperature)
+            loss = contrastive_loss(rows.requires_grad_(), queries, config.temperature)
+            (slope,) = gradients_of(loss, [rows])
             if step == 0:
-                self.log["generator_loss_before"] = float(loss)
+                self.log["generator_loss_before"] = loss.item()
             self.optimizer.step(self.universal.gradients(hidden, slope))
-        self.log["generator_loss"] = float(loss)
+        self.log["generator_loss"] = loss.item()
         self.log["margin"] = queries.margin
         rows = self.universal()
         known = present.any(0).flatten()
