@@ -24,9 +24,8 @@ from kit.doors import SMALL, idle
 
 def said(config=None, **arguments):
     """The configuration that a Python call makes."""
-    settings = {name: arguments.pop(name) for name in list(arguments) if name not in api._ARGUMENTS}
     with tempfile.TemporaryDirectory() as scratch:
-        call = api._said(graphsilo.run, arguments, settings, Path(scratch))
+        call = api._said(graphsilo.run, arguments, Path(scratch))
         return api._configuration(config, call)
 
 

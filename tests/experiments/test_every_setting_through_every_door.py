@@ -132,11 +132,9 @@ def nested(flat: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def by_call(config: Any = None, arguments: dict[str, Any] | None = None, settings: dict[str, Any] | None = None) -> Any:
-    dotted = {name: value for name, value in (settings or {}).items() if "." in name}
-    plain = {name: value for name, value in (settings or {}).items() if "." not in name}  # task, which is an argument
+def by_call(config: Any = None, said: dict[str, Any] | None = None) -> Any:
     with tempfile.TemporaryDirectory() as scratch:
-        return api._configuration(config, api._said(api.run, {**plain, **(arguments or {})}, dotted, Path(scratch)))
+        return api._configuration(config, api._said(api.run, said or {}, Path(scratch)))
 
 
 def doors(said: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -149,11 +147,11 @@ def doors(said: dict[str, Any], folder: Path) -> dict[str, Any]:
         "table as a base": by_call(tree),
         "--set": load_config(assignments=[f"{name}={json.dumps(value)}" for name, value in said.items()]),
         "--set of a section": load_config(assignments=[f"{name}={json.dumps(value)}" for name, value in tree.items()]),
-        "dotted": by_call(settings=said),
-        "numpy": by_call(settings={name: _numpy(value) for name, value in said.items()}),
+        "dotted": by_call(said=said),
+        "numpy": by_call(said={name: _numpy(value) for name, value in said.items()}),
     }
     if set(tree) <= set(api._ARGUMENTS):
-        made["table as an argument"] = by_call(arguments=tree)
+        made["table as an argument"] = by_call(said=tree)
     return made
 
 
@@ -182,7 +180,7 @@ def test_every_setting_is_in_the_configuration_whatever_the_door(section: str, t
         assert name in tree["given"]
         for door, config in made.items():
             assert config.model_dump() == first.model_dump(), f"{name} through {door} (with {companions})"
-        again = configure(tree, api._said(api.run, {}, {}, tmp_path))
+        again = configure(tree, api._said(api.run, {}, tmp_path))
         assert again.complete() == tree, f"{name}: written out and read again"
 
 
@@ -236,7 +234,7 @@ def test_every_argument_is_in_the_configuration(argument: str) -> None:
     full = {"data": "data.name", "partition": "partition.rule", "scenario": "scenario.name", "model": "model.name",
             "method": "method.name"}.get(name, name)  # fmt: skip
     value = FLAG_VALUES[full][1]
-    config = by_call(arguments={argument: value})
+    config = by_call(said={argument: value})
     section, _, key = full.partition(".")
     assert (config.complete()[section][key] if key else config.task) == value
     assert config.given == [full]
