@@ -7,7 +7,8 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 PINS := pyproject.toml constraints.txt
-# Three test processes keep two cores busy, as some wait for programs that they start; each needs about 700 MB.
+# Three test processes keep two cores busy, as some wait for programs that they start; each needs about 700 MB. Each
+# begins with tests that stand side by side, so that what these share (a built site, a trained run) is made once.
 # `make test TEST_PROCESSES=8` on a larger machine.
 TEST_PROCESSES ?= 3
 # Slow tests run where GRAPHSILO_SLOW is set, as in continuous integration.
@@ -33,7 +34,7 @@ quickstart: .venv/.runtime ## train five silos of a generated citation graph; en
 	$(BIN)/graphsilo demo --out runs/quickstart
 
 test: .venv/.dev ## run the tests (GRAPHSILO_SLOW=1: the slow ones too)
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) $(MARKS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(MARKS)
 
 test-flower: .venv-flower/.done ## run the tests of the Flower engine, which needs an environment of its own
 	.venv-flower/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadfile tests/runtime/engines/flower

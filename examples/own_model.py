@@ -1,7 +1,5 @@
 """GraphConv (Morris et al., AAAI 2019): H' = A H W_n + H W_s + b. A complete backbone."""
 
-from typing import ClassVar
-
 import graphsilo
 from graphsilo.models.registry import register
 from graphsilo.models.sage import SageLayer
@@ -14,7 +12,6 @@ from graphsilo.settings import setting
 class GraphConvSettings(ModelSettings):
     """Settings of ``graphconv``."""
 
-    model: ClassVar[str] = "graphconv"
     hidden: int = setting(64, "width of each hidden layer", ge=1)
     layers: int = setting(2, "graph convolutions", ge=1)
     dropout: float = setting(0.5, "rate after each hidden activation", ge=0, lt=1)

@@ -103,7 +103,7 @@ def test_the_page_of_every_method_is_in_the_navigation_and_the_index(reference: 
     rows = reference.methods().splitlines()
     assert len(rows) == 2 + len(pages)
     assert "| [FedGTA](fedgta.md) | silos that are unlike | " in "".join(rows)
-    assert next(row for row in rows if row.startswith("| [FedKD](fedkd.md) † |")).endswith("| no | node, graph |")
+    assert next(row for row in rows if row.startswith("| [FedKD](fedkd.md) |")).endswith("| node, graph | no | yes |")
 
 
 def test_messages_of_fedavg(reference: ModuleType) -> None:
@@ -143,12 +143,7 @@ def test_every_option_of_every_command(reference: ModuleType) -> None:
             assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
 
 
-def test_every_method_and_decision_has_its_line(reference: ModuleType, checkout: Path) -> None:
-    lines = reference.methods().splitlines()[2:]
-    assert sorted(line.split("`")[1] for line in lines) == sorted(registry.names())
-    assert any(
-        "[`fedgta`](fedgta.md) | averaging | FedGTA: " in line and "| node | no | no |" in line for line in lines
-    )
+def test_every_decision_has_its_line(reference: ModuleType, checkout: Path) -> None:
     first, *others = reference.decisions().splitlines()
     assert first.startswith("- [001: a message is the only way out of a silo")
     assert len(others) + 1 == len(list((checkout / "docs" / "decisions").glob("0*.md")))

@@ -7,7 +7,6 @@ import pytest
 
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.references import method_of, reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
@@ -15,6 +14,7 @@ from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.planning import plan
 from graphsilo.testing import conformance
 from kit.runs import only
+from kit.stopped import Stop, StopAfter
 
 QUICK = ("fedavg", "fedgcn", "fedpg", "fedridge", "fedsage_plus", "scaffold")
 METHODS = [
@@ -23,15 +23,6 @@ METHODS = [
     if not (method.alone or method.pooled)
 ]
 CLIENTS = range(2)
-
-
-class StopsAfter(Observer):
-    def __init__(self, round_number):
-        self.round_number = round_number
-
-    def progressed(self, progress):
-        if progress.round == self.round_number:
-            raise KeyboardInterrupt
 
 
 def scores(result):
@@ -69,8 +60,8 @@ def test_stopped_and_resumed(small, tmp_path):
     settings = {"method__name": "scaffold", "method__rounds": 4, "run__alone": True, "run__checkpoint_every": 1}
     straight = run(small(**settings)).tree
     folder = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        run(small(**settings), out=folder, observer=StopsAfter(2))
+    with pytest.raises(Stop):
+        run(small(**settings), out=folder, observer=StopAfter(0, 2))
     assert conformance.numbers(run(small(**settings), out=folder, resume=True).tree) == conformance.numbers(straight)
 
 

@@ -18,11 +18,11 @@ from graphsilo.cli import main
 from graphsilo.cli.values import again
 from graphsilo.errors import ConfigError, GraphsiloError, PartitionError, UnsupportedError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import check_remote
 from graphsilo.federation import trust
 from kit.own import EXAMPLES, NET, QUICK, RULE, SMALL, numbers, written
+from kit.stopped import Stop, StopAfter
 
 
 @pytest.fixture
@@ -111,13 +111,8 @@ def test_workers_and_a_stop_change_no_number(brought):
     whole = numbers(graphsilo.run(**asked))
     assert numbers(graphsilo.run(**asked, workers=2)) == whole
 
-    class Stop(Observer):
-        def progressed(self, progress):
-            if progress.round == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        graphsilo.run(**asked, out=brought / "run", progress=Stop(), **{"run.checkpoint_every": 1})
+    with pytest.raises(Stop):
+        graphsilo.run(**asked, out=brought / "run", progress=StopAfter(0, 2), **{"run.checkpoint_every": 1})
     resumed = graphsilo.run(brought / "run" / "config.yaml", out=brought / "run", resume=True, report=False)
     assert numbers(resumed) == whole
     assert resumed.tree["config"]["own"]["model"]["net.Net"]["place"] == f"{brought / 'net.py'}:Net"

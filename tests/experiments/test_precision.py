@@ -9,23 +9,13 @@ import pytest
 
 import graphsilo
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods import fedavg
 from kit import runs
+from kit.stopped import Stop, StopAfter
 
 LOW = {"run__precision": "bfloat16"}
-
-
-class Stopped(Exception):
-    pass
-
-
-class After(Observer):
-    def progressed(self, progress):
-        if progress.round == 2:
-            raise Stopped
 
 
 @pytest.fixture
@@ -45,8 +35,8 @@ def test_the_same_serially_spread_parked_and_resumed(small, learned, tmp_path):
     assert whole == learned("spread", **LOW, run__workers=2)
     assert whole == learned("offloaded", **LOW, run__resident_clients=1)
     again = {**LOW, "run__checkpoint_every": 1, "evaluation__models": True}
-    with pytest.raises(Stopped):
-        run(small(**again), out=tmp_path / "resumed", observer=After())
+    with pytest.raises(Stop):
+        run(small(**again), out=tmp_path / "resumed", observer=StopAfter(0, 2))
     assert whole == learned("resumed", **again)
 
 

@@ -19,6 +19,7 @@ from graphsilo.experiments.simulation import prepare
 from graphsilo.testing import conformance
 from kit.own import SMALL
 from kit.runs import Listener, only
+from kit.stopped import Stop, StopAfter
 
 MODES = ["own_local", "own_global", "aggregate_local", "aggregate_global"]
 
@@ -149,15 +150,10 @@ def test_those_of_one_round_are_who_sent(small, tmp_path, method, secure):
 
 
 def test_a_run_that_goes_on_in_python_takes_the_settings_of_its_folder(tmp_path):
-    class Stop(Observer):
-        def progressed(self, progress):
-            if progress.round == 1:
-                raise KeyboardInterrupt
-
     said = {"data": SMALL, "partition": "random", "clients": 2, "rounds": 3, "seeds": [4], "report": False}
     whole = graphsilo.run(**said, out=tmp_path / "whole", progress=None)
-    with pytest.raises(KeyboardInterrupt):
-        graphsilo.run(**said, out=tmp_path / "run", progress=Stop(), **{"run.checkpoint_every": 1})
+    with pytest.raises(Stop):
+        graphsilo.run(**said, out=tmp_path / "run", progress=StopAfter(4, 1), **{"run.checkpoint_every": 1})
     on = graphsilo.run(out=tmp_path / "run", resume=True, report=False)
     assert on.tree["seeds"][0]["test"] == whole.tree["seeds"][0]["test"]
     assert [row["test"] for row in on.tree["seeds"][0]["rounds"]] == [

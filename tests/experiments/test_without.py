@@ -15,11 +15,11 @@ from graphsilo.data.silos.scenarios import build_silos
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import left_out
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from kit import check_result
+from kit.stopped import Stop, StopAfter
 
 SMALL = {"name": "citation-sbm", "nodes": 160, "classes": 3, "features": 24}
 BASE: dict[str, Any] = {
@@ -132,19 +132,13 @@ def test_workers_and_resume_give_the_same(tmp_path: Path) -> None:
     assert models(tmp_path / "plain", [0, 2, 3]) == models(tmp_path / "spread", [0, 2, 3])
     assert numbers(plain.tree) == numbers(spread.tree)
 
-    class Stop(Observer):
+    class Counted(StopAfter):
         def started(self, run: Any) -> None:
             assert run.clients == 3
 
-        def warned(self, text: str) -> None:
-            pass
-
-        def progressed(self, progress: Any) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stop):
         graphsilo.run(
-            BASE, without=1, out=tmp_path / "on", progress=Stop(), report=False, **{"run.checkpoint_every": 1}
+            BASE, without=1, out=tmp_path / "on", progress=Counted(0, 1), report=False, **{"run.checkpoint_every": 1}
         )
     again = graphsilo.run(tmp_path / "on" / "config.yaml", out=tmp_path / "on", resume=True, report=False)
     assert numbers(again.tree) == numbers(plain.tree)

@@ -25,6 +25,7 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.model_files import scale_of
 from graphsilo.planning import plan
 from kit.site_tables import numbers
+from kit.stopped import Stop, StopAfter
 
 NAMES = ("north", "south", "west")
 NODES = 40
@@ -110,13 +111,8 @@ def test_the_same_bits_in_workers_and_with_few_clients_in_memory(hospitals: list
 
 
 def test_the_same_bits_after_a_stop(hospitals: list[str], tmp_path: Path) -> None:
-    class Stops(Observer):
-        def progressed(self, progress: Any) -> None:
-            if progress.round == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(config_of(hospitals), out=tmp_path / "out", observer=Stops())
+    with pytest.raises(Stop):
+        run(config_of(hospitals), out=tmp_path / "out", observer=StopAfter(0, 2))
     again = run(config_of(hospitals), out=tmp_path / "out", resume=True)
     assert numbers(again.tree["seeds"]) == seeds_of(config_of(hospitals))
 

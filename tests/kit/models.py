@@ -7,19 +7,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models import GraphTensors, Model, build
-from graphsilo.random import generator
+from graphsilo.models import GraphTensors, Model
+from kit import backbones
+from kit.backbones import shaken
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
 
 def made(name: str, **options: object) -> Model:
-    model = build(name, num_features=6, num_classes=3, seed=0, **{"hidden": 8, **options})
-    draws = generator(0, "shake")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=draws))
-    return model
+    return shaken(backbones.made(name, options, features=6))
 
 
 def put(target: nn.Parameter, value: Tensor) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
 
 class Page(HTMLParser):
@@ -39,3 +41,24 @@ class Page(HTMLParser):
     @property
     def words(self) -> str:
         return " ".join(" ".join(self.text).split())
+
+
+class Visit:
+    """A page in a browser, from disk or from an address, with all that it asked for and complained about."""
+
+    def __init__(self, browser: Any, place: Path | str, **options: Any) -> None:
+        self.page = browser.new_page(**options)
+        self.requests: set[str] = set()
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.add(request.url))
+        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(place if isinstance(place, str) else place.as_uri())
+
+    def until(self, selector: str, text: str) -> None:
+        """Wait for a text; the page's policy forbids the browser's own way, which evaluates text in the page."""
+        for _ in range(200):
+            if self.page.is_visible(selector) and text in self.page.inner_text(selector):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"{selector} never said {text!r}, but {self.page.inner_text(selector)!r}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from graphsilo.data.sources.generated import ProductSBM
+from graphsilo.models.settings import BUILT_IN
 
 GRAPH = ProductSBM(nodes=700, classes=3, features=5, mean_degree=6.0).generate()
 
 
-BACKBONES = ("sgc", "sign", "gamlp", "ssgc", "ssgc_mlp", "appnp_features")
+BACKBONES = [item.name for item in BUILT_IN if item.keeps]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import yaml
 
 from graphsilo.data.silos.cards import compare_cards
+from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import DisclosureError
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
@@ -32,6 +33,18 @@ from graphsilo.runtime.transport import views_of
 from kit.site_tables import write_tables
 
 Answer = TypeVar("Answer", bound=Message)
+
+
+def opening(schema: Schema, client: int = 0, **more: Any) -> dict[str, Any]:
+    """What opens one client of a FedAvg run, with other words where they are said."""
+    model = ["gcn", {"hidden": [8]}, "float32"]
+    usual = {
+        "do": "open", "run": "run-1", "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
+        "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema_tree(schema),
+        "task": "node", "common": model, "models": [[client, model]], "compression": ["none", 0.01],
+        "select_by": "accuracy", "agreeing": False, "scaling": {"scale": "none", "scale_by": "silo"},
+    }  # fmt: skip
+    return {**usual, **more}
 
 
 @dataclass
@@ -79,16 +92,14 @@ class Questions:
         **more: Any,
     ) -> Any:  # fmt: skip
         """Have the sites open a run, the last one with other words as well; what each says."""
-        model = ["gcn", {"hidden": [8]}, "float32"]
+        words = {
+            "run": run, "method": self.method, "config": self.config.model_dump(mode="json"), "secure_sums": secure,
+            "report": report, **more,
+        }  # fmt: skip
         return [
-            self.ask(client, {
-                "do": "open", "run": run, "seed": 0, "method": self.method, "device": "cpu", "mark": None,
-                "sparse": False, "config": self.config.model_dump(mode="json"), "schema": schema_tree(self.schema),
-                "task": "node", "common": model, "models": [[client, model]], "compression": ["none", 0.01],
-                "agreeing": False, "scaling": {"scale": "none", "scale_by": "silo"}, "secure_sums": secure,
-                "report": report, "select_by": "accuracy", **more, **(also if client == 4 else {}),
-            }).header for client in range(self.silos)
-        ]  # fmt: skip
+            self.ask(client, opening(self.schema, client, **{**words, **(also if client == 4 else {})})).header
+            for client in range(self.silos)
+        ]
 
     def call(self, client: int, step: str, message: Message, run: str = "run-1", round: int = 0) -> bytes:
         """The bytes that a silo answers one step with.

@@ -89,11 +89,7 @@ def test_fedlog(kit):
         "fedlog", [bipartite(client, 32) for client in range(3)], model="sage", model_options={"hidden": 16},
         embedding_dim=16, prototypes=2, generator_epochs=1, networks=1,
     )  # fmt: skip
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in (1, 2):
-        federation.at("round", number)
-        server.round(federation, number)
+    kit.rounds(server, federation, 2)
     whole = 4 * (1056 + 2 * 2784 + 512)
     assert whole == 28_544
     assert noted(federation.ledger, "up", 1, "train") == dict.fromkeys(range(3), whole + 64)

@@ -116,8 +116,7 @@ def test_clients_keep_their_models_and_one_message_goes_each_way(kit):
     start = {name: value.clone() for name, value in server.weights.items()}
     kit.rounds(server, federation)
     alone = kit.build("local", silos, local_epochs=5)
-    alone[1].at("round", 1)
-    alone[0].round(alone[1], 1)
+    kit.rounds(alone[0], alone[1])
     assert sizes == [[8], [8, 8], [8, 8, 8]]
     assert not same(server.weights, start)
     assert server.pool == []

@@ -23,17 +23,10 @@ TWO = [(1.0, 0.0), (3.0, 4.0)]
 """f_1 = (x - 0)²/2 and f_2 = 3/2 (x - 4)²."""
 
 
-def rounds(server, federation, count=1):
-    for number in range(1, count + 1):
-        federation.at("round", number)
-        server.round(federation, number)
-    return server.weights
-
-
 def test_by_hand(kit):
     # x = 1, rate 0.1, two steps: 1 -> 0.9 -> 0.81 and 1 -> 1.9 -> 2.53; the mean is 1.67.
     server, federation = kit.quadratic("fedavg", TWO)
-    weights = rounds(server, federation)
+    weights = kit.rounds(server, federation)
     locals_ = [kit.value_of(weights_of(federation.client(client).model)) for client in (0, 1)]
     assert locals_ == pytest.approx([0.81, 2.53], abs=1e-6)
     assert kit.value_of(weights) == pytest.approx(1.67, abs=1e-6)
@@ -42,19 +35,19 @@ def test_by_hand(kit):
 def test_one_item_in_all_is_enough(kit):
     # 1 -> 0.9 -> 0.81
     server, federation = kit.quadratic("fedavg", TWO[:1])
-    assert kit.value_of(rounds(server, federation)) == pytest.approx(0.81, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation)) == pytest.approx(0.81, abs=1e-6)
 
 
 def test_second_round_starts_from_the_mean(kit):
     # 1.67 · 0.81 = 1.3527 and 4 - 0.49 · 2.33 = 2.8583; the mean is 2.1055.
     server, federation = kit.quadratic("fedavg", TWO)
-    assert kit.value_of(rounds(server, federation, 2)) == pytest.approx(2.1055, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation, 2)) == pytest.approx(2.1055, abs=1e-6)
 
 
 def test_weights_are_sample_counts(kit):
     # (3 · 0.81 + 1 · 2.53) / 4 = 1.24
     server, federation = kit.quadratic("fedavg", TWO, sizes=(3, 1))
-    assert kit.value_of(rounds(server, federation)) == pytest.approx(1.24, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation)) == pytest.approx(1.24, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +60,14 @@ def test_weight_by(kit, weight_by, expected):
     server.weights = {key: torch.ones_like(value) for key, value in server.weights.items()}
     for client, ((curvature, optimum), samples) in enumerate(zip(TWO, (3, 1), strict=True)):
         federation.client(client).trainer.objective = kit.Quadratic(curvature, optimum, samples)
-    assert kit.value_of(rounds(server, federation)) == pytest.approx(expected, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation)) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(1.0, 1.67), (0.5, 1.335), (2.0, 2.34)])
 def test_server_rate(kit, rate, expected):
     # w + rate (1.67 - 1)
     server, federation = kit.quadratic("fedavg", TWO, server_lr=rate)
-    assert kit.value_of(rounds(server, federation)) == pytest.approx(expected, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_normalised_over_participants(kit):
@@ -82,8 +75,7 @@ def test_normalised_over_participants(kit):
     expected = 1.0
     for number in (1, 2, 3):
         chosen = server.select(federation, number)
-        federation.at("round", number)
-        server.round(federation, number)
+        kit.rounds(server, federation, start=number)
         assert tuple(sorted(federation.participants)) == chosen
         locals_ = [kit.value_of(weights_of(federation.client(client).model)) for client in chosen]
         sizes = [(2, 5, 7, 9)[client] for client in chosen]
@@ -125,7 +117,7 @@ def test_one_round_of_descent_is_one_central_step(kit):
         labels = torch.from_numpy(silo.labels[silo.train])
         losses.append(F.cross_entropy(logits[torch.from_numpy(silo.train)], labels) * len(silo.train) / total)
     torch.stack(losses).sum().backward()
-    weights = rounds(server, federation)
+    weights = kit.rounds(server, federation)
     for name, parameter in model.named_parameters():
         expected = parameter.detach() - 0.1 * (parameter.grad + 0.01 * parameter.detach())
         torch.testing.assert_close(weights[name], expected, atol=1e-6, rtol=0)
@@ -140,8 +132,7 @@ def test_one_client_is_centralised_training_bit_for_bit(kit, settings):
     server, federation = kit.build("fedavg", [silo], dropout=0.5, **settings)
     alone = kit.build("local", [silo], dropout=0.5, **settings)[1].client(0)
     for number in (1, 2, 3):
-        federation.at("round", number)
-        server.round(federation, number)
+        kit.rounds(server, federation, start=number)
         alone.round = number
         alone.run_epochs()
         assert all(torch.equal(value, server.weights[name]) for name, value in weights_of(alone.model).items())
@@ -149,15 +140,15 @@ def test_one_client_is_centralised_training_bit_for_bit(kit, settings):
 
 def test_equal_models_stay_exactly(kit):
     server, federation = kit.quadratic("fedavg", [(0.7, 0.3)] * 3, sizes=(3, 5, 11))
-    weights = rounds(server, federation, 3)
+    weights = kit.rounds(server, federation, 3)
     mine = weights_of(federation.client(1).model)
     assert all(torch.equal(weights[name], mine[name]) for name in weights)
 
 
 def test_clients_may_be_numbered_in_any_order(kit):
     problems, sizes = [(0.7, 0.3), (1.3, -2.0), (2.9, 0.1)], (3, 5, 11)
-    first = rounds(*kit.quadratic("fedavg", problems, sizes=sizes), 3)
-    second = rounds(*kit.quadratic("fedavg", problems[::-1], sizes=sizes[::-1]), 3)
+    first = kit.rounds(*kit.quadratic("fedavg", problems, sizes=sizes), 3)
+    second = kit.rounds(*kit.quadratic("fedavg", problems[::-1], sizes=sizes[::-1]), 3)
     for name in first:
         torch.testing.assert_close(first[name], second[name], atol=1e-6, rtol=1e-6)
 
@@ -165,15 +156,15 @@ def test_clients_may_be_numbered_in_any_order(kit):
 def test_a_client_without_training_items_is_left_out(kit):
     silos = [kit.tiny_silo(0), kit.tiny_silo(1, train=()), kit.tiny_silo(2)]
     for weight_by in ("train", "nodes", "uniform"):
-        with_it = rounds(*kit.build("fedavg", silos, weight_by=weight_by), 2)
-        without = rounds(*kit.build("fedavg", [silos[0], silos[2]], weight_by=weight_by), 2)
+        with_it = kit.rounds(*kit.build("fedavg", silos, weight_by=weight_by), 2)
+        without = kit.rounds(*kit.build("fedavg", [silos[0], silos[2]], weight_by=weight_by), 2)
         assert all(torch.equal(with_it[name], without[name]) for name in with_it)
 
 
 def test_nobody_with_training_items_leaves_the_model(kit):
     server, federation = kit.build("fedavg", [kit.tiny_silo(0, train=()), kit.tiny_silo(1, train=())])
     before = {name: value.clone() for name, value in server.weights.items()}
-    weights = rounds(server, federation)
+    weights = kit.rounds(server, federation)
     assert all(torch.equal(weights[name], before[name]) for name in before)
 
 
@@ -189,7 +180,7 @@ def test_everybody_starts_from_the_same_weights(kit):
 def test_moments_survive_rounds_unless_reset(kit):
     def steps(**settings):
         server, federation = kit.quadratic("fedavg", [(1.0, 0.0)], optimizer="adam", lr=0.01, **settings)
-        rounds(server, federation, 3)
+        kit.rounds(server, federation, 3)
         return federation.client(0).trainer.optimizer.state()["step"].item()
 
     assert steps() == 6.0
@@ -216,7 +207,7 @@ def test_bytes_of_a_round_by_formula(kit):
     """Down 4P·m, up (4P + 8)·m; padding and headers counted out exactly."""
     silos = [kit.tiny_silo(client) for client in range(4)]
     server, federation = kit.build("fedavg", silos, participation=0.5)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     # GCN 3-4-2: weights 12 and 8, biases 4 and 2; each padded to 64 bytes.
     parameters = sum(value.numel() for value in server.weights.values())
     assert parameters == 12 + 4 + 8 + 2
@@ -254,7 +245,7 @@ def test_float_buffers_are_averaged_and_counters_stay(kit, name):
     silos = [kit.tiny_silo(0), kit.tiny_silo(1, nodes=9, train=(4,))]
     server, federation = kit.build(name, silos, model="gin", model_options={"norm": "batch"})
     before = dict(server.weights)
-    weights = rounds(server, federation)
+    weights = kit.rounds(server, federation)
     statistics = [key for key in weights if "running" in key]
     assert len(statistics) == 4
     assert not any("num_batches" in key for key in weights)
@@ -310,11 +301,9 @@ def test_local_counts_who_trained(kit):
 def test_local_never_mixes(kit):
     silos = [kit.tiny_silo(0), kit.tiny_silo(1)]
     server, federation = kit.build("local", silos)
-    federation.at("round", 1)
-    server.round(federation, 1)
+    kit.rounds(server, federation)
     alone_server, alone = kit.build("local", silos[:1])
-    alone.at("round", 1)
-    alone_server.round(alone, 1)
+    kit.rounds(alone_server, alone)
     mine, his = weights_of(federation.client(0).model), weights_of(alone.client(0).model)
     assert all(torch.equal(mine[name], his[name]) for name in mine)
     assert by_kind(federation.ledger, "up") == {"counts": 0, "control": federation.ledger.total("round")["up"]}

@@ -144,8 +144,7 @@ def test_clients_learn_from_the_last_round_or_from_nothing_by_hand(kit):
     server.select = lambda federation, number: asked[number - 1]
     moves = [(0, 0.05), (0, 0.0975021), (2, 0.0), (0, 0.1426424), (1, 0.1020883)]
     for number, (client, b) in enumerate(moves, start=1):
-        federation.at("round", number)
-        server.round(federation, number)
+        kit.rounds(server, federation, start=number)
         bias = federation.client(client).weights["layers.0.bias"]
         assert bias.tolist() == pytest.approx([b, -b], abs=1e-6), number
 

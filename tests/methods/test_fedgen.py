@@ -181,8 +181,7 @@ def test_clients_use_the_generator_and_do_not_change_it(kit):
     kit.rounds(server, federation)
     sent = {name: value.clone() for name, value in weights_of(server.generator_model).items()}
     assert "norm.running_mean" in sent
-    federation.at("round", 2)
-    server.round(federation, 2)
+    kit.rounds(server, federation, start=2)
     for client in federation.clients:
         assert same(weights_of(federation.client(client).made_by), sent)
     assert not same(weights_of(server.generator_model), sent)

@@ -144,8 +144,7 @@ def test_alike_is_above_the_threshold(kit, threshold, shares):
 
 def test_at_a_threshold_of_one_everybody_keeps_its_own(kit):
     server, federation = kit.build("fedgta", [kit.tiny_silo(client) for client in range(3)], threshold=1.0)
-    federation.at("round", 1)
-    server.round(federation, 1)
+    kit.rounds(server, federation)
     for client in range(3):
         own = weights_of(federation.client(client).model)
         assert all(torch.equal(server.aggregates()[client][name], own[name]) for name in own)

@@ -23,14 +23,6 @@ LOSSLESS = {"energy_start": 1.0, "energy_end": 1.0}
 CONFIG = registry.load("fedkd").config
 
 
-def rounds(server, federation, count=1, start=1):
-    federation.at("setup", 0)
-    server.set_up(federation)
-    for number in range(start, start + count):
-        federation.at("round", number)
-        server.round(federation, number)
-
-
 def close(one, other, **more):
     assert one.keys() == other.keys()
     for name, value in one.items():
@@ -55,7 +47,7 @@ def test_without_exchange_the_mentor_is_local_and_the_mentee_fedavg(kit, task, s
     for client in federation.clients:
         load_weights(alone[1].client(client).model, weights_of(federation.client(client).model))
     for pair in ((server, federation), plain, alone):
-        rounds(*pair, 3)
+        kit.rounds(*pair, 3)
     close(server.weights, plain[0].weights, atol=1e-5, rtol=1e-4)
     for client in federation.clients:
         mine, theirs = (weights_of(each.client(client).model) for each in (federation, alone[1]))
@@ -67,7 +59,7 @@ def test_both_learn_from_the_exchange(kit):
     found = []
     for settings in (OFF, {"hidden_weight": 0.0}, {"kl_weight": 0.0}, {}, {"detach": False}):
         server, federation = kit.build("fedkd", silos, mentee_hidden=3, **settings)
-        rounds(server, federation, 2)
+        kit.rounds(server, federation, 2)
         found += [(weights_of(federation.client(0).model)["layers.0.weight"], server.weights["layers.0.weight"])]
     for place, (mentor, mentee) in enumerate(found):
         for other, another in found[:place]:
@@ -149,7 +141,7 @@ def test_a_step_is_descent_on_each_models_own_loss(kit, max_norm):
         [(one - 0.5 * factor * slope).detach() for one, slope in zip(part, found, strict=True)]
         for part, found, factor in zip((mine, theirs), (slopes, others[:-1]), factors, strict=True)
     ]
-    rounds(server, federation)
+    kit.rounds(server, federation)
     for part, wanted in zip((mine, theirs), expected, strict=True):
         torch.testing.assert_close([one.detach() for one in part], wanted, atol=1e-6, rtol=1e-4)
     torch.testing.assert_close(client.adapter, (adapter - 0.5 * others[-1]).detach(), atol=1e-6, rtol=1e-4)
@@ -183,8 +175,7 @@ def test_the_server_and_every_client_that_was_asked_have_one_mentee(kit):
     federation.exchange = spied
     for number in range(1, 5):
         before = {name: value.clone() for name, value in server.weights.items()}
-        federation.at("round", number)
-        server.round(federation, number)
+        kit.rounds(server, federation, start=number)
         for client in asked[number - 1]:
             base = federation.client(client).base
             assert all(torch.equal(base[name], value) for name, value in before.items())
@@ -196,7 +187,7 @@ def test_the_server_and_every_client_that_was_asked_have_one_mentee(kit):
 
 def test_a_client_that_failed_is_sent_the_whole_mentee(kit):
     server, federation = kit.build("fedkd", [kit.tiny_silo(0), kit.tiny_silo(1)], min_clients=1)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     assert server.held == {0: 0, 1: 0}
     client = federation.client(1)
     wrong = fedkd.TrainReply(update={"layers.0.weight": torch.ones(1)}, num_samples=1.0)
@@ -204,8 +195,7 @@ def test_a_client_that_failed_is_sent_the_whole_mentee(kit):
         server.check(1, wrong)
     server.held[1] = -1
     before = {name: value.clone() for name, value in server.weights.items()}
-    federation.at("round", 2)
-    server.round(federation, 2)
+    kit.rounds(server, federation, start=2)
     assert all(torch.equal(client.base[name], value) for name, value in before.items())
     assert server.held == {0: 1, 1: 1}
 
@@ -214,8 +204,8 @@ def test_without_loss_of_the_factors_the_mentee_is_that_of_whole_changes(kit):
     silos = [kit.tiny_silo(client) for client in range(3)]
     settings = {"mentee_hidden": 8, "optimizer": "sgd", "lr": 0.1}
     exact, rough = (kit.build("fedkd", silos, **settings, **more) for more in (LOSSLESS, {"energy_start": 0.5}))
-    rounds(*exact)
-    rounds(*rough)
+    kit.rounds(*exact)
+    kit.rounds(*rough)
     wholes = []
     for client in exact[1].clients:
         one = exact[1].client(client)
@@ -233,7 +223,7 @@ def test_factors_keep_as_much_as_the_rounds_threshold_says(kit):
     server.gather = lambda *asked: seen.append(gather(*asked)) or seen[-1]
     name, sides = "layers.0.weight", ["layers.0.weight/left", "layers.0.weight/right"]
     for number in (1, 2):
-        rounds(server, federation, start=number)
+        kit.rounds(server, federation, start=number)
         for client, reply in seen[-1]:
             one = federation.client(client)
             change = one.common_weights[name].detach() - one.base[name]
@@ -255,7 +245,7 @@ def test_weights_of_the_mean(kit):
     for weight_by, share, rate in (("uniform", 1 / 2, 1.0), ("train", 2 / 3, 1.0), ("train", 2 / 3, 0.5)):
         server, federation = kit.build("fedkd", silos, weight_by=weight_by, server_lr=rate, **LOSSLESS)
         start = {name: value.clone() for name, value in server.weights.items()}
-        rounds(server, federation)
+        kit.rounds(server, federation)
         one, two = (federation.client(client) for client in (0, 1))
         for name, value in server.weights.items():
             moved = [each.common_weights[name].detach() - start[name] for each in (one, two)]
@@ -277,7 +267,7 @@ def test_the_mentees_widths():
 
 def test_the_common_model_is_the_mentee_and_the_own_one_the_mentor(kit):
     server, federation = kit.build("fedkd", [kit.tiny_silo(0), kit.tiny_silo(1)], mentee_hidden=3)
-    rounds(server, federation)
+    kit.rounds(server, federation)
     client = federation.client(1)
     client.install_aggregate(server.aggregate())
     with torch.no_grad():
@@ -302,7 +292,7 @@ def test_neighbours_are_sampled_for_the_deeper_of_both(kit, mentors, mentees):
     )
     server = fedkd.Server(ServerContext(config, silos[0].schema, dict.fromkeys((0, 1), common), 0, (0, 1)))
     assert federation.client(0).fan_out == (2, 2, 2)
-    rounds(server, federation, 2)
+    kit.rounds(server, federation, 2)
     assert all(bool(weight.isfinite().all()) for weight in server.weights.values())
 
 

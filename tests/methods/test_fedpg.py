@@ -43,24 +43,6 @@ def test_isolated_nodes_have_prototypes_at_hop_zero_alone(kit):
 # -- ablations and settings ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"hop_share": 0.0}, {"margin": 0.0}, {"margin_sign": "paper"}, {"alpha": 1.0}, {"alpha": 0.0, "similarity": 2},
-        {"discrepancy": "cosine"}, {"temperature": 0.1}, {"norm": "first"}, {"restart": True}, {"initial": "own"},
-        {"server_optimizer": "sgd"}, {"noise": 0.2}, {"neighbourhood": "within"}, {"max_neighbours": 1},
-        {"reduction": "squared_mean"}, {"reduction": "norm_sum"}, {"hops": 1},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_every_switch_runs_and_stays_finite(kit, settings):
-    silos = [silo_of(client) for client in range(3)]
-    server, federation = kit.build("fedpg", silos, **{**SHORT, **settings})
-    play(server, federation, 3)
-    assert torch.isfinite(server.targets).all()
-    assert all(torch.isfinite(value).all() for weights in weights_in(federation) for value in weights.values())
-
-
 def test_noise_and_centring_change_what_is_sent_but_not_the_model_at_first(kit):
     sent = []
     for settings in ({}, {"noise": 0.25}, {"centred": True}):

@@ -98,8 +98,7 @@ def test_the_first_round_pulls_nothing_and_the_second_does(kit):
 
     for pair in (strong, free):
         for number in range(2, 30):
-            pair[1].at("round", number)
-            pair[0].round(pair[1], number)
+            kit.rounds(pair[0], pair[1], start=number)
     assert far(strong) < 0.2 * far(free)
 
 

@@ -15,23 +15,17 @@ from graphsilo.training.local import weights_of
 TWO = [(1.0, 0.0), (3.0, 4.0)]
 
 
-def one_round(server, federation):
-    federation.at("round", 1)
-    server.round(federation, 1)
-    return server.weights
-
-
 def moved(kit, mu, *, curvature=1.0, optimum=0.0, epochs=10, lr=0.1):
     """How far one client is from the start after its epochs."""
     server, federation = kit.quadratic("fedprox", [(curvature, optimum)], mu=mu, local_epochs=epochs, lr=lr)
-    one_round(server, federation)
+    kit.rounds(server, federation)
     return abs(kit.value_of(weights_of(federation.client(0).model)) - 1.0)
 
 
 def test_by_hand(kit):
     # 1 -> 0.9 -> 0.9 - 0.1 (0.9 + 0.5 (0.9 - 1)) = 0.815; 1 -> 1.9 -> 1.9 - 0.1 (3 (1.9 - 4) + 0.5 · 0.9) = 2.485
     server, federation = kit.quadratic("fedprox", TWO, mu=0.5)
-    weights = one_round(server, federation)
+    weights = kit.rounds(server, federation)
     locals_ = [kit.value_of(weights_of(federation.client(client).model)) for client in (0, 1)]
     assert locals_ == pytest.approx([0.815, 2.485], abs=1e-6)
     assert kit.value_of(weights) == pytest.approx(1.65, abs=1e-6)
@@ -39,8 +33,8 @@ def test_by_hand(kit):
 
 @pytest.mark.parametrize("mu", [0.0, 0.5, 3.0])
 def test_one_local_step_is_fedavg(kit, mu):
-    prox = one_round(*kit.quadratic("fedprox", TWO, mu=mu, local_epochs=1))
-    plain = one_round(*kit.quadratic("fedavg", TWO, local_epochs=1))
+    prox = kit.rounds(*kit.quadratic("fedprox", TWO, mu=mu, local_epochs=1))
+    plain = kit.rounds(*kit.quadratic("fedavg", TWO, local_epochs=1))
     assert all(torch.equal(prox[name], plain[name]) for name in plain)
 
 
@@ -63,7 +57,7 @@ def test_the_penaltys_gradient(kit):
     client = federation.client(0)
     caught = []
     client.run_epochs = lambda **options: caught.append(options["adjust"])
-    one_round(server, federation)
+    kit.rounds(server, federation)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in client.model.parameters():
@@ -89,9 +83,8 @@ def test_the_penaltys_gradient(kit):
 def test_the_reference_is_this_rounds_download(kit):
     # The optimum is the start of round 2 only if the pull is towards the new download.
     server, federation = kit.quadratic("fedprox", [(1.0, 0.0)], mu=9.0, local_epochs=50)
-    first = kit.value_of(one_round(server, federation))
-    federation.at("round", 2)
-    server.round(federation, 2)
+    first = kit.value_of(kit.rounds(server, federation))
+    kit.rounds(server, federation, start=2)
     # The fixed point of each round is w · μ / (1 + μ) = 0.9 w.
     assert first == pytest.approx(0.9, abs=1e-5)
     assert kit.value_of(server.weights) == pytest.approx(0.81, abs=1e-5)
@@ -123,7 +116,7 @@ def test_stragglers(kit):
 def test_stragglers_count_in_the_mean(kit):
     server, federation = kit.quadratic("fedprox", TWO, stragglers=1.0, mu=0.0)
     # Two epochs become one for everybody: 0.9 and 1.9.
-    assert kit.value_of(one_round(server, federation)) == pytest.approx(1.4, abs=1e-6)
+    assert kit.value_of(kit.rounds(server, federation)) == pytest.approx(1.4, abs=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -133,7 +126,7 @@ def test_the_pull_is_the_gradient_of_a_penalty_in_the_loss(kit, optimizer):
     settings = {"optimizer": optimizer, "local_epochs": 4, "lr": 0.05, "weight_decay": 5e-4}
     server, federation = kit.build("fedprox", [silo], mu=mu, **settings)
     start = {name: value.clone() for name, value in server.weights.items()}
-    pulled = one_round(server, federation)
+    pulled = kit.rounds(server, federation)
     plain, other = kit.build("fedavg", [silo], **settings)
 
     def penalty():
@@ -142,8 +135,8 @@ def test_the_pull_is_the_gradient_of_a_penalty_in_the_loss(kit, optimizer):
 
     client = other.client(0)
     client.fit = lambda request: client.run_epochs(term=lambda step: penalty())
-    penalised = one_round(plain, other)
-    free = one_round(*kit.build("fedavg", [silo], **settings))
+    penalised = kit.rounds(plain, other)
+    free = kit.rounds(*kit.build("fedavg", [silo], **settings))
     for name in pulled:
         torch.testing.assert_close(pulled[name], penalised[name], atol=1e-5, rtol=1e-4)
     assert max(float((pulled[name] - free[name]).abs().max()) for name in pulled) > 1e-3

@@ -22,35 +22,29 @@ def draw(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def one_round(server, federation):
-    federation.at("round", 1)
-    server.round(federation, 1)
-    return server.weights
-
-
 def test_the_mean_is_not_weighted(kit):
     # Two steps of rate 0.1 from 1: 1 - 0.1 - 0.09 = 0.81, and 1 + 0.9 + 0.63 = 2.53; (0.81 + 2.53) / 2.
-    weights = one_round(*kit.quadratic("fedsage", TWO, sizes=[1, 9]))
+    weights = kit.rounds(*kit.quadratic("fedsage", TWO, sizes=[1, 9]))
     assert kit.value_of(weights) == pytest.approx(1.67, abs=1e-6)
-    weighted = one_round(*kit.quadratic("fedsage", TWO, sizes=[1, 9], weight_by="train"))
+    weighted = kit.rounds(*kit.quadratic("fedsage", TWO, sizes=[1, 9], weight_by="train"))
     assert kit.value_of(weighted) == pytest.approx(0.1 * 0.81 + 0.9 * 2.53, abs=1e-6)
 
 
 def test_order_of_clients_does_not_matter(kit):
-    there = one_round(*kit.quadratic("fedsage", TWO))
-    back = one_round(*kit.quadratic("fedsage", TWO[::-1]))
+    there = kit.rounds(*kit.quadratic("fedsage", TWO))
+    back = kit.rounds(*kit.quadratic("fedsage", TWO[::-1]))
     assert all(torch.equal(there[name], back[name]) for name in there)
 
 
 def test_equal_answers_are_the_answer(kit):
     server, federation = kit.quadratic("fedsage", [(0.0, 0.0)] * 3)  # nothing pulls: everybody returns θ
     before = {name: value.clone() for name, value in server.weights.items()}
-    after = one_round(server, federation)
+    after = kit.rounds(server, federation)
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_a_client_with_nothing_to_train_on_is_left_out(kit):
-    weights = one_round(*kit.quadratic("fedsage", [*TWO, (1.0, 100.0)], sizes=[1, 1, 0]))
+    weights = kit.rounds(*kit.quadratic("fedsage", [*TWO, (1.0, 100.0)], sizes=[1, 1, 0]))
     assert kit.value_of(weights) == pytest.approx(1.67, abs=1e-6)
 
 
@@ -65,7 +59,7 @@ def test_one_client_is_centralised_sage():
 
 def test_only_the_weights_travel(kit):
     server, federation = kit.build("fedsage", [kit.tiny_silo(0), kit.tiny_silo(1)], model="sage")
-    one_round(server, federation)
+    kit.rounds(server, federation)
     # d = 3, h = 4, C = 2: 2·3·4 + 4 + 2·4·2 + 2 = 46 scalars in six tensors
     weights = sum(value.numel() for value in server.weights.values())
     assert weights == 46
@@ -94,7 +88,7 @@ def test_sampling_where_there_is_no_choice_changes_nothing(kit, fan_out, unit_ro
             "fedsage", [matching_silo(kit, 0), matching_silo(kit, 1)], model="sage", fan_out=fan_out, local_epochs=3,
             model_options={"unit_rows": unit_rows},
         )  # fmt: skip
-        return one_round(server, federation)
+        return kit.rounds(server, federation)
 
     full, sampled = trained(0), trained(fan_out)
     assert all(torch.allclose(full[name], sampled[name], atol=1e-5) for name in full)
@@ -114,7 +108,7 @@ def test_batches_are_trained_on_with_samples(kit):
         "fedsage", [kit.tiny_silo(0), kit.tiny_silo(1)], model="sage", fan_out=(5, 5), batch_size=2, local_epochs=1
     )
     start = {name: value.clone() for name, value in server.weights.items()}
-    one_round(server, federation)
+    kit.rounds(server, federation)
     client = federation.client(0)
     assert client.trainer.optimizer.steps == 2  # three training nodes, two at a time
     assert any(not torch.equal(start[name], value) for name, value in weights_of(client.model).items())

@@ -191,8 +191,7 @@ def test_no_cluster_splits_in_the_warm_up_and_none_of_two(kit):
     server, federation = kit.build("gcfl", silos, **{**READY, "warm_up": 2})
     counts = []
     for number in range(1, 8):
-        federation.at("round", number)
-        server.round(federation, number)
+        kit.rounds(server, federation, start=number)
         counts.append(len(server.clusters))
         assert sorted(client for members in server.clusters for client in members) == list(range(6))
     assert counts[:3] == [1, 1, 2]

@@ -90,8 +90,7 @@ def test_splits_are_a_window_apart_and_no_more_than_a_window_is_kept(kit):
     server, federation = kit.build("gcfl_plus", [kit.tiny_silo(client) for client in range(6)], **READY, window=3)
     counts = [1]
     for number in range(1, 12):
-        federation.at("round", number)
-        server.round(federation, number)
+        kit.rounds(server, federation, start=number)
         counts.append(len(server.clusters))
         assert max((len(row) for row in server.norms.values()), default=0) <= 3
         assert (server.norms == {}) is (counts[-1] > counts[-2])

@@ -23,8 +23,7 @@ def test_the_answer_is_the_share_of_each_class_in_training(kit):
     # A path with labels 0 1 0 1 0 1; nodes 0, 1 and 2 train: class 0 has two thirds, for every node.
     silos = [kit.tiny_silo(0), kit.tiny_silo(1, train=(0, 1)), kit.tiny_silo(2, train=())]
     server, federation = kit.build("majority", silos)
-    federation.at("round", 1)
-    server.round(federation, 1)
+    kit.rounds(server, federation)
     found = [federation.client(client).predict(federation.client(client).data).exp() for client in range(3)]
     assert [part.shape for part in found] == [(6, 2)] * 3
     assert torch.stack([part[3] for part in found]).tolist() == [

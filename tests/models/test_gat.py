@@ -1,4 +1,4 @@
-"""GAT against PyG, and its formula written out."""
+"""GAT against PyG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GCN against PyG, and its formula written out."""
+"""GCN against PyG."""
 
 from __future__ import annotations
 

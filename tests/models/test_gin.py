@@ -1,4 +1,4 @@
-"""GIN against PyG, and its formula written out."""
+"""GIN against PyG."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import torch
 
 from graphsilo.models import GraphTensors, Model, build
 from graphsilo.random import generator
-from graphsilo.training.upstream import traced, traced_beside
+from graphsilo.training.upstream import traced
 from kit.backbones import IDS, VARIANTS, made, shaken
 
 ROWS = np.array([7, 2, 19, 0, 11])
@@ -76,21 +76,3 @@ def test_running_statistics_move_once(make_graph) -> None:
     Model.outputs(two, view, generator(5))
     for (name, left), right in zip(one.named_buffers(), two.buffers(), strict=True):
         torch.testing.assert_close(left, right, msg=name)
-
-
-@pytest.mark.parametrize("rows", [None, np.array([0, 2, 19, 11, 7, 5])], ids=["all", "some"])
-@pytest.mark.parametrize("name", ["gcn", "gat"])
-def test_two_passes_at_once(name, rows, make_graph) -> None:
-    """Some items with dropout, all without: what two passes give, and the sum of their gradients."""
-    model, data = shaken(made(name, {})), GraphTensors(make_graph(seed=1, sparse=True))
-    items, beside = data.kept_view(ROWS), data.full if rows is None else data.kept_view(rows)
-    parameters, draws = list(model.parameters()), [generator(5) for _ in range(2)]
-    found, pull = traced_beside(model, items, beside, draws[0], parameters)
-    classified, embedded = model.outputs(items, draws[1]), model.outputs(beside)
-    assert torch.equal(draws[0].get_state(), draws[1].get_state())
-    torch.testing.assert_close(found.logits, classified.logits.detach())
-    torch.testing.assert_close(found.embeddings, embedded.embeddings.detach())
-    outer, inner = (torch.randn(part.shape, generator=generator(6)) for part in found)
-    whole = (outer * classified.logits).sum() + (inner * embedded.embeddings).sum()
-    for mine, theirs in zip(pull(outer, inner), torch.autograd.grad(whole, parameters), strict=True):
-        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)

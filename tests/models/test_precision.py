@@ -8,10 +8,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models import GraphTensors, Model, build, names
+from graphsilo.models import GraphTensors, Model, names
 from graphsilo.models.operators import ChainOperator, DenseOperator, SparseOperator, matmul
 from graphsilo.models.precision import is_reduced, reduced, times_reduced
 from graphsilo.random import generator
+from kit import backbones
+from kit.backbones import shaken
 
 VARIANTS = [
     *((name, {}) for name in names()),
@@ -27,12 +29,7 @@ BETWEEN = 1.0 + 2.0**-9
 
 
 def made(name: str, precision: str, options: dict) -> Model:
-    model = build(name, num_features=12, num_classes=3, seed=0, precision=precision, **{"hidden": 8, **options})
-    draws = generator(0, "shake")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=draws))
-    return model
+    return shaken(backbones.made(name, {**options, "precision": precision}))
 
 
 def test_products_by_hand() -> None:

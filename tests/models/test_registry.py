@@ -60,7 +60,6 @@ def test_pools() -> None:
 
 
 class OtherSettings(ModelSettings):
-    model: ClassVar[str] = "other"
     head_counts: ClassVar[bool] = False
     width: int = setting(3, "a width", ge=1)
 

@@ -1,4 +1,4 @@
-"""GraphSAGE against PyG, and its formula written out."""
+"""GraphSAGE against PyG."""
 
 from __future__ import annotations
 

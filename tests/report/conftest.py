@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+import kit.sample
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -25,13 +26,7 @@ ARGUMENTS = [
 @pytest.fixture(scope="session")
 def sample() -> ModuleType:
     """The generator of run folders, ``sample.make_run``."""
-    path = Path(__file__).with_name("sample.py")
-    spec = importlib.util.spec_from_file_location("report_sample", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return kit.sample
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from graphsilo import report
+from kit.pages import Visit
 
 pytestmark = pytest.mark.browser
 
@@ -20,19 +21,6 @@ DRAWN = """() => [...document.querySelectorAll("figure.panel[id]")].map((figure)
   return [figure.id, shown.length, box ? box.width * box.height : 0, shown[0]?.querySelectorAll("[class]").length];
 })"""
 """Of every figure: its pictures that are seen, the area of the first, and what is drawn in it."""
-
-
-class Visit:
-    """A page opened from disk, with everything it asked for and complained about."""
-
-    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
-        self.page = browser.new_page(**options)
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(path.as_uri())
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (800, "dark"), (390, "light")])
@@ -48,7 +36,7 @@ def test_run_page(browser: Any, runs: dict[str, Path], tmp_path: Path, width: in
     visit.page.hover("#confusion svg:visible rect[data-tip]")
     assert "of class" in visit.page.inner_text(".tip")
     assert visit.complaints == []
-    assert visit.requests == [path.as_uri()]
+    assert visit.requests == {path.as_uri()}
     visit.page.close()
 
 
@@ -152,5 +140,5 @@ def test_comparison_page(browser: Any, runs: dict[str, Path], tmp_path: Path) ->
     assert len(drawn) == 5
     assert all(shown == 1 and area > 10_000 and marks > 5 for _, shown, area, marks in drawn), drawn
     assert visit.complaints == []
-    assert visit.requests == [path.as_uri()]
+    assert visit.requests == {path.as_uri()}
     visit.page.close()

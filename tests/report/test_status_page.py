@@ -16,6 +16,7 @@ import pytest
 
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.report.status_page import LONGEST_TEXT, MAX_CONNECTIONS, StatusPage, current_rounds, shown, time_left
+from kit.pages import Visit
 
 NOW = 1_800_000_000.0
 HOSTILE = "</script><script>window.smuggled = 1</script><img src=x onerror='window.smuggled = 1'>"
@@ -291,27 +292,6 @@ def test_shown_keeps_the_tree_as_it_was(tree: dict[str, Any]) -> None:
 
 
 # -- in a browser -----------------------------------------------------------------------------------------------------
-
-
-class Visit:
-    """The page in a browser, with everything it asked for and complained about."""
-
-    def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.page = browser.new_page(**options)
-        self.requests: set[str] = set()
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.add(request.url))
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(address)
-
-    def until(self, selector: str, text: str) -> None:
-        """Wait for a text; the page's policy forbids the browser's own way, which evaluates text in the page."""
-        for _ in range(200):
-            if self.page.is_visible(selector) and text in self.page.inner_text(selector):
-                return
-            self.page.wait_for_timeout(50)
-        raise AssertionError(f"{selector} never said {text!r}, but {self.page.inner_text(selector)!r}")
 
 
 @pytest.mark.browser

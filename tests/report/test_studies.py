@@ -26,17 +26,15 @@ STUDY = {
 
 def test_table_holds_every_plain_number():
     found = studies.table(STUDY)
-    assert found == {
-        "columns": ["Head norm", "Hardest class"],
-        "rows": [{"title": "Client 0", "cells": ["1.235", "1"]}, {"title": "Client 3", "cells": ["2", "–"]}],
-    }
+    assert [title for title, _ in found.columns] == ["Client", "Head norm", "Hardest class"]
+    assert found.rows == [["Client 0", "1.235", "1"], ["Client 3", "2", "–"]]
     assert studies.table({0: {"real_features": REAL}}) is None
 
 
 def test_a_choice_is_told_in_words():
     study = {0: {"chosen": 1.0, "other": 1.0}, 1: {"chosen": 2.0}}
-    rows = studies.table(study, {"chosen": ("ridge", "trees")})["rows"]
-    assert [row["cells"] for row in rows] == [["trees", "1"], ["2", "–"]]
+    found = studies.table(study, {"chosen": ("ridge", "trees")})
+    assert [row[1:] for row in found.rows] == [["trees", "1"], ["2", "–"]]
 
 
 def test_principal_plane_by_hand():

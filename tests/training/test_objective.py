@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from graphsilo import models
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import UnsupportedError
@@ -18,7 +19,7 @@ from graphsilo.random import generator
 from graphsilo.training.objective import ClassifyItems, Slopes, link_scores, objective
 from kit.training import CLASSES, NODES, full_batch, graph, model_for, silo
 
-BACKBONES = ["mlp", "gcn", "sage", "gat", "gin", "sgc", "ssgc", "appnp", "gcnii", "sign", "gamlp"]
+BACKBONES = models.names()
 
 
 def collection():

@@ -87,7 +87,7 @@ def _run_settings(
     scenario: str | None = _what(
         "NAME", "What is asked at test time: seen, unseen, open, inductive.", complete.scenarios
     ),
-    task: str | None = _what("TASK", "node, graph or link; else what the data is made for.", complete.tasks),
+    task: str | None = _what("TASK", "node, graph or link; else what the data is made for.", complete.words_of("task")),
     model: str | None = _what("NAME", "Backbone that the clients run, or a .py file with one.", complete.models),
     method: str | None = _what("NAME", "Federated method, or a .py file with one.", complete.methods),
     rounds: int | None = _what("N", "Communication rounds."),
@@ -112,7 +112,7 @@ def _run_settings(
     workers: int | None = _how("N", "Processes that share the clients."),
     device: str | None = _how("cpu|cuda", "Device.", complete.devices),
     precision: str | None = _how(
-        "float32|bfloat16", "Of the dense matrix products of the clients' models.", complete.precisions
+        "float32|bfloat16", "Of the dense matrix products of the clients' models.", complete.words_of("run.precision")
     ),
 ) -> dict[str, Any]:
     """What the flags of a run say: the configuration's file, settings by dotted name, and those of ``--set``."""

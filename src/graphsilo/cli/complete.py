@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -70,19 +70,9 @@ def scenarios(incomplete: str) -> Offers:
     return _beginning(incomplete, SCENARIOS.items())
 
 
-def tasks(incomplete: str) -> Offers:
-    """Kinds of tasks."""
-    return _choices("task", incomplete)
-
-
 def devices(incomplete: str) -> Offers:
     """Where tensors live."""
     return _beginning(incomplete, [("cpu", ""), ("cuda", "")])
-
-
-def precisions(incomplete: str) -> Offers:
-    """Of dense matrix products."""
-    return _choices("run.precision", incomplete)
 
 
 def references(incomplete: str) -> Offers:
@@ -160,14 +150,18 @@ def _groups(section: str, params: dict[str, Any]) -> Iterator[Any]:
             yield from groups(section, str(chosen or getattr(getattr(RunConfig(), section), NAMES[section])))
 
 
-def _choices(name: str, incomplete: str) -> Offers:
+def words_of(name: str) -> Callable[[str], Offers]:
     """The words that a setting takes."""
-    from graphsilo.experiments.config import SECTIONS, RunConfig
-    from graphsilo.settings import choices
 
-    section, _, field = name.rpartition(".")
-    kind = SECTIONS[section] if section else RunConfig
-    return _beginning(incomplete, ((word, "") for word in choices(kind.model_fields[field].annotation)))
+    def offered(incomplete: str) -> Offers:
+        from graphsilo.experiments.config import SECTIONS, RunConfig
+        from graphsilo.settings import choices
+
+        section, _, field = name.rpartition(".")
+        kind = SECTIONS[section] if section else RunConfig
+        return _beginning(incomplete, ((word, "") for word in choices(kind.model_fields[field].annotation)))
+
+    return offered
 
 
 def _beginning(incomplete: str, offers: Iterable[tuple[str, str]]) -> Offers:

@@ -167,9 +167,9 @@ def print_kernel(found: Mapping[str, Any]) -> None:
     say()
     rows = kernel.table(found)
     if rows is not None:
-        grid = table("", *rows["columns"], numbers=range(1, len(rows["columns"]) + 1))
-        for row in rows["rows"]:
-            grid.add_row(row["title"], *row["cells"])
+        grid = table("", *(title for title, _ in rows.columns[1:]), numbers=range(1, len(rows.columns)))
+        for row in rows.rows:
+            grid.add_row(*row)
         show(grid)
         say()
     say(kernel.summary(found))

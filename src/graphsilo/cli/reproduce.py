@@ -12,11 +12,12 @@ from graphsilo.cli.values import (
     DataRoot,
     Debug,
     argument,
+    executor_named,
     option,
     switch,
     whole_numbers,
 )
-from graphsilo.errors import ConfigError, RunError
+from graphsilo.errors import RunError
 
 if TYPE_CHECKING:
     from graphsilo.experiments.reproduce.runs import Plan
@@ -44,8 +45,7 @@ def reproduce(
     if paper is None:
         list_tables()
         return
-    if jobs is not None and executor is not None:
-        raise ConfigError("--jobs N is short for --executor processes:N; give one of them.")
+    place = executor_named(executor, jobs) or "processes:1"
     planned = runs.plan(
         paper,
         number,
@@ -57,7 +57,7 @@ def reproduce(
         out=out,
         data_root=data_root,
     )
-    _print(planned, executor or f"processes:{jobs or 1}")
+    _print(planned, place)
 
 
 def _print(planned: Plan, executor: str) -> None:

@@ -22,9 +22,10 @@ from graphsilo.report.formats import (
     reference_title,
     scored_part,
     when_scored,
+    words,
 )
 
-SCENARIOS = {"missing_class": "Missing class", "unseen_node": "Unseen node", "new_client": "New client"}
+SCENARIOS = ("missing_class", "unseen_node", "new_client")
 
 
 def sheet(record: RunRecord) -> Sheet:
@@ -50,7 +51,7 @@ def sheet(record: RunRecord) -> Sheet:
     columns = [
         *(metric_of(name).title for name in names),
         *([f"Worst {'scored ' if scored_part(record) else ''}client{of}"] if worst else []),
-        *(SCENARIOS[name] for name in scenarios),
+        *map(words, scenarios),
         "Best round",
         *COST_TITLES,
         *(["Gap closed"] if gap is not None else []),

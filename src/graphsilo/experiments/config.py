@@ -66,6 +66,11 @@ class DataConfig(Settings):
     seed: Count = setting(0, "seed of generated data")
     options: dict[str, Any] = setting({}, "scale, scale_by, largest_component, ...")
 
+    @property
+    def names(self) -> list[str]:
+        """Of one data set, or of several."""
+        return self.name if isinstance(self.name, list) else [self.name]
+
 
 class PartitionConfig(Settings):
     """How the data is cut into clients."""
@@ -369,7 +374,7 @@ class RunConfig(Settings):
             PerturbOptions.of(self.perturb)
         one_each = isinstance(self.data.name, list)
         names: dict[str, list[str]] = {
-            "data": self.data.name if isinstance(self.data.name, list) else [self.data.name],
+            "data": self.data.names,
             "partition": [] if one_each or self.partition.file is not None else [self.partition.rule],
             "scenario": [self.scenario.name],
             "model": [] if self.model.pool is not None else [self.model.name],

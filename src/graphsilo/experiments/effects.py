@@ -62,8 +62,7 @@ class Case:
     @property
     def sources(self) -> set[str]:
         """Where the data comes from: ``file``, ``generated``, ``raw`` files of the catalog's, ``unknown``."""
-        name = self.config.data.name
-        return {_source(each) for each in (name if isinstance(name, list) else [name])}
+        return {_source(name) for name in self.config.data.names}
 
     @property
     def one_each(self) -> bool:

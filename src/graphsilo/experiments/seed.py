@@ -145,17 +145,7 @@ class SeedRun:
             tell_again(kept, place, observer, label)
             return kept, ledger
         started = time.perf_counter()
-        if state is None and self.scaling.is_agreed:
-            self._agree(ledger)
-        elif state is not None and state["scale"] is not None:
-            self.scale = scale_of(state["scale"])
-        federation = self.federation(ledger)
-        federation.largest_value = self.config.run.largest_value
-        federation.largest_ratio = self.config.run.largest_ratio
-        federation.compression = self.compression
-        federation.robust = Robust(self.config.run.robust, self.config.run.liars)
-        federation.secure = secure_sums(self.config, self.method, federation, self.seed)
-        server = self._server(federation)
+        federation, server = self._open(state, ledger)
         self._clock = _Clock(federation)
         noted = index > 0  # the first seed speaks for all
 
@@ -167,27 +157,17 @@ class SeedRun:
                 observer.worked(Working(*place, work.name, work.done, work.steps, now - started, label=label))
 
         server.after_step = after_step
-        if state is None:
-            observer.seed_started(SeedStarted(*place, rounds=server.rounds, label=label))
-            noted = noted or self._note_traffic(self._expected(server), observer, of=" of tensors")
-            self._set_up(server, federation)
-        else:
-            server.load_state(state["server"])
-            federation.load_client_states(state["clients"])
-            # The last round stands in the checkpoint: what it cost to write is added to it afterwards.
-            rounds = [*state["history"]["rounds"], *state["last_round"]]
-            self.progress = SeedProgress.from_state(state["progress"], rounds)
-            self._kept_rounds = len(state["history"]["rounds"])
-            self.best = Aggregates.from_state(state["best"])
-            unfinished = state["work"]
-            setup = None if unfinished is not None else _cost_tree(self.progress.setup)
-            rows = [_round_tree(row) for row in rounds]
-            observer.seed_started(SeedStarted(*place, rounds=server.rounds, setup=setup, rows=rows, label=label))
-            if unfinished is not None:
-                self._continue_set_up(unfinished, server)
-                self._set_up(server, federation)
+        is_set_up = state is not None and state["work"] is None
+        if state is not None:
+            self._go_on(state, server, federation)
         progress = self.progress
-        if state is None or state["work"] is not None:
+        setup = _cost_tree(progress.setup) if is_set_up else None
+        rows = [_round_tree(row) for row in progress.rounds]
+        observer.seed_started(SeedStarted(*place, rounds=server.rounds, setup=setup, rows=rows, label=label))
+        if state is None and not noted:
+            noted = self._note_traffic(self._expected(server), observer, of=" of tensors")
+        if not is_set_up:
+            self._set_up(server, federation)
             observer.set_up(SetUp(*place, row=_cost_tree(progress.setup), label=label))
         sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):
@@ -222,6 +202,32 @@ class SeedRun:
             self.checkpoints.save(self.seed, {"result": tree_of(result)}, {"ledger": ledger.take()})
         observer.seed_ended(SeedEnded(*place, result=result, label=label))
         return result, ledger
+
+    def _open(self, state: Mapping[str, Any] | None, ledger: Ledger) -> tuple[Exchange, ServerBase[Any]]:
+        """Clients and server, once silos have agreed on the scale of their features."""
+        if state is None and self.scaling.is_agreed:
+            self._agree(ledger)
+        elif state is not None and state["scale"] is not None:
+            self.scale = scale_of(state["scale"])
+        federation = self.federation(ledger)
+        federation.largest_value = self.config.run.largest_value
+        federation.largest_ratio = self.config.run.largest_ratio
+        federation.compression = self.compression
+        federation.robust = Robust(self.config.run.robust, self.config.run.liars)
+        federation.secure = secure_sums(self.config, self.method, federation, self.seed)
+        return federation, self._server(federation)
+
+    def _go_on(self, state: Mapping[str, Any], server: ServerBase[Any], federation: Exchange) -> None:
+        """Take back what a checkpoint kept."""
+        server.load_state(state["server"])
+        federation.load_client_states(state["clients"])
+        # The last round stands in the checkpoint: what it cost to write is added to it afterwards.
+        rounds = [*state["history"]["rounds"], *state["last_round"]]
+        self.progress = SeedProgress.from_state(state["progress"], rounds)
+        self._kept_rounds = len(state["history"]["rounds"])
+        self.best = Aggregates.from_state(state["best"])
+        if state["work"] is not None:
+            self._continue_set_up(state["work"], server)
 
     def _to_answer(self, found: Reported) -> dict[ClientId, ReportedModel]:
         """What silos need to keep what the run reports of them: for themselves, or to be compared with what they reach

@@ -88,7 +88,7 @@ def load_data(
         DataError: A data set cannot be had or is named twice, or graphs and collections are mixed.
     """
     chosen = config.data
-    names = chosen.name if isinstance(chosen.name, list) else [chosen.name]
+    names = chosen.names
     present = {place: name for place, name in enumerate(names) if place not in without}
     catalog.check_distinct(present)
     loaded = _loaded(config, present)
@@ -227,45 +227,58 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     if config.run.without and isinstance(config.data.name, list):
         without = left_out(config.run.without, len(config.data.name), called(config.data.name))
     loaded = load_data(config, without)
-    graph: Graph | GraphCollection
     items = loaded if isinstance(loaded, list) else [loaded]
     present = {place: item for place, item in enumerate(items) if place not in without}
     scaling = scaling_of(config, without)
-    notes = tuple(_read_notes(list(present.values()), scaling))
+    notes = list(_read_notes(list(present.values()), scaling))
     if isinstance(loaded, list):
-        names = list(config.data.name)
-        notes += tuple(_copy_notes(present, names))
-        if all(isinstance(item, GraphCollection) for item in loaded):
-            collections = [item for item in loaded if isinstance(item, GraphCollection)]
-            _check_backbone(config, "graph")
-            made = _named(_prepare_graphs(config, method, collections), collections)
-            return replace(made, notes=(*made.notes, *notes))
+        notes += _copy_notes(present, config.data.names)
+    graphs = [item for item in items if isinstance(item, Graph)]
+    if not graphs:
+        made = _prepare_graphs(config, method, [item for item in items if isinstance(item, GraphCollection)])
+    elif isinstance(loaded, list):
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
-        if config.partition.split == "auto":
-            _check_masks(single, names)
-        _check_directions(single, config)
-        check_sides(list(single.values()))
-        notes += side_notes({graph.name: sides_of(graph) for graph in single.values()})
-        graph, sizes = union([item for item in loaded if isinstance(item, Graph)], names=names)
-        if scaling.is_agreed:  # of columns that are the same everywhere
-            notes += tuple(other_units(list(single.values()), [names[place] for place in single]))
-        notes += truth_notes(truth_of(list(single.values()), [names[place] for place in single]))
+        graph, sizes, differences = _joined(config, graphs, single, scaling)
+        notes += differences
+        made = _prepare_graph(config, method, graph, graphs, sizes)
     else:
-        graph, sizes = loaded, None
-    task = task_of(config, graph)
+        made = _prepare_graph(config, method, graphs[0], graphs)
+    if isinstance(loaded, list):
+        made = _named(made, items)
+    return replace(made, notes=(*made.notes, *notes))
+
+
+def _joined(
+    config: RunConfig, graphs: Sequence[Graph], present: Mapping[ClientId, Graph], scaling: Scaling
+) -> tuple[Graph, list[int], list[str]]:
+    """The graphs of silos as one, how many nodes each has, and what a person should know of their differences.
+
+    Raises:
+        DataError: They do not go together.
+    """
+    if config.partition.split == "auto":
+        _check_masks(present, config.data.names)
+    _check_directions(present, config)
+    own, names = list(present.values()), [config.data.names[place] for place in present]
+    check_sides(own)
+    notes = list(side_notes({graph.name: sides_of(graph) for graph in own}))
+    graph, sizes = union(graphs, names=config.data.names)
+    if scaling.is_agreed:  # of columns that are the same everywhere
+        notes += other_units(own, names)
+    return graph, sizes, [*notes, *truth_notes(truth_of(own, names))]
+
+
+def _prepare_graph(
+    config: RunConfig, method: Method | None, whole: Graph, read: Sequence[Graph], sizes: list[int] | None = None
+) -> Simulation:
+    """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each."""
+    task = task_of(config, whole)
     _check_backbone(config, task)
-    if isinstance(graph, GraphCollection):
-        made = _prepare_graphs(config, method, [graph])
-        return replace(made, notes=(*made.notes, *notes))
-    whole = graph
-    partition, wide = _taking_part(config, cut(config, graph, sizes))
-    if partition.absent:
-        graph = detached(graph, wide, partition)
-    read = [item for item in loaded if isinstance(item, Graph)] if isinstance(loaded, list) else [graph]
+    partition, wide = _taking_part(config, cut(config, whole, sizes))
+    graph = detached(whole, wide, partition) if partition.absent else whole
     found: list[dict[str, Any]] = [{"fills": item.fills, "estimated": item.estimated} for item in read]
-    wanted = config.evaluation.modes or []
     options = dict(config.scenario.options)
-    if any(mode.endswith("_global") for mode in wanted):
+    if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
         options["global_graph"] = True
     asked: dict[str, Any] = {"scenario": config.scenario.name, "options": options, "task": task}
     if task == "link":
@@ -286,10 +299,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
-    made = simulated(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
-    if isinstance(loaded, list):
-        made = _named(made, loaded)
-    return replace(made, notes=(*made.notes, *notes))
+    return simulated(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
 
 
 def _named(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
@@ -431,6 +441,7 @@ def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split:
 
 def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[GraphCollection]) -> Simulation:
     task = task_of(config, collections[0])
+    _check_backbone(config, task)
     if config.scenario.name != "seen":
         raise UnsupportedError(
             f"scenario '{config.scenario.name}' is about nodes; graph classification is asked on 'seen' only."
@@ -559,7 +570,7 @@ def simulated(
 
 def scaling_of(config: RunConfig, without: Collection[ClientId] = ()) -> Scaling:
     """How a configuration has features scaled; what of a list is left out has no say."""
-    names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
+    names = config.data.names
     present = [name for place, name in enumerate(names) if len(names) == 1 or place not in without]
     return catalog.scaling_of(present, config.data.options or None)
 
@@ -585,8 +596,7 @@ def _read_notes(graphs: Sequence[Graph | GraphCollection], scaling: Scaling) -> 
 
 def _sign_notes(config: RunConfig, silo: Silo) -> tuple[str, ...]:
     """Says so where labels -1 are a class that nobody has declared."""
-    names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
-    declared = any(spec is not None and spec.classes is not None for spec in map(catalog.described, names))
+    declared = any(spec is not None and spec.classes is not None for spec in map(catalog.described, config.data.names))
     return () if declared else signed_note(silo.schema.class_names)
 
 
@@ -707,8 +717,7 @@ def fingerprint(config: RunConfig, simulation: Participants) -> str:
     tree["data"].pop("root")
     if isinstance(simulation, Simulation) and simulation.scaling.has_columns:
         tree["data"].update(simulation.scaling.tree())  # as config.yaml says it, said or not
-    names = config.data.name if isinstance(config.data.name, list) else [config.data.name]
-    tree["data"]["name"] = [_absolute(name) for name in names]
+    tree["data"]["name"] = [_absolute(name) for name in config.data.names]
     # How the partition came about does not matter, only what it is: its hash stands for the whole section. The
     # ratios of links are drawn later, hence named.
     tree["partition"] = config.partition.ratios if simulation.task == "link" else None

@@ -11,7 +11,6 @@ import math
 import re
 import struct
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
@@ -33,11 +32,11 @@ from graphsilo.federation.wire import (
     Encoded,
     Layout,
     Slot,
-    TensorRun,
     aligned,
     aligned_bytes,
     common_largest,
     header_bytes,
+    joined,
     not_finite,
     open_header,
     too_large,
@@ -170,11 +169,14 @@ def _layout(header: bytes, kind: type[M], size: int, largest: float | None) -> L
             f"{kind.__name__}: {start + length} bytes were announced, {size} came; the message was cut or "
             f"extended on its way."
         )
-    fields = _fields(cast("Hashable", kind))
-    came = fields.split(body)
+    split, readers = _readers(cast("Hashable", kind))
+    try:
+        came = split(body)
+    except DAMAGED as error:
+        raise _unreadable(kind, error) from None
     reader = Reader(start, length, kind.__name__, largest)
     found: list[tuple[str, str, Any]] = []
-    for spec, read in fields.readers:
+    for spec, read in readers:
         raw = getattr(came, spec.name)
         if raw is not _NOTHING:
             found.append((spec.name, spec.form, reader.field(spec, raw, read)))
@@ -183,39 +185,26 @@ def _layout(header: bytes, kind: type[M], size: int, largest: float | None) -> L
     return reader.layout(found, len(header))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """How the fields of a message are read: each as what it is declared, so that anything else ends the reading."""
-
-    kind: type[Message]
-    decode: Callable[[msgspec.Raw], Any]
-    readers: tuple[tuple[FieldSpec, Callable[[msgspec.Raw], Any]], ...]
-
-    def split(self, body: msgspec.Raw) -> Any:
-        """The fields that came.
-
-        Raises:
-            MessageError: They are no fields, or others than the message has.
-        """
-        try:
-            return self.decode(body)
-        except DAMAGED as error:
-            unknown = re.search(r"unknown field `(.*)`", str(error), re.DOTALL)
-            if unknown is None:
-                raise MessageError(f"{self.kind.__name__}: the header cannot be read ({str(error)[:200]}).") from None
-            names = [spec.name for spec, _ in self.readers]
-            raise MessageError(
-                f"{self.kind.__name__} has no field '{unknown[1][:100]}'; {nearest(unknown[1][:100], names)}"
-            ) from None
+_Read: TypeAlias = Callable[[msgspec.Raw], Any]
 
 
 @cache
-def _fields(kind: type[Message]) -> _Fields:
+def _readers(kind: type[Message]) -> tuple[_Read, tuple[tuple[FieldSpec, _Read], ...]]:
+    """How a message's fields are told apart, and each is read as what it is declared: anything else ends it."""
     specs = kind.specs()
     raw = [(spec.name, msgspec.Raw, _NOTHING) for spec in specs]
     struct = msgspec.defstruct(kind.__name__, raw, forbid_unknown_fields=True)
     readers = tuple((spec, msgspec.msgpack.Decoder(_FORMS.get(spec.form, spec.plain_type)).decode) for spec in specs)
-    return _Fields(kind, msgspec.msgpack.Decoder(struct).decode, readers)
+    return msgspec.msgpack.Decoder(struct).decode, readers
+
+
+def _unreadable(kind: type[Message], error: Exception) -> MessageError:
+    """What to say of fields that are none, or others than the message has."""
+    unknown = re.search(r"unknown field `(.*)`", str(error), re.DOTALL)
+    if unknown is None:
+        return MessageError(f"{kind.__name__}: the header cannot be read ({str(error)[:200]}).")
+    names = [spec.name for spec in kind.specs()]
+    return MessageError(f"{kind.__name__} has no field '{unknown[1][:100]}'; {nearest(unknown[1][:100], names)}")
 
 
 def encode_tree(tree: Any) -> NDArray[np.uint8]:
@@ -359,7 +348,7 @@ class Reader:
         gaps = tuple((end, begin) for end, begin in zip(ends, begins, strict=True) if end < begin)
         return Layout(size, self.start, tuple(fields), tuple(self.slots), gaps, common_largest(self.slots))
 
-    def field(self, spec: FieldSpec, raw: msgspec.Raw, read: Callable[[msgspec.Raw], Any]) -> Any:
+    def field(self, spec: FieldSpec, raw: msgspec.Raw, read: _Read) -> Any:
         """A plain value, or where the tensors of a field lie."""
         where = f"{self.owner}.{spec.name}"
         if bytes(raw) == _NONE:
@@ -377,7 +366,7 @@ class Reader:
             return self.slot(value, spec)
         if spec.form == "tensors":
             named = {key: self.slot(item, spec) for key, item in value.items()}
-            return TensorRun.of(named) or named
+            return joined(named) or named
         return tuple([self.slot(item, spec) for item in value])
 
     def slot(self, reference: Any, spec: FieldSpec | None) -> Slot:

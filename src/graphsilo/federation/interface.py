@@ -78,6 +78,12 @@ def handlers_of(client: type) -> dict[str, Handler[Any, Any]]:
     return {name: part for name, part in parts.items() if isinstance(part, Handler)}
 
 
+def answers_of(client: type) -> dict[str, type[Message]]:
+    """The type of every step's answer by the step's name, but for the base of all messages."""
+    kinds = {name: step.types()[1] for name, step in handlers_of(client).items()}
+    return {name: kind for name, kind in kinds.items() if kind is not Message}
+
+
 STAYS_AT_THE_SILO = "what went wrong stands in the log at the silo"
 """The reason of a failure whose own words might quote the silo's data."""
 

@@ -27,7 +27,6 @@ from graphsilo.settings import Settings, setting, wanted
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphsilo.federation.client import ClientBase
     from graphsilo.federation.message import FieldSpec, Message
     from graphsilo.federation.registry import Method
 
@@ -195,7 +194,8 @@ class DisclosurePolicy(Settings):
         Raises:
             DisclosureError: The method or one of its messages is not allowed; the text names message, field and kind.
         """
-        from graphsilo.federation.release import PrivateConfig, Release  # with torch, which a policy is read without
+        from graphsilo.federation.interface import answers_of  # with torch, which a policy is read without
+        from graphsilo.federation.release import PrivateConfig, Release
 
         if self.methods is not None and method.name not in self.methods:
             allowed = ", ".join(self.methods) or "none at all"
@@ -221,7 +221,7 @@ class DisclosurePolicy(Settings):
         if most is not None and config.needs_secure_sums and not self.shared_noise:
             raise DisclosureError(NOT_SHARED)
         small = small_classes(class_counts, self.min_class_count)
-        for step, reply in _answers(method.client):
+        for step, reply in answers_of(method.client).items():
             if epsilon is None and issubclass(reply, Release):
                 continue  # noise that these settings have not
             for spec in reply.specs():
@@ -411,16 +411,6 @@ def _rounds_are_set(method: Method) -> bool:
     from graphsilo.federation.server import ServerBase
 
     return method.server.rounds is ServerBase.rounds
-
-
-def _answers(client: type[ClientBase[Any]]) -> Iterator[tuple[str, type[Message]]]:
-    """Every step that a server may ask for, with the type of its answer."""
-    from graphsilo.federation.interface import handlers_of
-
-    for name, step in handlers_of(client).items():
-        _, reply = step.types()
-        if hasattr(reply, "__dataclass_fields__"):  # all but the base of all messages
-            yield name, reply
 
 
 def _always_sent(spec: FieldSpec) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.message import DTYPES, tensors_in
+from graphsilo.federation.message import DTYPES
 
 MAGIC = b"GSM1"
 ALIGN = 64
@@ -121,44 +121,23 @@ class JoinedTensors(Mapping[str, Tensor]):
         return len(self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class TensorRun:
-    """The named tensors of one field, read as one piece of memory.
+def joined(slots: Mapping[str, Slot]) -> tuple[Slot, dict[str, Part]] | None:
+    """The memory of named tensors as that of one tensor, and what is where in it; None where that cannot be.
 
-    Attributes:
-        dtype: Of all of them.
-        offset: Of the first one, in bytes.
-        count: Entries from there to the end of the last one.
-        parts: As in JoinedTensors.
+    Args:
+        slots: In the order of the payload.
     """
-
-    dtype: torch.dtype
-    offset: int
-    count: int
-    parts: Mapping[str, Part]
-
-    @classmethod
-    def of(cls, slots: Mapping[str, Slot]) -> TensorRun | None:
-        """None where the tensors do not allow it."""
-        dtypes = {slot.dtype for slot in slots.values()}
-        if len(slots) < 2 or len(dtypes) > 1 or torch.bool in dtypes or not all(slot.count for slot in slots.values()):
-            return None
-        (dtype,) = dtypes
-        start = min(slot.offset for slot in slots.values())
-        parts = {
-            name: (
-                tuple(slot.shape),
-                torch.empty(slot.shape, device="meta").stride(),
-                (slot.offset - start) // dtype.itemsize,
-            )
-            for name, slot in slots.items()
-        }
-        *_, last = slots.values()
-        return cls(dtype, start, (last.offset - start) // dtype.itemsize + last.count, parts)
-
-    def read(self, buffer: NDArray[np.uint8]) -> JoinedTensors:
-        flat = torch.frombuffer(buffer.data, dtype=self.dtype, count=self.count, offset=self.offset)
-        return JoinedTensors(flat, self.parts)
+    dtypes = {slot.dtype for slot in slots.values()}
+    if len(slots) < 2 or len(dtypes) > 1 or torch.bool in dtypes or not all(slot.count for slot in slots.values()):
+        return None
+    first, *_, last = slots.values()
+    places = {name: (slot.offset - first.offset) // slot.dtype.itemsize for name, slot in slots.items()}
+    parts = {
+        name: (tuple(slot.shape), torch.empty(slot.shape, device="meta").stride(), places[name])
+        for name, slot in slots.items()
+    }
+    count = (last.offset - first.offset) // last.dtype.itemsize + last.count
+    return replace(first, shape=[count], count=count), parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +147,8 @@ class Layout:
     Attributes:
         size: Bytes of the whole message.
         start: Where the payload begins.
-        fields: Name, form, and a plain field's value, a tensor's place, the places of named tensors by name or as a
-            run, or the places in a list.
+        fields: Name, form, and a plain field's value, a tensor's place, the places of named tensors by name or
+            ``joined``, or the places in a list.
         slots: The tensors, in field order.
         gaps: Where bytes begin and end that belong to no tensor and not to the header.
         largest: The smallest of the bounds of all tensors that have one, where these are float32; else None.
@@ -190,15 +169,15 @@ class Layout:
                 values[name] = copied(content)
             elif form == "tensor":
                 values[name] = content.tensor(buffer)
-            elif isinstance(content, TensorRun):
-                values[name] = content.read(buffer)
+            elif isinstance(content, tuple) and form == "tensors":
+                slot, parts = content
+                values[name] = JoinedTensors(slot.tensor(buffer), parts)
             elif form == "tensors":
                 values[name] = MappingProxyType({key: slot.tensor(buffer) for key, slot in content.items()})
             else:
                 values[name] = tuple([slot.tensor(buffer) for slot in content])
         if self.largest is None or not _whole_below(buffer, self.start, self.largest):
-            sent = (values[name] for name, form, content in self.fields if form != "plain" and content is not None)
-            check_numbers(self.slots, [tensor for value in sent for tensor in tensors_in(value)])
+            check_numbers(self.slots, buffer)
         return values
 
 
@@ -228,11 +207,13 @@ def check_gaps(buffer: NDArray[np.uint8], gaps: Sequence[tuple[int, int]], owner
             raise MessageError(f"{owner}: bytes between the tensors are not zero, and belong to no field.")
 
 
-def check_numbers(slots: Sequence[Slot], tensors: Sequence[Tensor]) -> None:
+def check_numbers(slots: Sequence[Slot], buffer: NDArray[np.uint8]) -> None:
     """Refuse NaN, infinity and numbers that are too large, where they are not allowed."""
-    for slot, tensor in zip(slots, tensors, strict=True):
-        largest = slot.largest
-        if largest is None or (slot.dtype in FLOATS and all_below(tensor.view(-1), largest)):
+    for slot in slots:
+        if (largest := slot.largest) is None:
+            continue
+        tensor = slot.tensor(buffer)
+        if slot.dtype in FLOATS and all_below(tensor.view(-1), largest):
             continue
         low, high = (float(edge) for edge in torch.aminmax(tensor))
         size = max(-low, high)

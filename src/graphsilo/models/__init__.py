@@ -7,65 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.models.registry import entry, names, pool, pools, resolve
-from graphsilo.models.settings import ModelEntry, ModelSettings
+from graphsilo.models.settings import BUILT_IN, ModelEntry, ModelSettings
 from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
     import torch
 
-    from graphsilo.models.appnp import APPNP, PropagatedAPPNP
     from graphsilo.models.base import Model
-    from graphsilo.models.gamlp import GAMLP
-    from graphsilo.models.gat import GAT
-    from graphsilo.models.gcn import GCN, StackedSGC
-    from graphsilo.models.gcnii import GCNII
-    from graphsilo.models.gin import GIN
-    from graphsilo.models.mlp import MLP
-    from graphsilo.models.sage import SAGE
-    from graphsilo.models.sgc import SGC
-    from graphsilo.models.sign import SIGN
-    from graphsilo.models.ssgc import SSGC, MeanHopsMLP
     from graphsilo.models.view import GraphTensors, View
 
-_LAZY = {
-    "APPNP": "appnp",
-    "GAMLP": "gamlp",
-    "GAT": "gat",
-    "GCN": "gcn",
-    "GCNII": "gcnii",
-    "GIN": "gin",
-    "GraphTensors": "view",
-    "MLP": "mlp",
-    "MeanHopsMLP": "ssgc",
-    "Model": "base",
-    "PropagatedAPPNP": "appnp",
-    "SAGE": "sage",
-    "SGC": "sgc",
-    "SIGN": "sign",
-    "SSGC": "ssgc",
-    "StackedSGC": "gcn",
-    "View": "view",
-}
-
 __all__ = [
-    "APPNP",
-    "GAMLP",
-    "GAT",
-    "GCN",
-    "GCNII",
-    "GIN",
-    "MLP",
-    "SAGE",
-    "SGC",
-    "SIGN",
-    "SSGC",
     "GraphTensors",
-    "MeanHopsMLP",
     "Model",
     "ModelEntry",
     "ModelSettings",
-    "PropagatedAPPNP",
-    "StackedSGC",
     "View",
     "build",
     "entry",
@@ -75,10 +30,18 @@ __all__ = [
     "resolve",
 ]
 
+_LAZY = {
+    "GraphTensors": "graphsilo.models.view",
+    "Model": "graphsilo.models.base",
+    "View": "graphsilo.models.view",
+    **{item.path.partition(":")[2]: item.path.partition(":")[0] for item in BUILT_IN},
+}
+"""Modules of classes: of those above that need torch, and of every backbone."""
+
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 

@@ -95,15 +95,6 @@ def _scaled(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
     return masks
 
 
-def scale_of(draws: NDArray[np.integer[Any]], values: Tensor, rate: float) -> Tensor:
-    """The factor that ReLU and dropout multiply each entry by, from draws; CPU and float32 only."""
-    threshold, factor = keep_threshold(rate)
-    # Comparisons of a few thousand entries are several times faster in numpy; the numbers are the same.
-    keep = draws.reshape(values.shape) >= threshold
-    keep &= values.numpy() > 0
-    return torch.from_numpy(np.multiply(keep, np.float32(factor), dtype=np.float32))
-
-
 def _bits(rate: float) -> int:
     """How many random bits an entry needs."""
     return 8 if (rate * 256).is_integer() and rate < 1 else 16
@@ -125,16 +116,6 @@ def dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> T
 def relu_dropout(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
     """ReLU, then dropout."""
     return dropout(values.relu(), rate, generator)
-
-
-def relu_dropout_scale(values: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """The factor that ReLU and dropout multiply each entry by (constant for the backward pass)."""
-    if generator is not None and rate and values.device.type == "cpu" and values.dtype is torch.float32:
-        return scale_of(draw_bits(values.numel(), rate, generator).numpy(), values, rate)
-    positive = values > 0
-    if generator is None or rate == 0.0:
-        return positive.to(values.dtype)
-    return keep_scale(values.shape, rate, generator, values).mul_(positive)
 
 
 def activate(values: Tensor, rate: float, source: Source | None) -> Tensor | None:

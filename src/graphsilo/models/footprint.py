@@ -8,11 +8,8 @@ from typing import Any
 
 from graphsilo.data.sources.sizes import dense_bytes
 from graphsilo.models.operators import SPARSE_COST
-from graphsilo.models.registry import resolve
+from graphsilo.models.registry import entry, resolve
 
-_EVERY_LEVEL = ("sign", "gamlp")
-_ONE_MATRIX = ("sgc", "ssgc", "ssgc_mlp", "appnp_features")
-_FACTORED = ("sgc", "sign", "gamlp")
 _DENSE_FROM = 0.25
 
 
@@ -28,10 +25,10 @@ def propagated_bytes(
 ) -> int:
     """Bytes of the dense matrices [nodes, features] that a backbone precomputes and keeps for a graph.
 
-    ``sign`` and ``gamlp`` keep one per hop, ``sgc``, ``ssgc``, ``ssgc_mlp`` and ``appnp_features`` one; all others
-    none. Sparse features stay sparse until a quarter of a matrix is filled: after k hops a node's row has the words of
-    about (1 + edges / nodes)^k nodes, taken to be independent. Of these matrices ``sgc``, ``sign`` and ``gamlp`` keep
-    none that every view has as factors, which is where a step is less work that way (``gamlp``: all levels of a view or
+    Its entry says what it ``keeps``: the last ``hop`` or a ``sum`` of several, which is one matrix, or one per hop,
+    ``levels``; most keep none. Sparse features stay sparse until a quarter of a matrix is filled: after k hops a node's
+    row has the words of about (1 + edges / nodes)^k nodes, taken to be independent. All but sums are not made where
+    every view has them as factors, which is where a step is less work that way (``chained levels``: all of a view or
     none); factors are what each backbone keeps of a graph and are not counted.
 
     Args:
@@ -46,18 +43,18 @@ def propagated_bytes(
         >>> propagated_bytes("gamlp", {"hops": 3}, nodes=2_400_000, edges=60_000_000, features=100)
         2880000000
     """
-    chosen = resolve(model, settings)
-    if chosen.model not in (*_EVERY_LEVEL, *_ONE_MATRIX) or not nodes:
+    keeps = entry(model).keeps
+    if not keeps or not nodes:
         return 0
-    hops: int = chosen.hops  # type: ignore[attr-defined]
+    hops: int = resolve(model, settings).hops  # type: ignore[attr-defined]
     each = 1.0 + edges / nodes
     density = min(density, 1 - 1e-12)
-    kept = views if chosen.model in _FACTORED and SPARSE_COST * density <= 1 else None
+    kept = views if keeps != "sum" and SPARSE_COST * density <= 1 else None
     filled_by = {hop: 1.0 - math.exp(each**hop * math.log1p(-density)) for hop in range(1, hops + 1)}
-    if kept is not None and chosen.model == "gamlp":
+    if kept is not None and keeps == "chained levels":
 
         def apart(view: int) -> float:
-            """Work of ``levels_of`` with each level for itself."""
+            """Work of ``times_levels`` with each level for itself."""
             return _factors(view, 0, nodes, each, density * features) + sum(
                 min(_factors(view, hop, nodes, each, density * features), view * features * min(SPARSE_COST * part, 1))
                 for hop, part in filled_by.items()
@@ -71,7 +68,7 @@ def propagated_bytes(
             continue
         if kept is None or any(_factors(view, hop, nodes, each, density * features) >= view * work for view in kept):
             dense += 1
-    return dense_bytes(nodes, features, matrices=dense if chosen.model in _EVERY_LEVEL else min(dense, 1))
+    return dense_bytes(nodes, features, matrices=dense if "levels" in keeps else min(dense, 1))
 
 
 def _factors(rows: int, hops: int, nodes: int, each: float, words: float) -> float:

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphsilo.data.graph import GraphCollection
 from graphsilo.errors import ConfigError, UnsupportedError, several
 from graphsilo.models.base import Model
 from graphsilo.models.precision import wide
@@ -54,7 +53,7 @@ def entry_of(name: str, made_by: Callable[..., Any]) -> ModelEntry:
     what = f"model '{name}'"
     widths = _widths(made_by, what)
     settings = settings_of("OwnSettings", OwnSettings, made_by, (*widths, *_RESERVED), what)
-    settings.factory, settings.widths, settings.model = staticmethod(made_by), widths, name
+    settings.factory, settings.widths = staticmethod(made_by), widths
     summary = (inspect.getdoc(made_by) or "a module of your own").splitlines()[0].rstrip(".")
     path = f"{__name__}:{OwnModel.__name__}"
     return ModelEntry(name, summary, "your own", settings, path, ("node", "link", "graph"), edge_weights=True)
@@ -282,33 +281,28 @@ class OwnModel(Model):
 
     def _of(self, view: View) -> Inputs:
         """The whole graph, whatever rows are asked for; of a collection only the graphs that are."""
-        if view.data.collection is not None:
-            return view.cached(("own inputs",), lambda: _some_graphs(view, view.data.collection))
-        return view.data.cached(("own inputs",), lambda: _whole_graph(view))
+        if view.data.collection is None:
+            return view.data.cached(("own inputs",), lambda: _inputs(view.data.full))
+        return view.cached(("own inputs",), lambda: _inputs(view))
 
 
 def _rows(output: Tensor, view: View) -> Tensor:
     return output if view.items is None else output[torch.from_numpy(view.items).to(output.device)]
 
 
-def _whole_graph(view: View) -> Inputs:
-    data = view.data
-    links = data.graph.adjacency().tocoo()
-    weights = None if data.graph.edge_weights is None else torch.from_numpy(links.data).to(data.device, data.dtype)
-    ends = np.stack([links.col, links.row]).astype(np.int64)
-    return Inputs(data.full.features().dense(), torch.from_numpy(ends).to(data.device), weights)
-
-
-def _some_graphs(view: View, collection: GraphCollection | None) -> Inputs:
-    assert collection is not None
-    chosen = np.arange(len(collection)) if view.items is None else view.items
-    links = collection.union.adjacency()[view.nodes][:, view.nodes].tocoo()
-    weighted = collection.union.edge_weights is not None
-    weights = torch.from_numpy(links.data).to(view.device, view.data.dtype) if weighted else None
-    ends = torch.from_numpy(np.stack([links.col, links.row]).astype(np.int64))
-    batch = np.repeat(np.arange(len(chosen)), np.diff(collection.pointer)[chosen])
-    x = view.features().dense()
-    return Inputs(x, ends.to(view.device), weights, torch.from_numpy(batch).to(view.device))
+def _inputs(view: View) -> Inputs:
+    """All of a view's rows, and the links between them."""
+    graph, collection, batch = view.data.graph, view.data.collection, None
+    matrix = graph.adjacency()
+    if collection is not None:
+        matrix = matrix[view.nodes][:, view.nodes]
+        chosen = np.arange(len(collection)) if view.items is None else view.items
+        of_each = np.repeat(np.arange(len(chosen)), np.diff(collection.pointer)[chosen])
+        batch = torch.from_numpy(of_each).to(view.device)
+    links = matrix.tocoo()
+    ends = torch.from_numpy(np.stack([links.col, links.row]).astype(np.int64)).to(view.device)
+    weights = None if graph.edge_weights is None else torch.from_numpy(links.data).to(view.device, view.data.dtype)
+    return Inputs(view.features().dense(), ends, weights, batch)
 
 
 def _seed(generator: torch.Generator) -> int:

@@ -25,7 +25,7 @@ class ModelSettings(Settings):
 
     section: ClassVar[str] = "model"
     model: ClassVar[str] = ""
-    """The name in the registry."""
+    """The name in the registry; its entry gives it."""
     head_counts: ClassVar[bool] = True
     """Whether ``layers`` counts the layer that gives the logits of a node."""
 
@@ -84,33 +84,26 @@ class LayeredSettings(HiddenSettings):
 class MLPSettings(LayeredSettings):
     """Settings of ``mlp``."""
 
-    model: ClassVar[str] = "mlp"
     layers: int = setting(2, "linear layers; for graphs one more follows the pooling", ge=1, le=MOST)
 
 
 class GCNSettings(LayeredSettings):
     """Settings of ``gcn``."""
 
-    model: ClassVar[str] = "gcn"
-
 
 class StackedSGCSettings(LayeredSettings):
     """Settings of ``sgc_stacked``."""
-
-    model: ClassVar[str] = "sgc_stacked"
 
 
 class SAGESettings(LayeredSettings):
     """Settings of ``sage``."""
 
-    model: ClassVar[str] = "sage"
     unit_rows: bool = setting(False, "whether each row of a hidden layer is scaled to length 1 behind its ReLU")
 
 
 class GATSettings(LayeredSettings):
     """Settings of ``gat``."""
 
-    model: ClassVar[str] = "gat"
     heads: int = setting(1, "attention heads of each hidden layer, side by side; they share its width", ge=1)
     output_heads: int = setting(1, "attention heads of the output layer, averaged", ge=1, le=MOST)
     attention_dropout: float = setting(0.0, "share of attention weights set to 0 in training", ge=0, lt=1)
@@ -131,7 +124,6 @@ class GATSettings(LayeredSettings):
 class GINSettings(LayeredSettings):
     """Settings of ``gin``."""
 
-    model: ClassVar[str] = "gin"
     mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1, le=MOST)
     eps: float = setting(0.0, "weight of the node itself, minus 1")
     train_eps: bool = setting(False, "whether each layer learns its own eps")
@@ -142,7 +134,6 @@ class GINSettings(LayeredSettings):
 class GCFLGINSettings(LayeredSettings):
     """Settings of ``gin_gcfl``."""
 
-    model: ClassVar[str] = "gin_gcfl"
     head_counts: ClassVar[bool] = False
     hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
     layers: int = setting(3, "graph layers; a linear layer stands before and two behind them", ge=1, le=MOST)
@@ -151,7 +142,6 @@ class GCFLGINSettings(LayeredSettings):
 class FedStarGINSettings(GCFLGINSettings):
     """Settings of ``gin_fedstar``."""
 
-    model: ClassVar[str] = "gin_fedstar"
     walks: int = setting(16, "steps of the random walk whose chances to be back are a node's encoding", ge=0, le=MOST)
     degrees: int = setting(16, "columns of the one-hot degree; larger ones share the last", ge=0, le=WIDEST)
 
@@ -167,7 +157,6 @@ class FedStarGINSettings(GCFLGINSettings):
 class SGCSettings(HiddenSettings):
     """Settings of ``sgc``."""
 
-    model: ClassVar[str] = "sgc"
     hops: int = setting(2, "propagation steps K; 0 ignores the edges", ge=0, le=MOST)
     layers: int = setting(1, _LINEAR, ge=1, le=MOST)
 
@@ -175,7 +164,6 @@ class SGCSettings(HiddenSettings):
 class SSGCSettings(HiddenSettings):
     """Settings of ``ssgc``."""
 
-    model: ClassVar[str] = "ssgc"
     hops: int = setting(16, "propagation steps K, averaged", ge=1, le=MOST)
     alpha: float = setting(0.05, "share of the unpropagated features", ge=0, le=1)
     layers: int = setting(1, _LINEAR, ge=1, le=MOST)
@@ -184,14 +172,12 @@ class SSGCSettings(HiddenSettings):
 class SSGCMLPSettings(HiddenSettings):
     """Settings of ``ssgc_mlp``."""
 
-    model: ClassVar[str] = "ssgc_mlp"
     hops: int = setting(3, "propagation steps L; levels 0 to L are averaged", ge=0, le=MOST)
 
 
 class APPNPSettings(HiddenSettings):
     """Settings of ``appnp``."""
 
-    model: ClassVar[str] = "appnp"
     hops: int = setting(10, "propagation steps K", ge=0, le=MOST)
     alpha: float = setting(0.1, "teleport probability; 1 is the MLP", ge=0, le=1)
 
@@ -199,7 +185,6 @@ class APPNPSettings(HiddenSettings):
 class APPNPFeaturesSettings(HiddenSettings):
     """Settings of ``appnp_features``."""
 
-    model: ClassVar[str] = "appnp_features"
     hops: int = setting(2, "propagation steps K", ge=0, le=MOST)
     alpha: float = setting(0.1, "teleport probability; 1 is an MLP on the features", ge=0, le=1)
 
@@ -207,7 +192,6 @@ class APPNPFeaturesSettings(HiddenSettings):
 class GCNIISettings(LayeredSettings):
     """Settings of ``gcnii``."""
 
-    model: ClassVar[str] = "gcnii"
     head_counts: ClassVar[bool] = False
     hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
     layers: int = setting(64, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
@@ -219,7 +203,6 @@ class GCNIISettings(LayeredSettings):
 class GCNIIOpenFGLSettings(LayeredSettings):
     """Settings of ``gcnii_openfgl``."""
 
-    model: ClassVar[str] = "gcnii_openfgl"
     head_counts: ClassVar[bool] = False
     hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
     layers: int = setting(2, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
@@ -232,14 +215,12 @@ class GCNIIOpenFGLSettings(LayeredSettings):
 class SIGNSettings(HiddenSettings):
     """Settings of ``sign``."""
 
-    model: ClassVar[str] = "sign"
     hops: int = setting(3, "propagation steps L; levels 0 to L stand side by side", ge=0, le=MOST)
 
 
 class GAMLPSettings(HiddenSettings):
     """Settings of ``gamlp``."""
 
-    model: ClassVar[str] = "gamlp"
     hops: int = setting(3, "propagation steps L; levels 0 to L are weighed by attention", ge=0, le=MOST)
     layers: int = setting(3, _MLP_LAYERS, ge=2, le=MOST)
     attention: Literal["jk", "recursive"] = setting("jk", "what a hop is compared with: all hops, or those before it")
@@ -261,6 +242,7 @@ class ModelEntry:
         tasks: What it can be used for.
         aliases: Other names it answers to.
         edge_weights: Whether it can be run where edges have weights: they enter its sums, or it sees no edge.
+        keeps: What it keeps of propagated features, see ``footprint``.
     """
 
     name: str
@@ -271,6 +253,10 @@ class ModelEntry:
     tasks: tuple[Task, ...] = ("node", "link")
     aliases: tuple[str, ...] = ()
     edge_weights: bool = False
+    keeps: Literal["", "hop", "sum", "levels", "chained levels"] = ""
+
+    def __post_init__(self) -> None:
+        self.settings.model = self.name
 
 
 _ALL: tuple[Task, ...] = ("node", "link", "graph")
@@ -313,7 +299,7 @@ BUILT_IN = (
     ModelEntry(
         "sgc", "a linear model on features propagated K times",
         "Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
-        SGCSettings, f"{_HERE}.sgc:SGC", edge_weights=True,
+        SGCSettings, f"{_HERE}.sgc:SGC", edge_weights=True, keeps="hop",
     ),
     ModelEntry(
         "sgc_stacked", "OpenFGL's sgc: stacked one-hop layers with ReLU between, in fact a GCN",
@@ -323,12 +309,12 @@ BUILT_IN = (
     ModelEntry(
         "ssgc", "S²GC: a linear model on the average of K propagation levels",
         "Zhu and Koniusz, Simple Spectral Graph Convolution, ICLR 2021",
-        SSGCSettings, f"{_HERE}.ssgc:SSGC", aliases=("s2gc",), edge_weights=True,
+        SSGCSettings, f"{_HERE}.ssgc:SSGC", aliases=("s2gc",), edge_weights=True, keeps="sum",
     ),
     ModelEntry(
         "ssgc_mlp", "the federated papers' SSGC: an MLP on the mean of the propagation levels",
         "Li et al., FedGTA: Topology-aware Averaging for Federated Graph Learning, VLDB 2024",
-        SSGCMLPSettings, f"{_HERE}.ssgc:MeanHopsMLP", edge_weights=True,
+        SSGCMLPSettings, f"{_HERE}.ssgc:MeanHopsMLP", edge_weights=True, keeps="sum",
     ),
     ModelEntry(
         "appnp", "an MLP whose predictions are propagated by personalised PageRank",
@@ -338,7 +324,7 @@ BUILT_IN = (
     ModelEntry(
         "appnp_features", "O-pFGL's APPNP: personalised PageRank on the features, then an MLP",
         "Yan et al., Personalized One-shot Federated Graph Learning for Heterogeneous Clients, 2024",
-        APPNPFeaturesSettings, f"{_HERE}.appnp:PropagatedAPPNP", edge_weights=True,
+        APPNPFeaturesSettings, f"{_HERE}.appnp:PropagatedAPPNP", edge_weights=True, keeps="sum",
     ),
     ModelEntry(
         "gcnii", "deep graph convolutions with initial residual and identity mapping",
@@ -353,11 +339,11 @@ BUILT_IN = (
     ModelEntry(
         "sign", "an MLP on the propagation levels side by side",
         "Frasca et al., SIGN: Scalable Inception Graph Neural Networks, 2020",
-        SIGNSettings, f"{_HERE}.sign:SIGN", edge_weights=True,
+        SIGNSettings, f"{_HERE}.sign:SIGN", edge_weights=True, keeps="levels",
     ),
     ModelEntry(
         "gamlp", "an MLP on the propagation levels, weighed per node by attention",
         "Zhang et al., Graph Attention Multi-Layer Perceptron, KDD 2022",
-        GAMLPSettings, f"{_HERE}.gamlp:GAMLP", edge_weights=True,
+        GAMLPSettings, f"{_HERE}.gamlp:GAMLP", edge_weights=True, keeps="chained levels",
     ),
 )  # fmt: skip

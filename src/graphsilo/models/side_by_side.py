@@ -10,9 +10,7 @@ from torch import Tensor
 
 from graphsilo.models.base import Model
 from graphsilo.models.registry import resolve
-
-KNOWN = frozenset({"gcn", "sgc_stacked", "mlp", "sage", "sgc", "appnp"})
-"""Models that are linear maps with ReLU between them, and nothing that looks at a whole row."""
+from graphsilo.models.stack import StackedModel
 
 
 def side_by_side(models: Sequence[Model], name: str, settings: Mapping[str, Any]) -> Model | None:
@@ -26,12 +24,13 @@ def side_by_side(models: Sequence[Model], name: str, settings: Mapping[str, Any]
         name, settings: Of all of them.
 
     Returns:
-        The model, frozen; None for backbones that cannot be put together so.
+        The model, frozen; None for backbones that are more than linear maps with ReLU between, whose columns are not
+        independent.
     """
-    known = resolve(name, settings)
-    if name not in KNOWN or getattr(known, "unit_rows", False):
+    count, first = len(models), models[0]
+    if not isinstance(first, StackedModel) or first.activation is not None:
         return None
-    arguments, count, first = known.arguments("node"), len(models), models[0]
+    arguments = resolve(name, settings).arguments("node")
     arguments["hidden"] = [count * width for width in arguments["hidden"]]
     parts = [dict(model.named_parameters()) for model in models]
     inputs = next(value.shape[0] for value in parts[0].values() if value.dim() == 2)

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage.records import PartitionFacts
-from graphsilo.report.formats import Names, in_sentence, number
+from graphsilo.report.formats import UNNAMED, Names, in_sentence, number
 from graphsilo.report.plot import Axis, Bars, Dots, Figure, Heat, Plot, axis_title, short, size_unit, spaced
 from graphsilo.report.record import KIND_WORDS, Ledger
 
@@ -21,7 +21,7 @@ _HEAT_ROWS = 600
 
 
 def label_map(
-    partition: PartitionFacts, class_names: Sequence[str] | None = None, names: Names | None = None
+    partition: PartitionFacts, class_names: Sequence[str] | None = None, names: Names = UNNAMED
 ) -> Figure | None:
     """Clients by classes: which share of a client's labels each class has."""
     clients = [holder for holder in partition.per_client if holder.labels]
@@ -30,7 +30,7 @@ def label_map(
     counts = np.array([holder.labels for holder in clients], dtype=np.float64)
     width = counts.shape[1]
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    titles = [(names or Names({})).short(holder.client) for holder in clients]
+    titles = [names.short(holder.client) for holder in clients]
     note = ""
     if len(clients) > MANY_CLIENTS:
         # Numbers say nothing among hundreds of rows; alike clients side by side do
@@ -71,7 +71,7 @@ def homophily(partition: PartitionFacts) -> Figure | None:
     )
 
 
-def client_scores(rows: Sequence[Mapping[str, Any]], name: str, names: Names | None = None) -> Figure | None:
+def client_scores(rows: Sequence[Mapping[str, Any]], name: str, names: Names = UNNAMED) -> Figure | None:
     """Score of each client against how many labelled items it trains on, where these differ enough to matter.
 
     Args:
@@ -87,14 +87,13 @@ def client_scores(rows: Sequence[Mapping[str, Any]], name: str, names: Names | N
     sizes = [x for _, x, _ in points]
     if len(points) < 5 or max(sizes) < UNEVEN * max(1, min(sizes)):
         return None
-    called = names or Names({})
     scores = [short(metric_of(name).factor * y) for _, _, y in points]
     dots = Dots(
         "",
         sizes,
         scores,
         tips=[
-            f"{called.title(who)}: {y:.1f}, {x:,.0f} training items"
+            f"{names.title(who)}: {y:.1f}, {x:,.0f} training items"
             for (who, x, _), y in zip(points, scores, strict=True)
         ],
         small=len(points) > MANY_CLIENTS,
@@ -169,7 +168,7 @@ def per_class(values: Sequence[Any], class_names: Sequence[str] | None = None) -
     )
 
 
-def uploads(ledger: Ledger, names: Names | None = None, *, limit: int = 20) -> Figure | None:
+def uploads(ledger: Ledger, names: Names = UNNAMED, *, limit: int = 20) -> Figure | None:
     """Bytes each client sent, most first, where some send clearly more than others."""
     sent = {who: sum(kinds.values()) for who, kinds in ledger.by_client.get("up", {}).items()}
     if len(sent) < 2 or max(sent.values()) < UNEVEN * min(sent.values()):
@@ -178,14 +177,13 @@ def uploads(ledger: Ledger, names: Names | None = None, *, limit: int = 20) -> F
     note = f" The {limit} of {len(sent)} clients that sent most." if len(sent) > limit else ""
     factor, unit = size_unit(sent[shown[0]])
     values = [short(sent[who] / factor) for who in shown]
-    called = names or Names({})
-    bars = Bars(values, tips=[f"{called.title(who)}: {v:,.2f} {unit}" for who, v in zip(shown, values, strict=True)])
+    bars = Bars(values, tips=[f"{names.title(who)}: {v:,.2f} {unit}" for who, v in zip(shown, values, strict=True)])
     return Figure(
         "uploads",
         f"What each client sent in total; mean over seeds.{note}",
         f"Bars of bytes sent by {len(shown)} clients",
         70 + 20 * len(shown),
-        {"uploads": Plot(Axis(f"{unit} per seed"), Axis(names=tuple(map(called.short, shown))), (bars,))},
+        {"uploads": Plot(Axis(f"{unit} per seed"), Axis(names=tuple(map(names.short, shown))), (bars,))},
     )
 
 

@@ -68,6 +68,10 @@ class Names:
         return self.known.get(client, f"client {client}")
 
 
+UNNAMED = Names({})
+"""All by number."""
+
+
 def reference_title(key: str, method: str) -> str:
     """What a reference row beside a method of this title is called.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphsilo.report.formats import MISSING, integer, number
 from graphsilo.report.plot import Axis, Dots, Figure, Plot
-from graphsilo.report.record import Context
+from graphsilo.report.sections import Table
 
 GRAPHS = {"global": "Whole graph", "cut": "Cut graph", "mended": "Mended graph"}
 """What a silo's nodes are seen on."""
@@ -56,7 +56,7 @@ def summary(record: Mapping[str, Any]) -> str:
     return text
 
 
-def table(record: Mapping[str, Any]) -> Context | None:
+def table(record: Mapping[str, Any]) -> Table | None:
     """A row per silo and their mean; None without silos."""
     silos = record.get("silos") or []
     if not silos:
@@ -64,21 +64,18 @@ def table(record: Mapping[str, Any]) -> Context | None:
     names = shown(record)
     generated = any(number(row.get("generated")) is not None for row in silos)
     alike = any(value for row in silos for value in (row.get("twins") or {}).values())
-    columns = ["Nodes", *(["Generated"] if generated else []), *(["Alike"] if alike else [])]
-    columns += [GRAPHS[name] for name in names]
+    counted = ["Nodes", *(["Generated"] if generated else []), *(["Alike"] if alike else [])]
+    columns = [("Silo", "wrap"), *((title, "") for title in (*counted, *(GRAPHS[name] for name in names)))]
     rows = []
     for row in silos:
         cells = [integer(row.get("nodes")), *([integer(row.get("generated"))] if generated else [])]
         if alike:
             seen = row.get("twins") or {}
             cells.append(" / ".join(integer(seen.get(name)) for name in names))
-        rows.append(
-            {"title": f"Client {row.get('client')}", "cells": [*cells, *(_text(row.get(key)) for key in names)]}
-        )
+        rows.append([f"Client {row.get('client')}", *cells, *(_text(row.get(key)) for key in names)])
     mean = record.get("mean") or {}
-    blank = [MISSING] * (len(columns) - len(names))
-    rows.append({"title": "Mean", "cells": [*blank, *(_text(mean.get(name)) for name in names)]})
-    return {"columns": columns, "rows": rows}
+    rows.append(["Mean", *[MISSING] * len(counted), *(_text(mean.get(name)) for name in names)])
+    return Table("The bound on each silo's own nodes; smaller is better.", columns, rows, is_hidden=False)
 
 
 def figure(record: Mapping[str, Any]) -> Figure | None:

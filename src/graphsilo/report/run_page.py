@@ -41,21 +41,14 @@ from graphsilo.report.sections import (
     code,
     drawn,
     headed,
-    scores,
     warned,
     with_bar,
 )
 
 RULES = {"silos": "each silo its own data", "files": "as the files say"}
 """Rules that are no partition's names."""
-SCENARIOS = {
-    "seen": "Seen graph",
-    "missing_class": "Missing class",
-    "unseen_node": "Unseen node",
-    "new_client": "New client",
-    "open": "Open set",
-    "inductive": "Inductive",
-}
+SCENARIOS = {"seen": "Seen graph", "open": "Open set"}
+"""What is asked at test time, where its key says too little."""
 
 
 def describe(run: Run) -> Page:
@@ -296,11 +289,10 @@ def _study(run: Run) -> list[Block]:
     if not run.study:
         return []
     method = registry.listing(run.result.method.name)
-    found = studies.table(run.study, method.choices if method else {})
     return [
         ("note", "What the clients reported to the researcher at this machine, with the last models of the first seed. "
          "None of it was in a message."),
-        ("table", scores(found, "Client", "Facts that the method's clients keep about themselves.")),
+        ("table", studies.table(run.study, method.choices if method else {})),
         *drawn("study", studies.drawn(run.study, run.class_names)),
     ]  # fmt: skip
 
@@ -309,10 +301,9 @@ def _kernel(run: Run) -> list[Block]:
     """The bound that ``graphsilo gntk`` found for this run."""
     if not run.kernel:
         return []
-    caption = "The bound on each silo's own nodes; smaller is better."
     return headed("Kernel bound", [
         ("note", kernel.summary(run.kernel)),
-        ("table", scores(kernel.table(run.kernel), "Silo", caption)),
+        ("table", kernel.table(run.kernel)),
         ("pair", present(kernel.figure(run.kernel))),
     ])  # fmt: skip
 

@@ -92,14 +92,6 @@ def warned(items: Sequence[str]) -> Block:
     return "aside", ("warnings", "Warning" if len(items) == 1 else "Warnings", items) if items else ()
 
 
-def scores(found: Mapping[str, Any] | None, first: str, caption: str) -> Table | None:
-    """A table of ``{"columns", "rows": [{"title", "cells"}]}`` whose first column is called so."""
-    if found is None:
-        return None
-    columns = [(first, "wrap"), *((title, "") for title in found["columns"])]
-    return Table(caption, columns, [(row["title"], *row["cells"]) for row in found["rows"]], is_hidden=False)
-
-
 def with_bar(text: str, width: str | None) -> Markup:
     """A cell with a bar below its text, ``width`` percent of its track; None draws none."""
     bar = Markup('<span class="in-cell" aria-hidden="true"><i style="width: {}%"></i></span>')

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from graphsilo.report.figures import class_labels
 from graphsilo.report.formats import MISSING, integer, number, words
 from graphsilo.report.plot import Axis, Dots, Figure, Heat, Plot, present, spaced
-from graphsilo.report.record import Context
+from graphsilo.report.sections import Table
 
 Study: TypeAlias = Mapping[Any, Mapping[str, Any]]
 """Client to facts: plain numbers, and tensors or arrays."""
@@ -36,7 +36,7 @@ def drawn(study: Study, class_names: Sequence[str] | None = None) -> list[Figure
     return present(plane(study, class_names), feature_map(study, class_names))
 
 
-def table(study: Study, choices_of: Mapping[str, Sequence[str]] = _NONE) -> Context | None:
+def table(study: Study, choices_of: Mapping[str, Sequence[str]] = _NONE) -> Table | None:
     """Every plain number, or what it stands for by ``Method.choices``, a row per client; None where there is none."""
     names = dict.fromkeys(
         name for facts in study.values() for name, value in facts.items() if number(value) is not None
@@ -44,13 +44,11 @@ def table(study: Study, choices_of: Mapping[str, Sequence[str]] = _NONE) -> Cont
     if not names:
         return None
     rows = [
-        {
-            "title": f"Client {client}",
-            "cells": [_text(facts.get(name), choices_of.get(name, ())) for name in names],
-        }
+        [f"Client {client}", *(_text(facts.get(name), choices_of.get(name, ())) for name in names)]
         for client, facts in study.items()
     ]
-    return {"columns": [words(name) for name in names], "rows": rows}
+    columns = [("Client", "wrap"), *((words(name), "") for name in names)]
+    return Table("Facts that the method's clients keep about themselves.", columns, rows, is_hidden=False)
 
 
 def plane(study: Study, class_names: Sequence[str] | None = None) -> Figure | None:

@@ -51,6 +51,14 @@ class ClientSetup:
         """The backbone of the common model."""
         return common_model(self.models)
 
+    def tree(self) -> dict[str, Any]:
+        """What whoever holds clients elsewhere is told, as plain values; method, models and scale go beside it."""
+        return {
+            "seed": self.seed, "device": self.device, "config": self.config.model_dump(mode="json"),
+            "common": self.common.wire(), "scaling": self.scaling.tree(), "compression": self.compression.wire(),
+            "select_by": self.select_by,
+        }  # fmt: skip
+
     def client(self, silo: Silo) -> ClientBase[Any]:
         """The client that has this silo."""
         # Whoever agrees on a scale looks at features as they were read.

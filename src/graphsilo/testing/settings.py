@@ -150,7 +150,7 @@ def _cases(method: Method, name: str, settings: Mapping[str, Any]) -> Iterator[C
     for off, at in _idle(method, name):
         more = {} if off == "task" else {off: at}
         rest = {key: value for key, value in {**base, **more}.items() if key != name}
-        yield from (Case(name, value, rest, at if off == "task" else task, off) for value in values)
+        yield from (Case(name, value, rest, at if off == "task" else task, off) for value in values[:1])
 
 
 def _values(method: Method, name: str, settings: Mapping[str, Any], trial: Trial) -> Sequence[Any]:

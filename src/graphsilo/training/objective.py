@@ -6,7 +6,8 @@ A method may add a term of its own to the loss of every step: a function of its 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -113,15 +114,21 @@ class Objective(ABC):
         node_weights: Tensor | None = None,
     ) -> Iterator[tuple[list[Tensor], Any]]:
         """The gradients of each step of so many epochs, and its batch; the caller changes parameters in between."""
-        for _ in range(epochs):
+        alone = term is None and node_weights is None
+        sources = self.sources(model, epochs, size, generator) if alone else repeat(generator, epochs)
+        for source in sources:
             for batch in self.batches(size, generator):
-                yield self.gradients(model, batch, generator, parameters, term, node_weights), batch
+                yield self.gradients(model, batch, source, parameters, term, node_weights), batch
+
+    def sources(self, model: Model, epochs: int, size: int, generator: torch.Generator) -> Iterable[Source]:
+        """Where the steps of each epoch draw dropout from."""
+        return repeat(generator, epochs)
 
     def gradients(
         self,
         model: Model,
         batch: Any,
-        generator: torch.Generator | None,
+        source: Source | None,
         parameters: Sequence[Tensor],
         term: Term | None = None,
         node_weights: Tensor | None = None,
@@ -131,7 +138,7 @@ class Objective(ABC):
         Args:
             model: What is trained.
             batch: One of ``batches``.
-            generator: Source of dropout; None for evaluation mode.
+            source: Of dropout; None for evaluation mode.
             parameters: The model's, in its order.
             term: Added to the loss, on labelled items alone.
             node_weights: [num_samples] the loss of an item counts so many times in the mean, 1 where None.
@@ -141,8 +148,9 @@ class Objective(ABC):
         """
         if term is not None or node_weights is not None:
             raise UnsupportedError("terms and weights of labelled items need the task 'node' or 'graph'.")
+        assert source is None or isinstance(source, torch.Generator), "masks are drawn ahead for traces alone"
         with torch.enable_grad():
-            loss = self.loss(model, batch, generator)
+            loss = self.loss(model, batch, source)
         return gradients_of(loss, parameters)
 
 
@@ -228,23 +236,17 @@ class ClassifyItems(Objective):
         self,
         model: Model,
         batch: Classified,
-        generator: torch.Generator | None,
+        source: Source | None,
         parameters: Sequence[Tensor],
         term: Term | None = None,
         node_weights: Tensor | None = None,
     ) -> list[Tensor]:
         if term is not None or node_weights is not None or self.all_items:
-            return self._with_term(model, batch, generator, parameters, term, node_weights)
-        return self._of_loss(model, batch, generator, parameters)
-
-    def _of_loss(
-        self, model: Model, batch: Classified, source: Source | None, parameters: Sequence[Tensor]
-    ) -> list[Tensor]:
-        """The gradients of the loss alone."""
+            assert source is None or isinstance(source, torch.Generator)
+            return self._with_term(model, batch, source, parameters, term, node_weights)
         trace = model.trace(batch.view, source)
         if trace is not None:
             return trace.pull(self.slope(trace.logits, batch))
-        assert source is None or isinstance(source, torch.Generator), "masks are drawn ahead for traces alone"
         return super().gradients(model, batch, source, parameters)
 
     def _with_term(
@@ -284,23 +286,12 @@ class ClassifyItems(Objective):
             gradients = pull(outer if to_logits is None else outer.add_(to_logits), inner)
             return [one if more is None else one + more for one, more in zip(gradients, beside, strict=True)]
 
-    def gradient_steps(
-        self,
-        model: Model,
-        epochs: int,
-        size: int,
-        generator: torch.Generator,
-        parameters: Sequence[Tensor],
-        term: Term | None = None,
-        node_weights: Tensor | None = None,
-    ) -> Iterator[tuple[list[Tensor], Classified]]:
-        if term is None and node_weights is None and self.is_full(size) and not self.all_items:
-            (batch,) = self.batches(size, generator)
-            # A full-batch step draws dropout and nothing else, so that the masks of all epochs can be drawn at once.
-            for source in model.sources(batch.view, epochs, generator):
-                yield self._of_loss(model, batch, source, parameters), batch
-            return
-        yield from super().gradient_steps(model, epochs, size, generator, parameters, term, node_weights)
+    def sources(self, model: Model, epochs: int, size: int, generator: torch.Generator) -> Iterable[Source]:
+        if self.all_items or not self.is_full(size):
+            return super().sources(model, epochs, size, generator)
+        # A full-batch step draws dropout and nothing else, so that the masks of all epochs can be drawn at once.
+        (batch,) = self.batches(size, generator)
+        return model.sources(batch.view, epochs, generator)
 
     def is_full(self, size: int) -> bool:
         """Whether batches of that size are the full batch, the same in every step."""

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from graphsilo.models.base import draw_uniform
 
-_TINY = 1e-12
 _where_positive = torch.ops.aten.threshold_backward.default
 
 
@@ -51,8 +50,7 @@ def pooled(sums: Tensor, counts: Tensor, old: Tensor) -> Tensor:
 
 def unit_rows(values: Tensor) -> Tensor:
     """Rows divided by their length; rows of 0 stay."""
-    length: Tensor = values.norm(dim=-1, keepdim=True).clamp_min(_TINY)
-    return values / length
+    return F.normalize(values, dim=-1)
 
 
 def orthogonal_rows(count: int, width: int, draw: torch.Generator) -> Tensor:

@@ -58,28 +58,6 @@ def traced(
     return Outputs(*(output.detach() for output in outputs)), back
 
 
-def traced_beside(
-    model: Model, items: View, beside: View, generator: torch.Generator, parameters: Sequence[Tensor]
-) -> tuple[Outputs, Callable[[Tensor, Tensor], list[Tensor]]]:
-    """Logits of some items with dropout, embeddings of these and others without, and the way back from both.
-
-    Args:
-        model: What is run.
-        items: The rows that are classified.
-        beside: The rows that are embedded, those of ``items`` among them.
-        generator: Source of dropout.
-        parameters: The model's, in its order.
-    """
-    (logits, _), back = traced(model, items, generator, parameters)
-    (others, embeddings), back_beside = traced(model, beside, None, parameters)
-
-    def both(gradient: Tensor, inner: Tensor) -> list[Tensor]:
-        pulled = back_beside(torch.zeros_like(others), inner)
-        return [one.add_(other) for one, other in zip(back(gradient, None), pulled, strict=True)]
-
-    return Outputs(logits, embeddings), both
-
-
 class _Given(torch.autograd.Function):
     """A number that stands for a loss whose gradient is known."""
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from graphsilo.data import load_tables
+from graphsilo.data.sources import table_files
 from graphsilo.data.sources.faults import Faults
-from graphsilo.data.sources.table_files import Table, TableFile
+from graphsilo.data.sources.table_files import Format, Table, TableFile, TableSource
 from graphsilo.errors import DataError
 from kit.tables import EDGES, NODES, rewrite
 
@@ -52,6 +53,18 @@ def test_parquet_with_whole_number_ids_and_gaps_in_labels(tmp_path: Path) -> Non
     pq.write_table(pa.table(nodes | {"x": [1.0, float("nan"), None]}), tmp_path / "n.parquet")
     with pytest.raises(DataError, match=r"'x' has 2 values where the feature is missing: row 2: nan; row 3\."):
         load_tables(tmp_path / "t.yaml")
+
+
+def test_a_further_kind_of_file_is_one_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyarrow import json
+
+    wanted = load_tables(folder / "a.yaml")
+    kind = Format("JSON lines", (".jsonl",), lambda source, part: (json.read_json(source.path), None))
+    monkeypatch.setattr(table_files, "FORMATS", (*table_files.FORMATS, kind))
+    rows = [line.split(",") for line in EDGES.split()[1:]]
+    (folder / "edges.jsonl").write_text("".join(f'{{"src": "{a}", "dst": "{b}"}}\n' for a, b, _ in rows))
+    graph = load_tables(rewrite(folder, "a.yaml", "edges.csv", "edges.jsonl"))
+    assert np.array_equal(graph.edges, wanted.edges)
 
 
 def test_semicolons(folder: Path) -> None:
@@ -151,7 +164,7 @@ def test_a_truncated_archive(folder: Path) -> None:
 def test_what_only_bears_the_name_of_a_csv(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "n.csv").write_bytes(data)
     with pytest.raises(DataError, match=message):
-        Table.of(TableFile(tmp_path / "n.csv"), "nodes", {}, Faults("t"))
+        Table.of(TableFile(tmp_path / "n.csv", TableSource()), "nodes", {}, Faults("t"))
 
 
 UUIDS = [uuid.UUID(int=number) for number in (1, 2, 3)]

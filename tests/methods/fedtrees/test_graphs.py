@@ -114,8 +114,7 @@ def test_the_forest_is_that_of_one_place_bit_for_bit(kit):
         server, federation = kit.build("fedtrees", silos, **QUICK)
         server.set_up(federation)
         for number in range(1, 5):
-            federation.at("round", number)
-            server.round(federation, number)
+            kit.rounds(server, federation, start=number)
         forests.append(server.forest)
     assert forests[0]["values"].any()
     for other in forests[1:]:

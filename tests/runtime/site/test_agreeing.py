@@ -12,14 +12,13 @@ import yaml
 
 from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import DataError
-from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.journal import CARD, read
 from graphsilo.federation.scaling import AgreedScale, FeatureSums, SumsRequest
 from graphsilo.runtime.protocol import Packet, pack, unpack
-from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.site.worker import SiteWorker, members_of
 from graphsilo.runtime.transport import views_of
+from kit import questions
 from kit.site_tables import write_tables
 
 AGREED = {"scale": "standard", "scale_by": "federation"}
@@ -37,15 +36,8 @@ def ask(worker: SiteWorker, header: Mapping[str, Any], payloads: Any = ()) -> Pa
 
 
 def opening(worker: SiteWorker, **changes: Any) -> dict[str, Any]:
-    schema = schema_tree(compare_cards([ask(worker, {"do": "cards"}).header["cards"][0][1]]))
-    return {
-        "do": "open", "run": "run-1", "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
-        "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
-        "common": ["gcn", {"hidden": [8]}, "float32"],
-        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "select_by": "accuracy",
-        "agreeing": True,
-        "scaling": AGREED, **changes,
-    }  # fmt: skip
+    schema = compare_cards([ask(worker, {"do": "cards"}).header["cards"][0][1]])
+    return questions.opening(schema, **{"agreeing": True, "scaling": AGREED, **changes})
 
 
 def test_sums_leave_and_the_scale_comes(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 import torch
 import yaml
 
+from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import FederationError
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal, registry
@@ -36,6 +37,7 @@ from graphsilo.runtime.remote.sites import Gone, RemoteSites
 from graphsilo.runtime.site import supervisor
 from graphsilo.runtime.site.supervisor import SiteSupervisor
 from graphsilo.runtime.transport import Transport
+from kit import questions
 from kit.same_machine import SameMachine
 from kit.site_meddling import Meddling, telling, training_call
 from kit.site_tables import write_tables
@@ -295,19 +297,7 @@ def ask(
 
 def opening(site: SiteSupervisor, run: str) -> dict[str, Any]:
     """What opens the one client of 'north'."""
-    from graphsilo.data.silos.cards import compare_cards
-    from graphsilo.federation import registry
-    from graphsilo.runtime.site.schema import schema_tree
-
-    schema = schema_tree(compare_cards([ask(site, {"do": "cards"})["cards"][0][1]]))
-    return {
-        "do": "open", "run": run, "seed": 0, "method": "fedavg", "device": "cpu", "mark": None, "sparse": False,
-        "config": registry.load("fedavg").config().model_dump(mode="json"), "schema": schema, "task": "node",
-        "common": ["gcn", {"hidden": [8]}, "float32"],
-        "models": [[0, ["gcn", {"hidden": [8]}, "float32"]]], "compression": ["none", 0.01], "select_by": "accuracy",
-        "agreeing": False,
-        "scaling": {"scale": "none", "scale_by": "silo"},
-    }  # fmt: skip
+    return questions.opening(compare_cards([ask(site, {"do": "cards"})["cards"][0][1]]), run=run)
 
 
 def finish(run: str, view: str | None = None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.arrays import read_npz
-from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph import SPLITS, Graph, GraphCollection
 from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import PartitionError, RunError
 from graphsilo.notebook import table
@@ -30,7 +30,7 @@ from graphsilo.types import ClientId, NodeIds
 
 OptionValue: TypeAlias = str | int | float | bool | None
 FORMAT = 1
-_PARTS = ("nodes", "train", "val", "test")
+_PARTS = ("nodes", *SPLITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +111,10 @@ class Partition:
         def emptied(parts: tuple[NDArray[np.int64], ...]) -> tuple[NDArray[np.int64], ...]:
             return tuple(part[..., :0] if client in clients else part for client, part in enumerate(parts))
 
+        kept: dict[str, Any] = {part: emptied(getattr(self, part)) for part in _PARTS}
         return replace(
             self,
-            nodes=emptied(self.nodes),
-            train=emptied(self.train),
-            val=emptied(self.val),
-            test=emptied(self.test),
+            **kept,
             added_edges=None if self.added_edges is None else emptied(self.added_edges),
             absent=self.absent | frozenset(clients),
         )

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.silos.parts import disjoint_union, local_numbers, require_training
+from graphsilo.data.silos.parts import disjoint_union, require_training, split_items
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import DataError, several
 
@@ -53,20 +53,19 @@ def build_graph_silos(
     for client in partition.present:
         graphs = partition.nodes[client]
         held = whole.subset(graphs)
-        splits = (partition.train[client], partition.val[client], partition.test[client])
-        train, val, test = (local_numbers(graphs, ids) for ids in splits)
+        items = split_items(graphs, partition, client)
         silos.append(
             Silo(
                 client=client,
                 graph=held,
-                train=train,
-                evaluations=(EvaluationSet("seen", held, {"train": train, "val": val, "test": test}),),
+                train=items["train"],
+                evaluations=(EvaluationSet("seen", held, items),),
                 schema=schema,
                 facts={
                     "graphs": len(held),
                     "nodes": held.union.num_nodes,
                     "edges": held.union.num_edges,
-                    "train": len(train),
+                    "train": len(items["train"]),
                 },
             )
         )

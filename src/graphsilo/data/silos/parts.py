@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.graph import SPLITS, Graph, GraphCollection
 from graphsilo.data.partition.adjacency import both_directions
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import Items, Silo
 from graphsilo.data.sources.transforms import stack_features
 from graphsilo.errors import DataError, PartitionError, UnsupportedError
-from graphsilo.types import Mask, NodeIds
+from graphsilo.types import ClientId, Mask, NodeIds
 
 _FEW = 5
 """Items of the commonest class below which there may be as many classes as items."""
@@ -65,6 +65,11 @@ def detached(graph: Graph, whole: Partition, partition: Partition) -> Graph:
 def local_numbers(nodes: NodeIds, ids: NodeIds) -> Items:
     """Ascending local numbers of those ids that are among ``nodes``. O(nodes · log nodes), however large the graph."""
     return np.flatnonzero(np.isin(nodes, ids))
+
+
+def split_items(nodes: NodeIds, partition: Partition, client: ClientId) -> dict[str, Items]:
+    """Local numbers of a client's training, validation and test items that are among ``nodes``."""
+    return {name: local_numbers(nodes, getattr(partition, name)[client]) for name in SPLITS}
 
 
 NO_LABELS = (

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import SPLITS, Graph
 from graphsilo.data.partition.adjacency import positions_inside, undirected_adjacency
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.registry import entry, partition
@@ -29,8 +29,8 @@ from graphsilo.data.silos.link_task import build_link_silos
 from graphsilo.data.silos.parts import (
     induced,
     keep_edges,
-    local_numbers,
     require_training,
+    split_items,
     with_added_links,
 )
 from graphsilo.data.silos.silo import EvaluationSet, Items, Schema, Silo
@@ -144,13 +144,11 @@ def partition_for_scenario(
         rows = np.setdiff1d(rows, cropped)
         rest = graph.subgraph(rows)
     cut = make(rest, clients=clients + 1, options={**kind.with_new, **settings})
+    moved: dict[str, Any] = {part: tuple(rows[ids] for ids in getattr(cut, part)[:-1]) for part in ("nodes", *SPLITS)}
     return replace(
         cut,
         num_nodes=graph.num_nodes,
-        nodes=tuple(rows[ids] for ids in cut.nodes[:-1]),
-        train=tuple(rows[ids] for ids in cut.train[:-1]),
-        val=tuple(rows[ids] for ids in cut.val[:-1]),
-        test=tuple(rows[ids] for ids in cut.test[:-1]),
+        **moved,
         new_part=rows[cut.nodes[-1]],
         cropped=cropped,
         added_edges=None if cut.added_edges is None else tuple(rows[edges] for edges in cut.added_edges),
@@ -351,7 +349,7 @@ def _seen(context: _Context, client: int) -> Silo:
     part = context.partition
     nodes = part.nodes[client]
     graph = induced(context.graph, nodes, context.inside[client], context.table)
-    items = _items(nodes, part, client)
+    items = split_items(nodes, part, client)
     return Silo(
         client=client,
         graph=graph,
@@ -390,7 +388,7 @@ def _unseen(context: _Context, client: int) -> Silo:
     )
     kept = nodes[~np.isin(labels[nodes], lost)]
     graph = induced(context.graph, kept, context.inside[client], context.table)
-    items = _items(kept, part, client)
+    items = split_items(kept, part, client)
 
     returned = grow(context.adjacency, kept, hops=options.hops, allowed=context.cropped)
     grown = induced(context.graph, np.concatenate([kept, returned]), table=context.table)
@@ -430,11 +428,6 @@ def _require_parts(partition: Partition, scenario: Scenario) -> None:
             f"the scenario '{scenario}' needs a partition with {' and '.join(wanted)}; {absent[0]} is absent. Cut "
             f"again with this scenario (partition_for_scenario)."
         )
-
-
-def _items(nodes: NodeIds, partition: Partition, client: int) -> dict[str, Items]:
-    splits = {"train": partition.train, "val": partition.val, "test": partition.test}
-    return {name: local_numbers(nodes, ids[client]) for name, ids in splits.items()}
 
 
 def _facts(graph: Graph, train: Items) -> dict[str, float | int | list[int]]:

@@ -8,7 +8,7 @@ import io
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.sources.arrow import pa, pc
+from graphsilo.data.sources.description import Character, Description, Name
 from graphsilo.data.sources.faults import Faults, lookalike
-from graphsilo.errors import DataError, nearest
+from graphsilo.errors import ConfigError, DataError, nearest
+from graphsilo.settings import setting
 
 _LARGEST_WHOLE = 2.0**63
 Lines: TypeAlias = "Callable[[Sequence[int]], Sequence[int | None]]"
@@ -33,23 +35,24 @@ class TableFile:
 
     Attributes:
         path: Absolute.
-        delimiter: Between the columns of a CSV.
-        sheet: Of an Excel file; None where it has one only.
-        header: Whether a CSV begins with names of columns; else they are called 1, 2, 3 and so on.
+        said: What the description says of such files.
     """
 
     path: Path
-    delimiter: str = ","
-    sheet: str | None = None
-    header: bool = True
+    said: TableSource
+
+    @property
+    def delimiter(self) -> str:
+        """Between the columns of a CSV."""
+        return "\t" if self.said.delimiter == "," and ".tsv" in self.path.name.lower()[-7:] else self.said.delimiter
 
     @property
     def address(self) -> tuple[Path, str]:
         """The file, and what of it."""
-        return self.path, self.sheet or ""
+        return self.path, self.said.sheet or ""
 
     def __str__(self) -> str:
-        return str(self.path) if self.sheet is None else f"{self.path}, sheet '{self.sheet}'"
+        return str(self.path) if self.said.sheet is None else f"{self.path}, sheet '{self.said.sheet}'"
 
 
 _PLACES = frozenset({"dbname", "host", "hostaddr", "options", "port", "service"})
@@ -282,8 +285,6 @@ def _read_csv(source: TableFile, part: str) -> tuple[Any, Lines]:
     from pyarrow import csv as arrow
 
     path = source.path
-    if source.delimiter == "," and ".tsv" in path.name.lower()[-7:]:
-        source = replace(source, delimiter="\t")
     _check_text(path)
     try:
         with _open_text(path) as lines:
@@ -293,14 +294,14 @@ def _read_csv(source: TableFile, part: str) -> tuple[Any, Lines]:
     if any(_undecoded(cell) for cell in header):
         raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
     _check_delimiter(path, header, source.delimiter, part)
-    if not source.header:
+    if not source.said.header:
         header = [str(column + 1) for column in range(len(header))]
     # An empty cell is missing; everything else stays as it is written, so that the id 007 is not the id 7.
     convert = arrow.ConvertOptions(
         column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
     )
     parse = arrow.ParseOptions(delimiter=source.delimiter, newlines_in_values=True)
-    read = arrow.ReadOptions(column_names=None if source.header else header)
+    read = arrow.ReadOptions(column_names=None if source.said.header else header)
     try:
         data = arrow.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -320,7 +321,7 @@ def _read_parquet(source: TableFile, part: str) -> tuple[Any, None]:
 def _read_excel(source: TableFile, part: str) -> tuple[Any, Lines]:
     from graphsilo.data.sources.excel import read_sheet
 
-    data, numbers = read_sheet(source.path, source.sheet, part)
+    data, numbers = read_sheet(source.path, source.said.sheet, part)
     return data, lambda rows: [numbers[row] for row in rows]
 
 
@@ -329,8 +330,54 @@ FORMATS = (
     Format("Parquet", (".parquet", ".pq"), _read_parquet),
     Format("Excel", (".xlsx", ".xlsm"), _read_excel, ("sheet",)),
 )
-"""Everything that is known of each kind of table file: a further one is one more entry."""
+"""Everything that is known of each kind of table file: a further one is one more entry, its options those below."""
 ENDINGS = ", ".join(ending for kind in FORMATS for ending in kind.endings)
+
+
+class TableSource(Description):
+    """Where a table is: in a file, or in a database."""
+
+    path: Name | None = setting(None, f"a file that ends in {ENDINGS}, relative to this one")
+    query: Name | None = setting(None, "one SELECT, in place of a file")
+    connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
+    delimiter: Character = setting(",", "what stands between the cells of a CSV file")
+    header: bool = setting(True, "whether a CSV file begins with names of columns; else they are called 1, 2, 3, ...")
+    sheet: Name | None = setting(None, "of an Excel file; none: the first")
+
+    def place(self, file: Path, part: str) -> TableFile | Query:
+        """The file or the query that a table is read from.
+
+        Args:
+            file: Where the description stands.
+            part: What it calls the table.
+
+        Raises:
+            ConfigError: It names none, or two, or an option of other files.
+        """
+        path, query, connection = self.path, self.query, self.connection
+        options = {key: kind for kind in FORMATS for key in kind.options if key in self.model_fields_set}
+        if path is not None and query is None and connection is None:
+            place = file.parent / Path(path).expanduser()
+            mine = format_of(place)
+            for key, kind in options.items():
+                if mine not in (None, kind):
+                    raise ConfigError(
+                        f"{file}: {part}.{key} belongs to files of {kind.name}, and {place.name} is none. Leave it out."
+                    )
+            return TableFile(place, self)
+        if path is None and query is not None and connection is not None:
+            if options:
+                key = next(iter(options))
+                raise ConfigError(f"{file}: {part}.{key} belongs to a file; a query has columns already.")
+            return Query(query, connection, part, file)
+        if path is not None:
+            raise ConfigError(
+                f"{file}: {part} names a path and a {'query' if query is not None else 'connection'}; a table comes "
+                f"from a file (path) or from a database (query and connection)."
+            )
+        lacking = "path" if query is None and connection is None else "query" if query is None else "connection"
+        also = f"; or {part}.query and {part}.connection for a database" if lacking == "path" else ""
+        raise ConfigError(f"{file}: {part}.{lacking} is missing{also}.")
 
 
 def format_of(path: Path) -> Format | None:
@@ -363,7 +410,7 @@ def _open_text(path: Path) -> io.TextIOWrapper:
 def _data_rows(lines: Iterable[str], source: TableFile) -> Iterator[tuple[int, int, list[str]]]:
     """Number from 0, line in the file and cells of each row below the header; blank lines are no rows."""
     reader = csv.reader(lines, delimiter=source.delimiter)
-    if source.header:
+    if source.said.header:
         next(reader, None)
     row, line = 0, reader.line_num + 1
     for cells in reader:
@@ -418,7 +465,7 @@ def _find_fault(source: TableFile, header: Sequence[str]) -> str | None:
                     return f"{place}{column} {_NOT_UTF8}"
                 if len(cells) != len(header):
                     wrong = "few" if len(cells) < len(header) else "many"
-                    first = "header" if source.header else "first row"
+                    first = "header" if source.said.header else "first row"
                     return (
                         f"{place} has too {wrong} cells, {len(cells)} where the {first} has {len(header)}: "
                         f"'{_short(source.delimiter.join(cells))}'. Correct the row; a cell that holds the separator "

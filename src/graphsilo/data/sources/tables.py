@@ -32,7 +32,6 @@ from graphsilo.data.graph import SPLITS, Graph, OutsideLinks, names_among_silos
 from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.columns import DateRule, FeatureTable, find_gaps, parse_decimals, read_features
 from graphsilo.data.sources.description import (
-    Character,
     Description,
     Name,
     Names,
@@ -46,13 +45,11 @@ from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules, far_notes, unlabelled_note
 from graphsilo.data.sources.plain import is_signed
 from graphsilo.data.sources.table_files import (
-    ENDINGS,
-    FORMATS,
     Query,
     Table,
     TableFile,
+    TableSource,
     distinct,
-    format_of,
     is_text,
     mask,
 )
@@ -66,18 +63,7 @@ _MANY_CLASSES = 20
 """Classes from which a column with a class for every other node is taken for ids or for something measured."""
 
 
-class _Source(Description):
-    """Where a table is: in a file, or in a database."""
-
-    path: Name | None = setting(None, f"a file that ends in {ENDINGS}, relative to this one")
-    query: Name | None = setting(None, "one SELECT, in place of a file")
-    connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
-    delimiter: Character = setting(",", "what stands between the cells of a CSV file")
-    header: bool = setting(True, "whether a CSV file begins with names of columns; else they are called 1, 2, 3, ...")
-    sheet: Name | None = setting(None, "of an Excel file; none: the first")
-
-
-class NodeTable(_Source):
+class NodeTable(TableSource):
     """The table of nodes."""
 
     id: Name = setting(..., "column of texts or whole numbers, each once")
@@ -94,7 +80,7 @@ class NodeTable(_Source):
     split: Name | None = setting(None, "column with train, val, test")
 
 
-class EdgeTable(_Source):
+class EdgeTable(TableSource):
     """The table of edges."""
 
     source: Name = setting(..., "column of the node that an edge begins at")
@@ -104,7 +90,7 @@ class EdgeTable(_Source):
     decimal: Literal[".", ","] = setting(".", "how weights are written")
 
 
-class LabelTable(_Source):
+class LabelTable(TableSource):
     """The table of labels, where they do not stand in that of nodes."""
 
     id: Name = setting(..., "column of the node")
@@ -112,7 +98,7 @@ class LabelTable(_Source):
     words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
 
 
-class OutsideTable(_Source):
+class OutsideTable(TableSource):
     """The table of links to nodes of other silos; both silos have each of them, and a table may have no rows."""
 
     node: Name = setting(..., "column of the silo's own node")
@@ -235,7 +221,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         labels=description.labels,
         outside=beyond,
         places={
-            part: _source(file, table, part)
+            part: table.place(file, part)
             for part, table in (("nodes", nodes), ("edges", edges), ("labels", description.labels), ("outside", beyond))
             if table is not None
         },
@@ -262,35 +248,6 @@ def spec_of(content: object, file: Path) -> TableSpec:
 def _booleans(spec: TableSpec) -> dict[str, Words]:
     """Words of 0 and of 1 of every column of truth values."""
     return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.nodes.boolean.items()}
-
-
-def _source(file: Path, table: _Source, where: str) -> TableFile | Query:
-    """The file or the query that a table is read from."""
-    path, query, connection = table.path, table.query, table.connection
-    if path is not None and query is None and connection is None:
-        place = file.parent / Path(path).expanduser()
-        mine = format_of(place)
-        for kind in FORMATS if mine is not None else ():
-            for key in table.model_fields_set & set(kind.options):
-                if kind is not mine:
-                    raise ConfigError(
-                        f"{file}: {where}.{key} belongs to files of {kind.name}, and {place.name} is none. Leave it "
-                        f"out."
-                    )
-        return TableFile(place, table.delimiter, table.sheet, table.header)
-    if path is None and query is not None and connection is not None:
-        for key in (key for kind in FORMATS for key in kind.options):
-            if key in table.model_fields_set:
-                raise ConfigError(f"{file}: {where}.{key} belongs to a file; a query has columns already.")
-        return Query(query, connection, where, file)
-    if path is not None:
-        raise ConfigError(
-            f"{file}: {where} names a path and a {'query' if query is not None else 'connection'}; a table comes from "
-            f"a file (path) or from a database (query and connection)."
-        )
-    lacking = "path" if query is None and connection is None else "query" if query is None else "connection"
-    also = f"; or {where}.query and {where}.connection for a database" if lacking == "path" else ""
-    raise ConfigError(f"{file}: {where}.{lacking} is missing{also}.")
 
 
 def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Learned | None = None) -> Reading:

@@ -131,17 +131,13 @@ class Aggregates:
 
 def write_missing_embeddings(
     folder: Path, config: RunConfig, method: Method, simulation: Simulation, seeds: Iterable[int]
-) -> int:
+) -> None:
     """Write the embeddings that finished seeds lack, from the models that they saved.
-
-    Returns:
-        How many clients' embeddings were written.
 
     Raises:
         RunError: A model is not there, cannot be read, or embeddings cannot be written.
     """
     settings = config.method_config()
-    written = 0
     for seed in seeds:
         for silo in simulation.silos:
             target = embedding_path(folder, seed, silo.client)
@@ -160,8 +156,6 @@ def write_missing_embeddings(
                 embedded = member.embed(member.tensors(silo.seen.graph))
             if embedded is not None:
                 disk.write_tensors(target, {"embeddings": embedded.cpu()})
-                written += 1
-    return written
 
 
 def read_models(folder: Path, seed: int, client: ClientId) -> Kept:

@@ -33,7 +33,7 @@ from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.objective import Classified, ClassifyItems
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.prototypes import unit_rows
-from graphsilo.training.upstream import gradients_through, traced_beside
+from graphsilo.training.upstream import gradients_through, traced
 
 
 class Client(TrainingClient[FedPGConfig]):
@@ -96,9 +96,12 @@ class Client(TrainingClient[FedPGConfig]):
         for _ in range(self.config.local_epochs):
             for batch in objective.batches(self.batch_size, draw):
                 membership, view = self._pulled(batch)
-                (logits, embeddings), back = traced_beside(self.model, batch.view, view, draw, parameters)
+                (logits, _), back = traced(self.model, batch.view, draw, parameters)
+                (others, embeddings), back_embeddings = traced(self.model, view, None, parameters)
                 drawn = self._pull(embeddings, membership, targets, present)
-                yield back(objective.slope(logits, batch), drawn), batch
+                learned = back(objective.slope(logits, batch), None)
+                pulled = back_embeddings(torch.zeros_like(others), drawn)
+                yield [one + other for one, other in zip(learned, pulled, strict=True)], batch
 
     def _pulled(self, batch: Classified) -> tuple[Membership, View]:
         """What is pulled in a step, and its view: all items, or labelled ones where no other counts."""

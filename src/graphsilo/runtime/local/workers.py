@@ -140,21 +140,15 @@ class WorkerPool:
                 "own": [[name, *own] for name, own in self.own.items()],
                 "client_class": [address_of(kind) for kind in classes_of(setup.method.client)],
                 "config_class": address_of(type(setup.config)),
-                "config": setup.config.model_dump(mode="json"),
                 "clients": list(clients),
                 "models": {str(client): setup.models[client].wire() for client in clients},
-                "common": setup.common.wire(),
-                "seed": setup.seed,
-                "device": setup.device,
                 "resident": self.resident,
                 "graph_bytes": self._graph_bytes[1 + index],
                 "processes": processes,
                 "offloaded": str(offloaded / str(1 + index)),
                 "allowed": allowed(),
-                "scaling": setup.scaling.tree(),
-                "compression": setup.compression.wire(),
-                "select_by": setup.select_by,
                 "beside": None if setup.beside is None else str(setup.beside),
+                **setup.tree(),
             }
             self.send(index, header, [] if setup.scale is None else [encode_tree(scale_tensors(setup.scale))])
 

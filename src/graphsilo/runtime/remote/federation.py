@@ -23,7 +23,7 @@ from typing import Any
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.codec import encode
-from graphsilo.federation.interface import Failure, handlers_of, or_fewer
+from graphsilo.federation.interface import Failure, answers_of, or_fewer
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message
@@ -63,18 +63,12 @@ class Remote(Exchange):
         self._begin = {
             "do": "open",
             "run": self.run,
-            "seed": setup.seed,
             "method": setup.method.name,
-            "config": setup.config.model_dump(mode="json"),
-            "device": setup.device,
-            "common": setup.common.wire(),
             "agreeing": setup.method.client is ScalingClient,
             "alone": issubclass(setup.method.client, AloneClient),
             "counting": setup.method.client is CountingClient,
-            "scaling": setup.scaling.tree(),
-            "compression": setup.compression.wire(),
-            "select_by": setup.select_by,
             "beside": sites.beside,
+            **setup.tree(),
             **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
@@ -84,9 +78,8 @@ class Remote(Exchange):
         self._refused: dict[ClientId, str] = {}
         self._marks: dict[str, str] = {}
         failures = []
-        futures = {site: sites.submit(site, self._opening(site), self._scale) for site in sites.status}
-        wait(list(futures.values()))
-        for site, future in futures.items():
+        openings = {site: self._opening(site) for site in sites.status}
+        for site, future in sites.ask_all(openings, dict.fromkeys(openings, self._scale)).items():
             try:
                 self._note_opened(site, future.result())
             except StateLost:
@@ -227,12 +220,8 @@ class Remote(Exchange):
     def _expected(self, handler: str) -> dict[str, list[tuple[str, str]]]:
         """Names and fields of the messages that may answer."""
         if handler == MASK:
-            kinds = [step.types()[1] for step in handlers_of(self._client).values()]
-            return {
-                f"{kind.wire_name()}{MASKED}": _declared(kind)
-                for kind in kinds
-                if hasattr(kind, "__dataclass_fields__")
-            }
+            kinds = answers_of(self._client).values()
+            return {f"{kind.wire_name()}{MASKED}": _declared(kind) for kind in kinds}
         secure = ANSWERS.get(handler) or (Offer if handler.startswith(CALL) else None)
         kind = secure or self.compression.message(*handler_of(self._client, handler).types())
         return {kind.wire_name(): _declared(kind)}
@@ -281,14 +270,10 @@ class Remote(Exchange):
             StateLost: One has forgotten its clients.
             FederationError: One could not do it, or too few answered.
         """
-        futures = {
-            site: self.sites.submit(site, header, (payloads or {}).get(site, ())) for site, header in headers.items()
-        }
-        wait(list(futures.values()))
         done: list[str] = []
         silent: list[str] = []
         troubles: list[FederationError] = []
-        for site, future in futures.items():
+        for site, future in self.sites.ask_all(headers, payloads or {}).items():
             try:
                 checked(site, future.result())
                 done.append(site)
@@ -367,8 +352,7 @@ class Remote(Exchange):
     def peak_rss_bytes(self) -> int:
         """As far as sites tell; a run does not fail for it."""
         peaks = [super().peak_rss_bytes()]
-        futures = {site: self.sites.submit(site, {"do": "memory"}) for site in self._here()}
-        for site, future in futures.items():
+        for site, future in self.sites.ask_all({site: {"do": "memory"} for site in self._here()}).items():
             with contextlib.suppress(FederationError):
                 reported = checked(site, future.result()).header.get("bytes")
                 if isinstance(reported, int):

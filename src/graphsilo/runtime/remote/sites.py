@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphsilo.__about__ import __version__
@@ -168,11 +169,8 @@ class RemoteSites:
             FederationError: A site does not answer, or cannot read its silos.
         """
         found: dict[ClientId, dict[str, Any]] = {}
-        asked = {
-            site: self.submit(site, {"do": "cards", "of": list(status.clients)}) for site, status in self.status.items()
-        }
-        wait(list(asked.values()))
-        for site, future in asked.items():
+        asked = {site: {"do": "cards", "of": list(status.clients)} for site, status in self.status.items()}
+        for site, future in self.ask_all(asked).items():
             packet = checked(site, future.result())
             try:
                 own = {int(client): dict(card) for client, card in packet.header["cards"]}
@@ -356,6 +354,14 @@ class RemoteSites:
     def submit(self, site: str, header: Mapping[str, Any], payloads: Sequence[Any] = ()) -> Future[Packet]:
         """``request`` in a thread of its own."""
         return self._threads.submit(self.request, site, header, payloads)
+
+    def ask_all(
+        self, headers: Mapping[str, Mapping[str, Any]], payloads: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    ) -> dict[str, Future[Packet]]:
+        """``request`` of several sites at once; all have answered then, or were given up."""
+        futures = {site: self.submit(site, header, payloads.get(site, ())) for site, header in headers.items()}
+        wait(list(futures.values()))
+        return futures
 
 
 def check_release(site: str, packet: Packet) -> None:

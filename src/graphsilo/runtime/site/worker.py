@@ -252,10 +252,11 @@ class SiteWorker:
         common = _spec(*header["common"])
         for client, spec in specs.items():
             member = self._member(client)
-            if agreeing and not member.file.scaling.is_agreed:
+            if (agreeing or agreed is not None) and not member.file.scaling.is_agreed:
+                asked = "sums were asked of it" if agreeing else "was sent a scale"
                 raise ConfigError(
                     f"silo '{member.file.name}' scales its features by itself ({member.file.scaling.words()}), and "
-                    f"sums were asked of it."
+                    f"{asked}."
                 )
             silo = self._silo(member, header["task"], schema, header["sparse"])
             if not agreeing:
@@ -298,11 +299,6 @@ class SiteWorker:
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
-            if agreed is not None and not member.file.scaling.is_agreed:
-                raise ConfigError(
-                    f"silo '{member.file.name}' scales its features by itself ({member.file.scaling.words()}), and was "
-                    f"sent a scale."
-                )
             own = silo if agreeing else prepared(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             context = ClientContext(
