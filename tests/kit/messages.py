@@ -7,9 +7,9 @@ from torch import Tensor
 
 from graphsilo.federation import message, registry
 from graphsilo.federation.client import ClientBase
+from graphsilo.federation.interface import answers_of
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import FieldSpec, Message, Tensors, sends
-from graphsilo.federation.policy import _answers
 
 
 class Everything(Message):
@@ -77,7 +77,7 @@ def sent(method: str) -> set[str]:
 
 def said_of(client: type[ClientBase]) -> set[str]:
     """What all steps of a client answer."""
-    return {f"{step} {spec.name}: {said(spec)}" for step, reply in _answers(client) for spec in reply.specs()}
+    return {f"{step} {spec.name}: {said(spec)}" for step, reply in answers_of(client).items() for spec in reply.specs()}
 
 
 def said(spec: FieldSpec) -> str:

@@ -220,7 +220,8 @@ def test_what_leaves_a_silo():
         "auto",
         "\n".join(f"{part}_{line}" for part, line in parts if not line.startswith("noisy_statistics"))
         + """
-        choose counts: counts int64 [models, classes, classes]
-        choose ranked: score float64
+        score counts: counts int64 [models, classes, classes]
+        score ranked: score float64
+        choose clients: counts
         """,
     )

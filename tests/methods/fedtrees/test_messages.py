@@ -17,7 +17,7 @@ def test_what_leaves_a_silo():
         histograms gradients: statistic int32 [wanted, entries]
         histograms hessians: statistic int32 [wanted, entries]
         histograms counts: counts int32 [wanted, entries] per_class=False
-        adopt counts: counts int64 [forests, classes, classes]
+        adopt counts: counts int64 [models, classes, classes]
         adopt ranked: score float64
         """,
     )
