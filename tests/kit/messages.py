@@ -67,7 +67,8 @@ def check_sent(method: str, lines: str) -> None:
         method: Its name.
         lines: Step, field, kind of disclosure; types and shape of tensors; what else is declared of it.
     """
-    assert sent(method) == {line.strip() for line in lines.splitlines() if line.strip()}
+    differing = sent(method) ^ {line.strip() for line in lines.splitlines() if line.strip()}
+    assert not differing, sorted(differing)
 
 
 def sent(method: str) -> set[str]:
@@ -88,3 +89,12 @@ def said(spec: FieldSpec) -> str:
     values = {name: getattr(spec, name) for name in ("per_class", "weighted_by", "largest", "like")}
     words = [f"{name}={value}" for name, value in (*values.items(), *spec.only_with) if value is not None]
     return " ".join([spec.kind, *dtypes, *shape, *switches, *words]) + spec.where_recoverable
+
+
+def noted(ledger, direction, number, *handlers):
+    """Bytes beside headers and control in a round (0: set-up), by client."""
+    found = {}
+    for _, when, client, way, handler, _, _, kind, size, _ in ledger.rows():
+        if (when, way) == (number, direction) and handler in handlers and kind != "control":
+            found[client] = found.get(client, 0) + size
+    return found

@@ -80,3 +80,20 @@ def graphs_of(client: int, count: int = 16, classes: int = 2) -> Silo:
     whole = GraphCollection(union, np.arange(0, 4 * count + 1, 4), labels.astype(np.int64), classes)
     items = {"train": np.arange(0, count, 2), "val": np.arange(1, count, 4), "test": np.arange(3, count, 4)}
     return Silo(client, whole, items["train"], (EvaluationSet("seen", whole, items),), Schema("graph", 3, classes))
+
+
+def bipartite(client: int, centres: int) -> Silo:
+    """Training nodes that are all joined to four validation nodes and a test node; 16 classes, 16 features, all 0.
+
+    On the wire every tensor starts on 64 bytes: with sixteen of everything nothing is padded.
+    """
+    leaves = centres + np.arange(5)
+    ends = np.stack([np.repeat(np.arange(centres), 5), np.tile(leaves, centres)])
+    graph = Graph(
+        features=np.zeros((centres + 5, 16), np.float32),
+        edges=np.concatenate([ends, ends[::-1]], axis=1).astype(np.int64),
+        labels=(np.arange(centres + 5) % 16).astype(np.int64),
+        num_classes=16,
+    )
+    items = {"train": np.arange(centres), "val": leaves[:4], "test": leaves[4:]}
+    return Silo(client, graph, items["train"], (EvaluationSet("seen", graph, items),), Schema("node", 16, 16))

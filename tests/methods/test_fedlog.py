@@ -11,6 +11,8 @@ from graphsilo.methods.fedlog import METHOD
 from graphsilo.testing import conformance
 from graphsilo.testing.small import play
 from kit.fedlog import SHORT, build, silo_of
+from kit.messages import noted
+from kit.silos import bipartite
 
 
 def test_no_message_carries_features_of_nodes(kit):
@@ -72,3 +74,32 @@ def test_release_conforms(check):
 
 def test_labels_stay_in_a_release_without_pretraining():
     conformance.check_labels_stay(METHOD, {**SHORT, "compat": "release", "pretrain_epochs": 0})
+
+
+def test_bytes_of_a_round(kit):
+    """|E| = 2 (16·16 + 16 + 16·16) = 1056, |D| = 10 E² + 14 E = 2784 with E = 16, s·C·d = 2·16·16 = 512.
+
+    4 (|E| + 2 |D| + s·C·d) = 28,544 bytes each way; 4 C = 64 more up, s·C·d fewer numbers down in round 1.
+    """
+    server, federation = kit.build(
+        "fedlog", [bipartite(client, 32) for client in range(3)], model="sage", model_options={"hidden": 16},
+        embedding_dim=16, prototypes=2, generator_epochs=1, networks=1,
+    )  # fmt: skip
+    kit.rounds(server, federation, 2)
+    whole = 4 * (1056 + 2 * 2784 + 512)
+    assert whole == 28_544
+    assert noted(federation.ledger, "up", 1, "train") == dict.fromkeys(range(3), whole + 64)
+    assert noted(federation.ledger, "up", 2, "train") == dict.fromkeys(range(3), whole + 64)
+    assert noted(federation.ledger, "down", 1, "train") == dict.fromkeys(range(3), whole - 4 * 512)
+    assert noted(federation.ledger, "down", 2, "train") == dict.fromkeys(range(3), whole)
+
+
+def test_bytes_on_cora():
+    """The page's numbers: |E| = 383,424, |D| = 41,856, s·C·d = 200,620, 2.7 MB each way."""
+    config = METHOD.config()
+    width, hidden, features, classes = config.embedding_dim, 128, 1433, 7
+    encoder = 2 * features * hidden + hidden + 2 * hidden * width + width
+    classifier = 10 * width**2 + 14 * width
+    nodes = config.prototypes * classes * features
+    assert (encoder, classifier, nodes) == (383_424, 41_856, 200_620)
+    assert round(4 * (encoder + 2 * classifier + nodes) / 1e6, 1) == 2.7
