@@ -172,16 +172,6 @@ def test_an_answer_that_is_lost_is_as_if_it_had_never_been_asked_for(kit, name):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("name", "settings"), [("scaffold", {}), ("feddc", FEDDC)], ids=["scaffold", "feddc"])
-def test_it_still_ends_in_the_common_optimum(kit, name, settings):
-    """Every third answer of client 1 is lost: 3, of (x - 0)²/2 and 3/2 (x - 4)²; drifts stay what optima are apart."""
-    server, federation = losing(kit, name, lost=[(number, 1) for number in range(2, 149, 3)], **settings)
-    assert kit.value_of(kit.rounds(server, federation, 150)) == pytest.approx(3.0, abs=1e-2)
-    if name == "feddc":
-        assert mean(of(kit, federation, "drift")) == pytest.approx(kit.value_of(server.drift), abs=1e-4)
-        assert max(map(abs, of(kit, federation, "drift"))) < 10.0
-
-
 def test_who_is_told_what(kit):
     """The first step that was missed, until one is counted; the first step of all is set-up's."""
     lost = [(2, 1), (3, 1), (3, 2)]

@@ -21,12 +21,8 @@ def test_products_by_hand(library):
     left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
     # 1·1 + 2·2 = 5, 1·(−1) + 2·0.5 = 0, …
     assert dense.mm(left, right).tolist() == [[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]]
-    assert dense.mm(left, right, torch.tensor([1.0, 2.0])).tolist() == [[6.0, 2.0], [12.0, 1.0], [18.0, 0.0]]
-    both = dense.bmm(
-        torch.stack([left, -left]), torch.stack([right, right]), torch.tensor([[[1.0, 2.0]], [[0.0, 0.0]]])
-    )
-    assert both[0].tolist() == [[6.0, 2.0], [12.0, 1.0], [18.0, 0.0]]
-    assert both[1].tolist() == [[-5.0, 0.0], [-11.0, 1.0], [-17.0, 2.0]]
+    # leftᵀ left: 1·1 + 3·3 + 5·5 = 35, …
+    assert dense.mm(left.t(), left).tolist() == [[35.0, 44.0], [44.0, 56.0]]
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)], ids=str)
@@ -41,8 +37,6 @@ def test_factors_may_lie_either_way(library, shape, turned):
     found = dense.mm(left, right)
     assert found.is_contiguous()
     torch.testing.assert_close(found, (left.double() @ right.double()).float(), rtol=1e-5, atol=1e-5)
-    pair = dense.bmm(torch.stack([left, left]), torch.stack([right, right]))
-    torch.testing.assert_close(pair, torch.stack([found, found]), rtol=1e-5, atol=1e-5)
 
 
 def test_double_precision_stays_with_torch(library):
@@ -90,15 +84,6 @@ def test_narrow_products_are_the_same_on_every_processor(monkeypatch, is_amd):
     assert (layer.tolist(), gradient.tolist()) == ([[5.0, 0.0], [11.0, -1.0], [17.0, -2.0]], [[9.0], [12.0]])
     assert layer.is_contiguous()
     assert gradient.is_contiguous()
-
-
-@pytest.mark.parametrize("is_amd", [True, False])
-def test_tanh_is_the_same_on_every_processor(monkeypatch, is_amd):
-    monkeypatch.setattr(dense, "on_amd", lambda: is_amd)
-    values = torch.tensor([-100.0, -1.0, -1e-3, 0.0, 0.5, 100.0])
-    expected = torch.tensor([-1.0, -0.7615942, -9.999997e-4, 0.0, 0.4621172, 1.0])
-    assert dense.tanh_(values) is values
-    torch.testing.assert_close(values, expected, rtol=0, atol=2e-7)
 
 
 def test_steps_with_another_number_of_rows_each_share_programs(library, monkeypatch):

@@ -92,6 +92,7 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
         present: [C] booleans.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ("prototypes", "present")
     prototypes: Tensor | None = None
     present: Tensor | None = None
 
@@ -110,7 +111,7 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
 
     def receive(self, request: TrainRequest) -> None:
         """Keep the rows that came; where none did the server has none, and older ones are forgotten."""
-        self._take({"prototypes": request.prototypes, "present": request.present})
+        self._take(request.prototypes, request.present)
 
     @property
     def pulls(self) -> bool:
@@ -129,22 +130,10 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
         """Sums over this client's labelled training items, after training."""
         return described(self, self.rows, self.config.min_count, uniform=self.config.weight_by == "uniform")
 
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), **self._received()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self._take(state)
-
-    def _received(self) -> dict[str, Tensor]:
-        if self.prototypes is None or self.present is None:
-            return {}
-        return {"prototypes": self.prototypes, "present": self.present}
-
-    def _take(self, received: Mapping[str, Tensor | None]) -> None:
-        for name in ("prototypes", "present"):
-            value = received.get(name)
-            setattr(self, name, None if value is None else value.to(self.data.device, copy=True))
+    def _take(self, prototypes: Tensor | None, present: Tensor | None) -> None:
+        self.prototypes, self.present = (
+            None if value is None else value.to(self.data.device, copy=True) for value in (prototypes, present)
+        )
 
 
 class PrototypeClient(ClassRowsClient[PrototypeConfigT], Generic[PrototypeConfigT]):
@@ -177,12 +166,15 @@ class PrototypeClient(ClassRowsClient[PrototypeConfigT], Generic[PrototypeConfig
         return nearest_prototype(self.rows(data.full), self.prototypes, self.present)
 
     def final_models(self) -> dict[str, Tensors]:
-        received = self._received() if self.config.predict == "prototype" else {}
-        return {**super().final_models(), **({"prototypes": received} if received else {})}
+        found = super().final_models()
+        if self.config.predict == "prototype" and self.prototypes is not None and self.present is not None:
+            found["prototypes"] = {"prototypes": self.prototypes, "present": self.present}
+        return found
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
         super().load_final(models)
-        self._take(models.get("prototypes", {}))
+        received = models.get("prototypes", {})
+        self._take(received.get("prototypes"), received.get("present"))
 
 
 class ClassRowsServer(ServerBase[ConfigT], Generic[ConfigT]):

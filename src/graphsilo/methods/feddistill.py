@@ -99,7 +99,7 @@ class Client(ClassRowsClient[FedDistillConfig]):
         own: Its part of the table to come: the sums and counts that it sent last. Empty where nothing is left out.
     """
 
-    kept = ("own",)
+    kept = (*ClassRowsClient.kept, "own")
     own: Mapping[str, Tensor] = MappingProxyType({})
 
     @handler

@@ -45,27 +45,18 @@ def varying_rows(wanted: bool = True) -> Iterator[None]:
         _VARYING.reset(token)
 
 
-def mm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
-    """left [m, k] @ right [k, n] + shift [n], contiguous, without gradient."""
+def mm(left: Tensor, right: Tensor) -> Tensor:
+    """left [m, k] @ right [k, n], contiguous, without gradient."""
     (rows, inner), columns = left.shape, right.shape[1]
     if not _by_onednn(left, rows * inner * columns, WORTH):
-        return torch.mm(left, right) if shift is None else torch.addmm(shift, left, right)
+        return torch.mm(left, right)
     multiply = torch.ops.mkldnn._linear_pointwise
     # oneDNN copies a left factor that does not lie row by row; the right one it takes either way.
-    if shift is None and not left.is_contiguous() and (columns * (rows + inner) < rows * inner):
+    if not left.is_contiguous() and (columns * (rows + inner) < rows * inner):
         found: Tensor = multiply(right.t(), left, None, "none", [], "").t()
     else:
-        found = multiply(left, right.t(), shift, "none", [], "")
+        found = multiply(left, right.t(), None, "none", [], "")
     return found.contiguous()
-
-
-def bmm(left: Tensor, right: Tensor, shift: Tensor | None = None) -> Tensor:
-    """The same for a few products at once, [b, m, k] by [b, k, n]; ``shift``: [b, 1, n]."""
-    (_, rows, inner), columns = left.shape, right.shape[2]
-    if not _by_onednn(left, rows * inner * columns, WORTH):
-        return torch.bmm(left, right) if shift is None else torch.baddbmm(shift, left, right)
-    shifts = [None] * len(left) if shift is None else shift[:, 0]
-    return torch.stack([mm(*each) for each in zip(left, right, shifts, strict=True)])
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
@@ -99,11 +90,6 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
             return torch.mm(left, right.t().contiguous().t())
         return torch.mm(right.t(), left.t()).t().contiguous()
     return torch.mm(left, right)
-
-
-def tanh_(values: Tensor) -> Tensor:
-    """tanh in place, without gradient: on an AMD processor as 2 σ(2x) − 1, which takes a quarter of the time there."""
-    return values.mul_(2).sigmoid_().mul_(2).sub_(1) if values.is_cpu and on_amd() else values.tanh_()
 
 
 def times(values: Tensor, weight: Tensor, shift: Tensor | None = None) -> Tensor:

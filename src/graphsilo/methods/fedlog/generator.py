@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.models.base import Model
-from graphsilo.models.dense import bmm, tanh_
+from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.generated import GeneratedGraph, pairs
 from graphsilo.models.operators import Operator, operator
@@ -73,9 +73,9 @@ def generate(parameters: Mapping[str, Tensor], features: Tensor, output: Output)
     count = len(parameters["0.weight"])
     hidden = features.view(count, -1, features.shape[1])
     for layer in range(len(HIDDEN) + 1):
-        hidden = bmm(hidden, parameters[f"{layer}.weight"], parameters[f"{layer}.bias"][:, None])
+        hidden = torch.baddbmm(parameters[f"{layer}.bias"][:, None], hidden, parameters[f"{layer}.weight"])
         hidden = hidden.relu_() if layer < len(HIDDEN) else hidden
-    return (tanh_(hidden) if output == "tanh" else hidden).reshape(features.shape)
+    return (hidden.tanh() if output == "tanh" else hidden).reshape(features.shape)
 
 
 def neighbour_means(data: GraphTensors, nodes: NDArray[np.int64], hops: int = 1) -> tuple[Tensor, Tensor]:
@@ -249,6 +249,6 @@ class Fitting:
 
     def _forward(self, weights: Mapping[str, Tensor], generator: torch.Generator) -> Tensor:
         hidden = (self.inputs @ weights["0.weight"] + weights["0.bias"]).relu()
-        hidden = torch.addmm(weights["1.bias"], hidden, weights["1.weight"])
-        last = torch.addmm(weights["2.bias"], relu_dropout(hidden, RATE, generator), weights["2.weight"])
+        hidden = relu_dropout(times(hidden, weights["1.weight"], weights["1.bias"]), RATE, generator)
+        last = times(hidden, weights["2.weight"], weights["2.bias"])
         return last.tanh() if self.output == "tanh" else last

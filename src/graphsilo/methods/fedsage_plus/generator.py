@@ -35,6 +35,7 @@ from graphsilo.methods.fedsage_plus.impaired import (
 )
 from graphsilo.methods.fedsage_plus.mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
+from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import Operator, SparseOperator, operator, product
 from graphsilo.models.view import normalise
@@ -162,7 +163,7 @@ def generate(
             hidden = relu_dropout(hidden, dropout_rate, mask)
     hidden = hidden * mask if isinstance(mask, Tensor) else hidden
     return [
-        torch.addmm(weights[f"slot.{slot}.bias"], hidden[:rows], weights[f"slot.{slot}.weight"].t()).tanh()
+        times(hidden[:rows], weights[f"slot.{slot}.weight"].t(), weights[f"slot.{slot}.bias"]).tanh()
         for slot, rows in enumerate(rows_per_slot(counts))
     ]
 
