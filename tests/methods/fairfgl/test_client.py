@@ -20,7 +20,6 @@ from graphsilo.methods.fairfgl.updates import SparseUpdate, expand
 from graphsilo.models import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
-from graphsilo.training.objective import Step
 from kit.fairfgl import patch, rounds
 
 # -- history -------------------------------------------------------------------------------------------------------
@@ -68,7 +67,7 @@ def test_the_chain_rule_against_autograd(kit, alpha):
     loss = F.cross_entropy(logits[silo.train], torch.from_numpy(silo.labels[silo.train]))
     loss = loss + F.kl_div(F.log_softmax(logits[rest], dim=1), teacher[rest], reduction="batchmean", log_target=True)
 
-    plan = client.aligned
+    plan = client._fixed_goal().alignment
     assert plan is not None
     # The hidden layer of the two-layer GCN, Â X W, by hand.
     hat = torch.from_numpy(GraphTensors(silo.graph).matrix("gcn").toarray())
@@ -172,30 +171,23 @@ def test_a_client_ranks_by_the_labels_of_its_training_nodes(kit):
     silo = Silo(
         0, graph, train, (EvaluationSet("seen", graph, {"test": np.array([2, 3, 5, 7])}),), Schema("node", 8, 2)
     )
-    server, federation = kit.build("fairfgl", [silo])
-    client = federation.client(0)
-    rounds(server, federation)
-    found = client.aligned
+    _, federation = kit.build("fairfgl", [silo])
+    found = federation.client(0)._fixed_goal().alignment
     assert (found.homo.tolist(), found.hete.tolist()) == ([0, 1], [6])
 
 
 def test_the_distillation_may_end(kit):
-    # Until round 4, of λ = 2 these shares are left in rounds 1 to 6: 1, 3/4, 1/2, 1/4, 0, 0.
-    settings = {"distillation": 2.0, "distillation_until": 4, "alignment": 0.0}
-    _, federation = kit.build("fairfgl", [patch()], **settings)
+    # 10 training nodes of 24 weigh 1/10 each, the other 14 λ/14. Until round 4, of λ = 2 these shares are left in
+    # rounds 1 to 6: 1, 3/4, 1/2, 1/4, 0, 0.
+    _, federation = kit.build("fairfgl", [patch()], distillation=2.0, distillation_until=4)
     client = federation.client(0)
     client._history.append(weights_of(client.model))
-    rest = np.setdiff1d(np.arange(24), client.silo.train)
-    past = client.model(client.data.full).detach()
-    logits = past + torch.randn(past.shape, generator=generator(0))
-    away = F.kl_div(logits[rest].log_softmax(1), past[rest].log_softmax(1), reduction="batchmean", log_target=True)
-    step = Step(np.arange(24), client.silo.labels, logits, past, client.data.full, None)
     for number, left in enumerate([1.0, 0.75, 0.5, 0.25, 0.0, 0.0], start=1):
         client.round = number
-        with torch.no_grad():
-            term = client._term(client._fused.clone())
-        assert (term is None) is (left == 0)
-        assert term is None or term(step).item() == pytest.approx(left * 2 * away.item(), rel=1e-5)
+        share = client._goal(client._fused.clone()).share[:, 0]
+        rest = np.setdiff1d(np.arange(24), client.silo.train)
+        assert share[client.silo.train].tolist() == pytest.approx([0.1] * 10)
+        assert share[rest].tolist() == pytest.approx([left * 2 / 14] * 14)
 
 
 def test_groups_are_those_of_the_metrics():
@@ -219,7 +211,7 @@ def test_nothing_to_align():
 
 
 @pytest.mark.parametrize("to_prototype", [True, False])
-def test_s_loss(to_prototype):
+def test_the_gradient_of_s_loss(to_prototype):
     silo = patch(nodes=60, train=40, classes=3, seed=4)
     plan = alignment_rows(silo.graph, silo.train, silo.labels[silo.train], silo.labels, 3)
     embedding = torch.randn(60, 6, generator=generator(0), dtype=torch.float64).requires_grad_()
@@ -231,9 +223,19 @@ def test_s_loss(to_prototype):
         target = F.log_softmax(prototype, dim=0).expand_as(own)
         first, second = (target, own) if to_prototype else (own, target)
         expected = expected + (first.exp() * (first - second)).sum(1).mean()
-    loss = plan.loss(embedding, to_prototype=to_prototype)
-    torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(each, embedding)[0] for each in (loss, expected)))
+    rows = plan.gradient(embedding.detach(), to_prototype=to_prototype)
+    (gradient,) = torch.autograd.grad(expected, embedding)
+    torch.testing.assert_close(rows, gradient[plan.hete])
+
+
+def test_batches_are_of_labelled_nodes(kit):
+    _, federation = kit.build("fairfgl", [patch(train=10)], batch_size=4)
+    client = federation.client(0)
+    goal = client._fixed_goal()
+    shares = list(client._batches(goal, generator(0)))
+    assert [int((share[goal.labelled] > 0).sum()) for share in shares] == [4, 4, 2]
+    assert [float(share[goal.labelled].sum()) for share in shares] == [pytest.approx(1.0)] * 3
+    assert [float(share.sum()) for share in shares] == [pytest.approx(2.0)] * 3  # and the distillation, whole
 
 
 # -- gradient modification -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +27,11 @@ from graphsilo.methods.fairfgl.updates import (
     keep_largest,
 )
 from graphsilo.models.base import borrowed
-from graphsilo.models.view import GraphTensors
+from graphsilo.models.view import View
 from graphsilo.training.local import check_weights
-from graphsilo.training.losses import kd
-from graphsilo.training.objective import ClassifyItems, Objective, Step, Term
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.sharing import SharedTensors
+from graphsilo.training.upstream import traced
 
 
 class Alignment(NamedTuple):
@@ -52,20 +51,26 @@ class Alignment(NamedTuple):
     sizes: Tensor
     share: Tensor
 
-    def loss(self, embedding: Tensor, *, to_prototype: bool = True) -> Tensor:
-        """S_loss, the KL divergence of drawn rows and their prototype, which is a constant: its mean over each class's
-        rows, summed over classes.
+    def gradient(self, embedding: Tensor, *, to_prototype: bool = True) -> Tensor:
+        """The gradient of S_loss, the KL divergence of drawn rows and their prototype, which is a constant: its mean
+        over each class's rows, summed over classes.
 
         Args:
             embedding: [n, p], the input of the last layer.
             to_prototype: KL(prototype ‖ node) if true, else KL(node ‖ prototype).
+        Returns:
+            [b, p] for the rows ``hete``.
         """
         prototypes = embedding.new_zeros(len(self.sizes), embedding.shape[1])
-        prototypes.index_add_(0, self.homo_class, embedding.detach().index_select(0, self.homo)).div_(self.sizes)
+        prototypes.index_add_(0, self.homo_class, embedding.index_select(0, self.homo)).div_(self.sizes)
+        target = F.log_softmax(prototypes, dim=1)
         own = F.log_softmax(embedding.index_select(0, self.hete), dim=1)
-        target = F.log_softmax(prototypes, dim=1).index_select(0, self.hete_class)
-        first, second = (own, target) if to_prototype else (target, own)
-        return (F.kl_div(first, second, reduction="none", log_target=True) * self.share).sum()
+        if to_prototype:
+            return own.exp_().sub_(target.exp_().index_select(0, self.hete_class)).mul_(self.share)
+        probability = own.exp()
+        gap = own.sub_(target.index_select(0, self.hete_class))
+        each = (probability * gap).sum(dim=1, keepdim=True)
+        return gap.sub_(each).mul_(probability).mul_(self.share)
 
 
 def alignment_rows(
@@ -133,6 +138,24 @@ def deflect(gradient: Tensor, direction: Tensor, margin: float = 0.0) -> bool:
     return True
 
 
+class Goal(NamedTuple):
+    """What the rows of a pass are to become in this round.
+
+    Attributes:
+        view: The rows that are computed.
+        target: [rows, C] the class of a labelled row, the history's prediction of an unlabelled one.
+        share: [rows, 1] weight of each row in the loss of a full batch.
+        labelled: [t] where the labelled rows are.
+        alignment: The rows of S_loss.
+    """
+
+    view: View
+    target: Tensor
+    share: Tensor
+    labelled: Tensor
+    alignment: Alignment | None
+
+
 class Client(TrainingClient[FairFGLConfig]):
     """Trains W_local and α through the fused weights Ŵ = α ⊙ W_hist + (1 − α) ⊙ W_local.
 
@@ -165,12 +188,7 @@ class Client(TrainingClient[FairFGLConfig]):
         labels = self.silo.labels[self.silo.train]
         self._train = self.silo.train[labels >= 0]
         self._labels = labels[labels >= 0]
-        self.aligned: Alignment | None = None
-        self._unlabelled = torch.from_numpy(np.setdiff1d(np.arange(self.data.num_nodes), self._train))
-
-    def objective_on(self, data: GraphTensors) -> Objective:
-        """Every step computes all nodes where some term looks at them."""
-        return ClassifyItems(data, self.silo, all_items=self._distils or self.config.alignment > 0)
+        self._base_goal: Goal | None = None
 
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
@@ -215,7 +233,6 @@ class Client(TrainingClient[FairFGLConfig]):
         super().load_state(state)
         self._logit.copy_(state["logit"])
         self._alpha = torch.sigmoid(self._logit)
-        self._history = [self.keep(weights) for weights in self._history]
 
     # -- weights -----------------------------------------------------------------------------------------------
 
@@ -282,21 +299,33 @@ class Client(TrainingClient[FairFGLConfig]):
                 name: before[name].to(part.device) + part.view(before[name].shape)
                 for name, part in zip(self.weights, parts, strict=True)
             }
-            objective, parameters = self.trainer.objective, self.trainer.parameters
             with borrowed(self.weights, deviated):
-                (batch,) = objective.batches(0, self.generator("deviated"))
-                direction = _joined(objective.gradients(self.model, batch, None, parameters)).mul_(mine != 0)
+                (logits, _), pull = traced(
+                    self.model, self.data.kept_view(self._train), None, list(self._parameters.values())
+                )
+                labels = torch.from_numpy(self._labels).to(logits.device).unsqueeze(1)
+                rest = F.softmax(logits, dim=1)
+                rest.scatter_add_(1, labels, rest.new_full((1, 1), -1.0).expand_as(labels)).div_(len(labels))
+                direction = _joined(pull(rest, None)).mul_(mine != 0)
         return direction if bool(direction.any()) else None
 
     def _fit(self, mean: Tensor, direction: Tensor | None) -> None:
         """The local epochs."""
-        config, parameters = self.config, self.trainer.parameters
-        steps = self.trainer.objective.gradient_steps(
-            self.model, config.local_epochs, config.batch_size, self.generator("train"), parameters, self._term(mean)
-        )
-        for gradients, _ in steps:
-            self._step(_joined(gradients), mean, direction)
-            self._fuse(mean)
+        config = self.config
+        draw, parameters = self.generator("train"), list(self._parameters.values())
+        goal = self._goal(mean)
+        for _ in range(config.local_epochs):
+            for share in self._batches(goal, draw):
+                (logits, embedding), pull = traced(self.model, goal.view, draw, parameters)
+                # d/dz of cross-entropy and of KL(target ‖ softmax z) alike: softmax(z) − target.
+                outer = F.softmax(logits, dim=1).sub_(goal.target).mul_(share)
+                inner = None
+                if goal.alignment is not None:
+                    rows = goal.alignment.gradient(embedding, to_prototype=config.alignment_target == "prototype")
+                    inner = torch.zeros_like(embedding)
+                    inner.index_copy_(0, goal.alignment.hete, rows.mul_(config.alignment))
+                self._step(_joined(pull(outer, inner)), mean, direction)
+                self._fuse(mean)
 
     def _step(self, gradient: Tensor, mean: Tensor, direction: Tensor | None) -> None:
         """From the gradient at Ŵ to W_local and α by the chain rule, and one step of both."""
@@ -315,30 +344,43 @@ class Client(TrainingClient[FairFGLConfig]):
             self._logit_optimizer.step([logit_gradient])
         self.trainer.optimizer.step([gradient])
 
-    def _term(self, mean: Tensor) -> Term | None:
-        """The distillation from the history on unlabelled nodes, and S_loss; whole in every step of the round."""
-        config, to_prototype = self.config, self.config.alignment_target == "prototype"
-        weight = config.distillation * self._distillation_left if self._distils else 0.0
-        known = np.full(self.data.num_nodes, -1, dtype=np.int64)
-        past: Tensor | None = None
-        if weight or (config.alignment and config.pseudo_labels):
+    def _batches(self, goal: Goal, draw: torch.Generator) -> Iterator[Tensor]:
+        """The rows' weights for every step of an epoch; batches are of labelled rows, the other terms stay."""
+        size, total = self.config.batch_size, len(self._train)
+        if size <= 0 or size >= total:
+            yield goal.share
+            return
+        for part in torch.randperm(total, generator=draw).split(size):
+            share = goal.share.clone()
+            share[goal.labelled] = 0.0
+            share[goal.labelled[part.to(share.device)]] = 1.0 / len(part)
+            yield share
+
+    def _goal(self, mean: Tensor) -> Goal:
+        """This round's targets; what does not change is made once."""
+        config = self.config
+        if self._base_goal is None:
+            self._base_goal = self._fixed_goal()
+        goal = self._base_goal
+        left = self._distillation_left
+        distils = self._distils and left > 0
+        aligns = config.alignment > 0 and config.pseudo_labels
+        if left < 1:
+            share = goal.share * left
+            share[goal.labelled] = goal.share[goal.labelled]
+            goal = goal._replace(share=share)
+        if distils or aligns:
             with borrowed(self.weights, self._history_model(mean)):
-                past = self.model(self.data.full)
-            if config.pseudo_labels:
-                known = past.argmax(dim=1).cpu().numpy()
-        known[self._train] = self._labels
-        rows = self.aligned = self._alignment(known) if config.alignment else None
-        rest = self._unlabelled.to(self.data.device)
-
-        def term(step: Step) -> Tensor:
-            total = step.logits.new_zeros(())
-            if weight and past is not None:
-                total = total + weight * kd(step.logits[rest], past[rest]).mean()
-            if rows is not None:
-                total = total + config.alignment * rows.loss(step.embeddings, to_prototype=to_prototype)
-            return total
-
-        return term if weight or rows is not None else None
+                logits = self.model(self.data.full)
+            if distils:
+                target = F.softmax(logits, dim=1)
+                target.index_copy_(0, goal.labelled, goal.target.index_select(0, goal.labelled))
+                goal = goal._replace(target=target)
+            if aligns:
+                guessed = logits.argmax(dim=1).cpu().numpy()
+                guessed[self._train] = self._labels
+                goal = goal._replace(alignment=self._alignment(guessed))
+        return goal
 
     @property
     def _distillation_left(self) -> float:
@@ -348,8 +390,25 @@ class Client(TrainingClient[FairFGLConfig]):
 
     @property
     def _distils(self) -> bool:
-        config, labelled = self.config, int((self.silo.labels[self.silo.train] >= 0).sum())
-        return config.distillation > 0 and config.history > 0 and labelled < self.data.num_nodes
+        config = self.config
+        return config.distillation > 0 and config.history > 0 and len(self._train) < self.data.num_nodes
+
+    def _fixed_goal(self) -> Goal:
+        config, device = self.config, self.data.device
+        rows, labels = torch.from_numpy(self._train).to(device), torch.from_numpy(self._labels).to(device)
+        whole = self._distils or config.alignment > 0
+        count = self.data.num_nodes if whole else len(rows)
+        labelled = rows if whole else torch.arange(count, device=device)
+        target = torch.zeros(count, self.silo.schema.num_classes, device=device)
+        target[labelled, labels] = 1.0
+        rest = config.distillation / (count - len(rows)) if self._distils else 0.0
+        share = torch.full((count, 1), rest, device=device)
+        share[labelled] = 1.0 / len(rows)
+        known = np.full(self.data.num_nodes, -1, dtype=np.int64)
+        known[self._train] = self._labels
+        alignment = self._alignment(known) if config.alignment > 0 and not config.pseudo_labels else None
+        view = self.data.full if whole else self.data.kept_view(self._train)
+        return Goal(view, target, share, labelled, alignment)
 
     def _alignment(self, neighbours: NDArray[np.int64]) -> Alignment | None:
         rows = alignment_rows(self.data.graph, self._train, self._labels, neighbours, self.silo.schema.num_classes)
