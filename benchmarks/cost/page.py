@@ -10,11 +10,13 @@ from typing import Any
 from cost import readings
 from cost.fit import Growth, Middle
 from graphsilo.experiments.storage.disk import write_text
+from graphsilo.report import sections as report
 from graphsilo.report.formats import data_size, duration, percent
 from graphsilo.report.html import page
-from graphsilo.report.plot import Axis, Figure, Line, Plot, choices, short
+from graphsilo.report.plot import Axis, Figure, Line, Plot, short
+from graphsilo.report.sections import SELF_CONTAINED
 
-HERE = Path(__file__).resolve().parent
+FOOTER = "Drawn by benchmarks/suite.py from the results beside this file."
 NONE = "–"
 
 
@@ -51,12 +53,22 @@ def write(
     """
     sections = [part for part in [*describe(tree, before), *others] if part.tables or part.figures]
     lede = _lede(tree)
-    context = {"title": f"Costs at {tree['code']}", "lede": lede, "sections": sections,
-               "choices": {part.key: choices(part.figures) for part in sections}}  # fmt: skip
-    write_text(folder / "index.html", page("page.html.j2", context, folder=HERE))
+    drawn = [report.Section(part.key, part.title, _blocks(part), part.title) for part in sections]
+    title = f"Costs at {tree['code']}"
+    found = report.Page(title, "graphsilo benchmarks", [("lede", lede)], drawn, f"{FOOTER} {SELF_CONTAINED}")
+    write_text(folder / "index.html", page(found))
     written = folder / "index.md"
-    write_text(written, markdown(f"Costs at {tree['code']}", lede, sections))
+    write_text(written, markdown(title, lede, sections))
     return written
+
+
+def _blocks(part: Section) -> list[report.Block]:
+    tables = [
+        report.Table(table.caption, [(name, "") for name in table.columns], table.rows, is_hidden=not table.caption)
+        for table in part.tables
+    ]
+    figures = report.drawn(part.figures[0].group, part.figures) if part.figures else []
+    return [("note", part.text), *figures, *(("table", table) for table in tables)]
 
 
 def describe(tree: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[Section]:

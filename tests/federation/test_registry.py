@@ -91,6 +91,7 @@ def test_names_of_methods_on_the_wire():
     assert {"fedavg.TrainReply", "fedlog.TrainReply", "fedridge.Statistics"} <= names
     places = {name.partition(".")[0] for name in names}
     assert places <= {listing.name for listing in registry.listings()} | {
+        "candidates",
         "client",
         "message",
         "one_shot",

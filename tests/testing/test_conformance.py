@@ -13,6 +13,7 @@ from graphsilo.errors import FederationError
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.settings import setting
+from graphsilo.federation.training_client import TrainingClient
 from graphsilo.methods import fedavg
 from graphsilo.testing.conformance import (
     ConformanceError,
@@ -284,7 +285,7 @@ def feddyn(**attributes):
 
 def test_what_a_lost_answer_leaves_ahead_is_found(monkeypatch):
     """FedDyn with slopes that it saves, and of which nobody says that they are to be taken back."""
-    named, base = feddyn(), fedavg.TrainingClient
+    named, base = feddyn(), TrainingClient
     silent = feddyn(
         kept=(),
         state=lambda self: {**base.state(self), "slopes": self.slopes},
