@@ -199,8 +199,13 @@ class ClientBase(ABC, Generic[ConfigT]):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
         for name in self.kept:
-            setattr(self, name, copied(state[name], self.context.device))
+            setattr(self, name, copied(state[name], self.kept_on))
         load_states(self, self.stateful, state)
+
+    @property
+    def kept_on(self) -> str:
+        """The device that ``kept`` comes back to."""
+        return self.context.device
 
     def final_models(self) -> dict[str, Tensors]:
         """Weights worth keeping after the run: what ``load_final`` needs to predict as now."""

@@ -204,9 +204,11 @@ class Client(ClientBase[AutoConfig]):
     def _says(self, choice: int) -> NDArray[np.float32]:
         data, ridge = self.tensors(self.silo.seen.graph), self._parts["ridge"]
         found: NDArray[np.float32] = _mean([
-            ridge.says_held_out() if model == ("ridge", "own") else self._part_says(*model, data)[self._validation]
+            ridge.says_held_out()
+            if model == ("ridge", "own")
+            else self._part_says(*model, data).cpu()[self._validation]
             for model in CHOICES[choice]
-        ]).cpu().numpy()  # fmt: skip
+        ]).numpy()  # fmt: skip
         return found
 
     def _part_says(self, name: str, view: str, data: GraphTensors) -> Tensor:

@@ -159,7 +159,7 @@ class HostedClient:
         self.turn, self._before = (0, 0), None
         if "before" in state:
             kept, left_out = state["before"]
-            self._before = copied(kept, self.client.context.device), dict(left_out)
+            self._before = copied(kept, self.client.kept_on), dict(left_out)
         if "asked" in state:
             self._go_back(state["asked"])
             self.numbering = state["numbering"]

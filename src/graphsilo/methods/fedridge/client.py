@@ -47,6 +47,7 @@ class Client(ClientBase[FedRidgeConfig]):
     """Sums once, scores candidates once, and corrects the model it is given."""
 
     kept = ("_size", "_models", "_sharpness", "_held_out")
+    kept_on = "cpu"  # where sums are made and solved, whatever the device
     stateful = ("released",)
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
