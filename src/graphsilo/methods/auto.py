@@ -221,9 +221,9 @@ class Client(ClientBase[AutoConfig]):
         return held[1]
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        if view == "aggregate":
-            return _mean([self._part_says(name, view, data) for name, _ in CHOICES[self._aggregate]])
-        return _mean([self._part_says(name, whose, data) for name, whose in CHOICES[self._chosen]])
+        is_common = view == "aggregate"
+        models = CHOICES[self._aggregate if is_common else self._chosen]
+        return _mean([self._part_says(name, view if is_common else whose, data) for name, whose in models])
 
     def install_aggregate(self, weights: Tensors) -> None:
         self._aggregate, found = _models_of(weights)

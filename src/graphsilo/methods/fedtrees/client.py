@@ -266,11 +266,12 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         before = len(self._forests[COMMON]["columns"])
         self._forests[COMMON] = shared_copy(request.forest, "cpu")
-        for step in range(before, len(request.forest["columns"])) if ALONE in self._forests else ():
-            self._correct(step)
-            self._grow_alone(step)
-        if ALONE in self._forests and self.chooses:
-            return self._choose(request.preferred)
+        if ALONE in self._forests:
+            for step in range(before, len(request.forest["columns"])):
+                self._correct(step)
+                self._grow_alone(step)
+            if self.chooses:
+                return self._choose(request.preferred)
         return Candidates.none(self.silo.schema.num_classes)
 
     def _correct(self, step: int) -> None:
