@@ -27,7 +27,7 @@ from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.robust import NO_VALUES, Robust, averages
-from graphsilo.federation.secure.peers import MIN_PARTIES
+from graphsilo.federation.secure import MIN_PARTIES
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.models.view import tensors_of

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec.structs import replace
@@ -39,10 +39,12 @@ from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.usage import UsageMeter
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
-from graphsilo.runtime.local.offloading import OffloadFolder
-from graphsilo.runtime.local.workers import WorkerPool
+from graphsilo.runtime.local.temporary import OffloadFolder
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.machine import keep_freed_memory, needs_unix
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.local.workers import WorkerPool
 
 __all__ = ["Observer", "Result", "run"]
 
@@ -202,6 +204,8 @@ class _Run:
         run, simulation = self.config.run, self.simulation
         if not isinstance(simulation, Simulation) or min(run.workers, len(simulation.silos)) < 2:
             return None
+        from graphsilo.runtime.local.workers import WorkerPool
+
         pool = WorkerPool(
             simulation.silos, run.workers, resident=run.resident_clients, offload_folder=offload_folder,
             own=self.config.brought("model"),

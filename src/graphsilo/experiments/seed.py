@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -47,12 +47,14 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.hosted import Reported as ReportedModel
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.offloading import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
-from graphsilo.runtime.secure import SecureSums
+from graphsilo.runtime.local.temporary import OffloadFolder
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.training.work import Work
 from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.secure import SecureSums
 
 CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""
@@ -432,6 +434,8 @@ def secure_sums(config: RunConfig, method: Method, federation: Exchange, seed: i
     """How sums are made, where they are secure; data in one place needs none."""
     if not config.run.secure_sums or method.pooled:
         return None
+    from graphsilo.runtime.secure import SecureSums
+
     singles = ("evaluate",) if config.evaluation.report == "silos" else ()
     return SecureSums(seed, federation.run, singles=singles, minimum=config.method_config().min_clients)
 

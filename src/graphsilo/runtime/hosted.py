@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,8 +18,10 @@ from graphsilo.federation.client import ClientBase, ClientContext, copied
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message, Tensors
 from graphsilo.federation.model_files import COMMON, fill_tensors, scale_tensors, word_tensors
-from graphsilo.runtime.parties import Parties
 from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.parties import Parties
 
 Numbering: TypeAlias = tuple[int, int, dict[str, int]]
 """Round of a client's last call, how often its step had been asked for before in it, and that of every step."""

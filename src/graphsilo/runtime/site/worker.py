@@ -71,7 +71,7 @@ from graphsilo.federation.model_files import (
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
-from graphsilo.federation.secure.messages import STEPS
+from graphsilo.federation.secure import STEPS
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
