@@ -15,7 +15,8 @@ from graphsilo.data.sources import catalog
 from graphsilo.data.sources.files import save_graph
 from graphsilo.evaluate.significance import summarise_seeds
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.storage.records import read, tree_of
+from graphsilo.experiments.storage.reading import read
+from graphsilo.experiments.storage.records import tree_of
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
 

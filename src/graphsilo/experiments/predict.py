@@ -27,8 +27,8 @@ from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.doors import plain
 from graphsilo.experiments.participants import client_called
 from graphsilo.experiments.simulation import called, prepare
-from graphsilo.experiments.storage import disk, records
-from graphsilo.experiments.storage.records import SiloRecord, mode_of
+from graphsilo.experiments.storage import disk, reading
+from graphsilo.experiments.storage.reading import SiloRecord, mode_of
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
@@ -110,7 +110,7 @@ def predict(
 ) -> Prediction:
     """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
     folder = Path(run_dir)
-    result = records.read(folder)
+    result = reading.read(folder)
     if checkpoint not in ("best", "last"):
         raise ConfigError(
             f"a run keeps the models of two checkpoints, 'best' and 'last'; '{checkpoint}' was asked for."

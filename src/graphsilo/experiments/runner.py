@@ -18,7 +18,6 @@ from graphsilo.experiments.checks import (
     check_data,
     check_device,
     check_models,
-    check_own,
     check_precision,
     check_resources,
     check_support,
@@ -32,8 +31,7 @@ from graphsilo.experiments.references import gaps_closed, method_of, reference_c
 from graphsilo.experiments.seed import SeedRun, tell_again
 from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, model_specs, prepare
 from graphsilo.experiments.storage import results
-from graphsilo.experiments.storage.folder import Folder
-from graphsilo.experiments.storage.outputs import write_missing_embeddings
+from graphsilo.experiments.storage.place import Place
 from graphsilo.experiments.storage.records import Means, References, RunRecord, Seed
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.usage import UsageMeter
@@ -85,7 +83,7 @@ def run(
     """
     usage = UsageMeter(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
-    observer, folder = observer or Observer(), Folder(out, resume=resume)
+    observer, folder = observer or Observer(), Place.of(out, resume=resume)
     config = _checked(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
     with folder.held():
         config, simulation = _with_data(config, folder, simulation)
@@ -109,7 +107,7 @@ def run(
     return going.tell_ended(record)
 
 
-def _checked(config: RunConfig, folder: Folder, *, remote: bool) -> RunConfig:
+def _checked(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     """The configuration without what has no effect; refuses what can be refused before data is read."""
     config = settled(config, out=folder.path, remote=remote)
     check_device(config.run.device, config.run.precision)
@@ -119,7 +117,7 @@ def _checked(config: RunConfig, folder: Folder, *, remote: bool) -> RunConfig:
     return config
 
 
-def _with_data(config: RunConfig, folder: Folder, simulation: Participants | None) -> tuple[RunConfig, Participants]:
+def _with_data(config: RunConfig, folder: Place, simulation: Participants | None) -> tuple[RunConfig, Participants]:
     """The data, unless it was there before; refuses what does not go with it, before anything is written."""
     method, settings = method_of(config), config.method_config()
     simulation = simulation or prepare(config, method)
@@ -131,7 +129,10 @@ def _with_data(config: RunConfig, folder: Folder, simulation: Participants | Non
     for name in config.run.references:  # before the run, not after it
         check_data(registry.load(reference_method(config, name)), simulation)
     if isinstance(simulation, Simulation):
-        check_own(config, method, simulation)
+        if config.run.workers > 1 or config.brought("model"):
+            from graphsilo.experiments.check_own import check_own
+
+            check_own(config, method, simulation)
         check_precision(simulation)
     return config, simulation
 
@@ -149,7 +150,7 @@ class _Run:
 
     config: RunConfig
     simulation: Participants
-    folder: Folder
+    folder: Place
     observer: Observer
     label: str
     elsewhere: Federations | None
@@ -276,6 +277,8 @@ class _Run:
             and self.config.evaluation.embeddings
             and isinstance(self.simulation, Simulation)
         ):
+            from graphsilo.experiments.storage.outputs import write_missing_embeddings
+
             write_missing_embeddings(self.folder.path, self.config, self.method, self.simulation, self.config.run.seeds)
         self.folder.draw(report, again=False)  # it was stopped between the result and its page
         self.tell_started(is_finished=True)

@@ -26,10 +26,8 @@ from graphsilo.experiments.evaluation import (
 )
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
 from graphsilo.experiments.participants import Federations, Participants, ranks, selection_metric
-from graphsilo.experiments.progress import Improved, Reported, SeedProgress, first_set
+from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
-from graphsilo.experiments.storage.checkpoint import Checkpoints
-from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
 from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
@@ -54,6 +52,7 @@ from graphsilo.training.work import Work
 from graphsilo.types import ClientId
 
 if TYPE_CHECKING:
+    from graphsilo.experiments.storage.checkpoint import Checkpoints
     from graphsilo.runtime.secure import SecureSums
 
 CHECKPOINT_SHARE = 0.05
@@ -142,6 +141,8 @@ class SeedRun:
         place = (self.seed, index + 1, len(self.config.run.seeds))
         if state is not None and state["result"] is not None:
             if folder is not None and self.config.evaluation.embeddings and isinstance(self.simulation, Simulation):
+                from graphsilo.experiments.storage.outputs import write_missing_embeddings
+
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
             kept = record_of(state["result"], Seed)
             tell_again(kept, place, observer, label)
@@ -194,6 +195,8 @@ class SeedRun:
         reported = progress.reported(self.modes, self.metric, self.choice)
         result = seed_result(self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
+            from graphsilo.experiments.storage.outputs import write_outputs
+
             study = write_outputs(
                 folder, self.seed, federation, server, self.config.evaluation, self.best, self.scale,
                 self._to_answer(reported),

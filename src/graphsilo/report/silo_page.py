@@ -19,7 +19,7 @@ from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.scaling import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
-from graphsilo.experiments.checks import BY_SETTINGS
+from graphsilo.experiments.check_answers import BY_SETTINGS
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.references import method_of, reference_config, with_alone
 from graphsilo.experiments.service.run_over import check_remote
