@@ -176,7 +176,7 @@ def rules() -> str:
 
 def graph_rules() -> str:
     """Partition rules for collections of graphs."""
-    from graphsilo.data.partition import graph_rules as known
+    from graphsilo.data.partition.graphs import graph_rules as known
 
     rows = []
     for rule in known():

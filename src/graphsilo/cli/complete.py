@@ -49,7 +49,8 @@ def data(incomplete: str) -> Offers:
 
 def partitions(incomplete: str) -> Offers:
     """Rules for one graph and for collections of graphs."""
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
 
     found = {rule.name: rule.summary for rule in graph_rules()} | {rule.name: rule.summary for rule in rules()}
     return _beginning(incomplete, sorted(found.items()))

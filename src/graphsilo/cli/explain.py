@@ -29,7 +29,8 @@ def explain_command(name: str) -> None:
     Raises:
         ConfigError: Nothing has this name.
     """
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.scenarios import SCENARIOS
     from graphsilo.data.sources import catalog
     from graphsilo.experiments.config import called
@@ -282,7 +283,8 @@ def _explain_model(name: str) -> None:
 
 
 def _explain_rule(name: str) -> None:
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
 
     for rule in (found for found in rules() if found.name == name):
         say(f"{rule.name}: {rule.summary}.")

@@ -287,7 +287,8 @@ SECTIONS: dict[str, type[Settings]] = {
 def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
     """Section, owner and group of everything that can be said of a run; a section's own settings have no owner."""
     from graphsilo import models
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.perturb import PerturbOptions
     from graphsilo.data.silos.scenarios import ScenarioOptions
     from graphsilo.data.sources.catalog import LoadOptions

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
-from graphsilo.data.silos.scaling import visible_rows
+from graphsilo.data.silos.column_scales import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.experiments.check_answers import BY_SETTINGS
 from graphsilo.experiments.effects import settled

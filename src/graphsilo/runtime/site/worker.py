@@ -29,8 +29,9 @@ from graphsilo.__about__ import __version__
 from graphsilo.data.graph import content_hash
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card_of
+from graphsilo.data.silos.column_scales import other_units_here
 from graphsilo.data.silos.own import SiloFile, read_silo_file
-from graphsilo.data.silos.scaling import other_units_here, prepared
+from graphsilo.data.silos.scaling import prepared
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import (
