@@ -8,7 +8,8 @@ import shutil
 import pytest
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.evaluate.significance import gap_closed, paired_errors
+from graphsilo.evaluate.significance import gap_closed
+from graphsilo.evaluate.spread import paired_errors
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run

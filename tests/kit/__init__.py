@@ -13,7 +13,7 @@ import numpy as np
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.files import save_graph
-from graphsilo.evaluate.significance import summarise_seeds
+from graphsilo.evaluate.spread import summarise_seeds
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.storage.reading import read
 from graphsilo.experiments.storage.records import tree_of

@@ -10,16 +10,18 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.truth import Words
 from graphsilo.errors import DataError
 from graphsilo.notebook import table
 from graphsilo.types import Mask, NodeIds
+
+if TYPE_CHECKING:
+    from graphsilo.data.truth import Words
 
 Features: TypeAlias = "NDArray[np.floating] | sp.csr_matrix"
 """[nodes, features]: a dense array, or CSR where most entries are zero. float64 may come in, since times and the like

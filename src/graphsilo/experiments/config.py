@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 
 from pydantic import PrivateAttr, field_validator, model_validator
 
-from graphsilo import documents
 from graphsilo.data.partition.rule import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
@@ -584,6 +583,8 @@ def call_of(overrides: Mapping[str, Any] | None = None, assignments: Sequence[st
         name, sign, text = assignment.partition("=")
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, such as method.mu=0.1; got '{assignment}'.")
+        from graphsilo import documents
+
         call.say(name.strip(), documents.parse(text, f"--set {assignment}"), f"--set {assignment}")
     return call
 
@@ -661,6 +662,8 @@ def _read(path: Path) -> Mapping[str, Any]:
     Raises:
         ConfigError: It cannot be read, or holds something else.
     """
+    from graphsilo import documents
+
     loaded = documents.read(path, "the configuration")
     if loaded is not None and not isinstance(loaded, Mapping):
         raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")

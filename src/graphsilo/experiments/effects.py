@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from graphsilo import models
 from graphsilo.data.partition import Partition
-from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, shown
@@ -246,7 +245,11 @@ _FAMILIES = {"partition": (_stored_cut, _files), "scenario": (_scenario,), "mode
 def _group(config: RunConfig, section: str) -> Settings:
     if section == "method":
         return config.method_config()
-    found: Settings = PerturbOptions.of(config.perturb) if section == "perturb" else getattr(config, section)
+    if section == "perturb":
+        from graphsilo.data.silos.perturb import PerturbOptions
+
+        return PerturbOptions.of(config.perturb)
+    found: Settings = getattr(config, section)
     return found
 
 

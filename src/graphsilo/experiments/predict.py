@@ -18,8 +18,8 @@ from graphsilo.data.silos.scaling import scaled, scaled_graph
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
+from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import check_finite
-from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.sources.vocabulary import Learned, first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable

@@ -34,10 +34,7 @@ from graphsilo.federation.codec import encode
 from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.ledger import Ledger, Traffic
-from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
-from graphsilo.federation.robust import Robust
-from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.training_client import CoreClient
@@ -113,7 +110,7 @@ class SeedRun:
         return self._clients(self.method, ledger)
 
     def _clients(self, method: Method, ledger: Ledger) -> Exchange:
-        agreeing = method.client is ScalingClient
+        agreeing = method.client.takes_unscaled
         models, device = self.simulation.models, self.config.run.device
         setup = ClientSetup(
             method, self.method_config, models, self.seed, device, self.scaling, self.scale, self.compression,
@@ -213,12 +210,17 @@ class SeedRun:
         if state is None and self.scaling.is_agreed:
             self._agree(ledger)
         elif state is not None and state["scale"] is not None:
+            from graphsilo.federation.model_files import scale_of
+
             self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
         federation.largest_ratio = self.config.run.largest_ratio
         federation.compression = self.compression
-        federation.robust = Robust(self.config.run.robust, self.config.run.liars)
+        if self.config.run.robust != "none":
+            from graphsilo.federation.robust import Robust
+
+            federation.robust = Robust(self.config.run.robust, self.config.run.liars)
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         return federation, self._server(federation)
 
@@ -281,6 +283,8 @@ class SeedRun:
 
     def _agree(self, ledger: Ledger) -> None:
         """Have the silos agree on the scale of their features."""
+        from graphsilo.federation.scaling import ScalingClient, agree, message_of
+
         federation = self._clients(replace(self.method, client=ScalingClient), ledger)
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         federation.at("setup", 0)
@@ -408,6 +412,8 @@ class SeedRun:
         beside it."""
         if self.checkpoints is None:
             return
+        from graphsilo.federation.model_files import scale_tensors
+
         self._clock.start()
         progress = self.progress
         before, last = progress.rounds[:-1], progress.rounds[-1:]

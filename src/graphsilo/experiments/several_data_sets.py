@@ -18,7 +18,7 @@ from graphsilo.data.silos.between import check_sides, side_notes, sides_of
 from graphsilo.data.silos.column_scales import other_units
 from graphsilo.data.silos.union import dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.vocabulary import Learned, Vocabulary, share_words
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError

@@ -109,6 +109,8 @@ class AgreedScale(Message):
 class ScalingClient(ClientBase[MethodConfig]):
     """A silo before it is the client of a method."""
 
+    takes_unscaled = True
+
     @handler
     def feature_sums(self, request: SumsRequest) -> FeatureSums:
         """The first look."""

@@ -16,7 +16,7 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate import sums
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.metrics import rankings
-from graphsilo.evaluate.significance import paired_errors
+from graphsilo.evaluate.spread import paired_errors
 from graphsilo.training.objective import link_scores
 from graphsilo.types import Task
 

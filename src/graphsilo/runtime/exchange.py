@@ -28,7 +28,6 @@ from graphsilo.federation.message import (
     numbers_in,
     tensors_in,
 )
-from graphsilo.federation.outliers import idle, outliers
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.machine import peak
@@ -147,6 +146,8 @@ class Exchange(Federation):
         if not self.limits:
             yield from taken
             return
+        from graphsilo.federation.outliers import idle, outliers
+
         each = list(taken)
         failed = [answer for _, answer, _ in each if isinstance(answer, Failure)]
         wrong = [failure.reason for failure in failed if failure.kind == MessageError.__name__]

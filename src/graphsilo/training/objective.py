@@ -21,7 +21,6 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View
-from graphsilo.training.neighbour_sampling import SampledView
 from graphsilo.training.upstream import gradients_of, traced
 
 
@@ -210,6 +209,8 @@ class ClassifyItems(Objective):
 
     def _view(self, items: NDArray[np.int64], generator: torch.Generator) -> View:
         if self.fan_out:
+            from graphsilo.training.neighbour_sampling import SampledView
+
             return SampledView(self.data, items, self.fan_out, generator)
         return self.data.full if self.all_items else self.data.view(items)
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import graphsilo
 from graphsilo.data import Graph, GraphCollection, load_graph, save_graph
-from graphsilo.data.sources.files import atomic_files, remove_unfinished
+from graphsilo.data.sources.atomic import atomic_files, remove_unfinished
 from graphsilo.errors import DataError, RunError
 
 

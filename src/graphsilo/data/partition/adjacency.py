@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.sources.transforms import undirected_pattern
+from graphsilo.data.sources.directions import undirected_pattern
 from graphsilo.types import NodeIds
 
 

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from graphsilo.data.arrays import read_npz
 from graphsilo.data.graph import SPLITS, Graph, GraphCollection
-from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import PartitionError, RunError
 from graphsilo.notebook import table
 from graphsilo.types import ClientId, NodeIds
@@ -185,6 +184,8 @@ class Partition:
         header = {**self._header(), "sha256": self.content_hash}
         arrays = {**self._arrays(), "header": np.array(json.dumps(header, sort_keys=True))}
         try:
+            from graphsilo.data.sources.atomic import atomic_file
+
             with atomic_file(target) as stream:
                 np.savez_compressed(stream, allow_pickle=False, **arrays)
         except OSError as error:

@@ -18,7 +18,7 @@ from pydantic import model_validator
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits, noted
 from graphsilo.data.scales import ScaleOptions, Scaling
-from graphsilo.data.sources import cache, files, transforms
+from graphsilo.data.sources import cache, files
 from graphsilo.data.sources.empty import Rules
 from graphsilo.data.sources.entries import CatalogEntry, entry, find, names
 from graphsilo.data.sources.raw_files import read_raw
@@ -318,6 +318,11 @@ def _apply(
         if options.largest_component:
             raise ConfigError(f"largest_component needs one graph; {graph.name} is a collection of {len(graph)}.")
         return replace(graph, union=_apply(graph.union, options, undirected_already=undirected_already).union)
+    wants_degrees = options.degree_features is True or (options.degree_features == "auto" and not graph.num_features)
+    if undirected_already and not (wants_degrees or options.largest_component or options.scale == "unit_rows"):
+        return graph
+    from graphsilo.data.sources import transforms
+
     if options.undirected and not undirected_already:
         graph = transforms.undirected(graph)
     elif not undirected_already:
@@ -328,7 +333,7 @@ def _apply(
     features: Features = graph.features
     if options.scale == "unit_rows":
         features = transforms.row_normalize(features)
-    if options.degree_features is True or (options.degree_features == "auto" and not graph.num_features):
+    if wants_degrees:
         degrees = transforms.one_hot_degree(graph, max_degree=options.max_degree)
         features = transforms.append_features(features, degrees)
         graph = replace(graph, estimated=(*graph.estimated, "degree"))

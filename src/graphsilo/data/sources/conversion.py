@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.sources import cache, transforms
+from graphsilo.data.sources.directions import remove_self_loops
 from graphsilo.data.sources.entries import CatalogEntry
 from graphsilo.errors import ConfigError, DataError, several
 
@@ -157,7 +158,7 @@ def read_compact_collection(path: Path, *, name: str, num_classes: int) -> Graph
         raise DataError(f"{path}: the graphs end at line {line}, the file at line {len(rows)}; it is damaged.")
     pointer = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     n = int(pointer[-1])
-    edges = transforms.remove_self_loops(np.stack([np.concatenate([*each, pointer[:0]]) for each in ends]))
+    edges = remove_self_loops(np.stack([np.concatenate([*each, pointer[:0]]) for each in ends]))
     union = Graph(
         features=np.zeros((n, 0), dtype=np.float32),
         edges=transforms.coalesce(edges, n),

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
-from graphsilo.data.sources import cache, files, transforms
+from graphsilo.data.sources import cache, files
 from graphsilo.data.sources.entries import CatalogEntry, names
 from graphsilo.errors import DataError
 
@@ -40,6 +40,7 @@ def read_raw(
     if ready is not None:
         return ready
     from graphsilo.data.sources.conversion import convert, download
+    from graphsilo.data.sources.directions import is_undirected
 
     with cache.lock(place, found.name.lower()):
         ready = _cached(found, roots, place, use_node_attributes)
@@ -56,7 +57,7 @@ def read_raw(
         target = _cache_file(found, where, place, use_node_attributes)
         told = found.checksum and not use_node_attributes
         facts = {
-            "undirected": transforms.is_undirected(graph.union.edges, graph.union.num_nodes),
+            "undirected": is_undirected(graph.union.edges, graph.union.num_nodes),
             "checksum": checksum(graph) if told else "",
         }
         try:

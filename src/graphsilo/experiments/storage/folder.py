@@ -12,7 +12,8 @@ from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.partition import Partition
 from graphsilo.data.partition.rules.files import GIVEN
-from graphsilo.data.sources.files import load_graph, remove_unfinished
+from graphsilo.data.sources.atomic import remove_unfinished
+from graphsilo.data.sources.files import load_graph
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.given import DATA, PARTITION

@@ -14,7 +14,7 @@ import torch
 
 from graphsilo.__about__ import __version__
 from graphsilo.evaluate.metrics import leading, per_client
-from graphsilo.evaluate.significance import item_errors, summarise_seeds
+from graphsilo.evaluate.spread import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
     backbone_warnings,

@@ -33,7 +33,7 @@ from graphsilo.data.silos.column_scales import other_units_here
 from graphsilo.data.silos.own import SiloFile, read_silo_file
 from graphsilo.data.silos.scaling import prepared
 from graphsilo.data.silos.silo import Schema, Silo
-from graphsilo.data.sources.files import atomic_file
+from graphsilo.data.sources.atomic import atomic_file
 from graphsilo.errors import (
     ConfigError,
     DataError,
