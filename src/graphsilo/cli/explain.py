@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphsilo.cli.terminal import bare, say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
 from graphsilo.experiments.doors import groups, option_names
-from graphsilo.settings import Settings, rows, written
+from graphsilo.settings import Settings
+from graphsilo.settings.words import rows, written
 
 if TYPE_CHECKING:
     from graphsilo.federation.interface import Handler

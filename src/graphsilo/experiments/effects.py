@@ -20,7 +20,6 @@ from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS, plain
-from graphsilo.experiments.references import reference_method
 from graphsilo.federation import registry
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.registry import Method
@@ -334,6 +333,8 @@ def _one_round(run: Case, value: Any) -> str | None:
     settings = run.config.method_config()
     if settings.total_rounds > 1 or settings.rounds == 1 or value is None:
         return None
+    from graphsilo.experiments.simulation import reference_method
+
     rows = [registry.load(reference_method(run.config, name)).config for name in run.config.run.references]
     if not all(issubclass(kind, OneRoundConfig) for kind in rows):
         return None

@@ -27,9 +27,16 @@ from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Beside, Observer, RunEnded, RunStarted
 from graphsilo.experiments.outcome import failure_warnings
 from graphsilo.experiments.participants import Federations, Participants, selection_metric
-from graphsilo.experiments.references import gaps_closed, method_of, reference_config, reference_method
 from graphsilo.experiments.seed import SeedRun, tell_again
-from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, model_specs, prepare
+from graphsilo.experiments.simulation import (
+    Simulation,
+    complete_config,
+    fingerprint,
+    method_of,
+    model_specs,
+    prepare,
+    reference_method,
+)
 from graphsilo.experiments.storage import results
 from graphsilo.experiments.storage.place import Place
 from graphsilo.experiments.storage.records import Means, References, RunRecord, Seed
@@ -37,7 +44,7 @@ from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.usage import UsageMeter
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
-from graphsilo.runtime.local.temporary import OffloadFolder
+from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.machine import keep_freed_memory, needs_unix
 
@@ -222,6 +229,8 @@ class _Run:
         """
         if not self.config.run.references:
             return record
+        from graphsilo.experiments.references import gaps_closed, reference_config
+
         observer = Beside(self.observer, record.warnings)
         rows: dict[str, Means] = {}
         missing: list[str] = []
@@ -229,7 +238,7 @@ class _Run:
             if name not in self.config.run.references:
                 continue
             try:
-                result = self._reference(name, observer)
+                result = self._reference(name, reference_config(self.config, name), observer)
             except FederationError as error:
                 if self.elsewhere is None:
                     raise
@@ -248,8 +257,8 @@ class _Run:
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"]) if has_both else None
         return replace(record, references=References.of(rows, gaps), warnings=[*record.warnings, *missing])
 
-    def _reference(self, name: RunReference, observer: Observer) -> Result:
-        config, at_silos = reference_config(self.config, name), name in ("local", "alone")
+    def _reference(self, name: RunReference, config: RunConfig, observer: Observer) -> Result:
+        at_silos = name in ("local", "alone")
         # All rows are chosen by one metric, also where one silo alone would have taken another.
         by = selection_metric(self.config.evaluation, self.simulation).name
         reuse = self.simulation if at_silos and not registry.load(self.config.method.name).pooled else None

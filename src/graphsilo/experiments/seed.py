@@ -42,8 +42,8 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.hosted import Reported as ReportedModel
 from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
-from graphsilo.runtime.local.temporary import OffloadFolder
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.training.work import Work
 from graphsilo.types import ClientId

@@ -26,7 +26,7 @@ from graphsilo.data.sources.classes import settle_classes, signed_note
 from graphsilo.data.sources.faults import Faults, check_finite
 from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
-from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, RunConfig
+from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, RunConfig, RunReference
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.participants import (
     Participants,
@@ -119,6 +119,21 @@ def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, 
             found[place] = item
     faults.raise_if_any()
     return found
+
+
+def method_of(config: RunConfig) -> Method:
+    """What a configuration runs: a method, or with ``run.alone`` what every silo makes of it by itself."""
+    method = registry.load(config.method.name)
+    if not config.run.alone or method.alone or method.pooled:
+        return method
+    from graphsilo.runtime.alone import alone  # with torch, which a configuration is looked at without
+
+    return alone(method)
+
+
+def reference_method(config: RunConfig, name: RunReference) -> str:
+    """The method that makes a reference row."""
+    return config.method.name if name == "alone" else "global" if name == "global_cut" else name
 
 
 def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:

@@ -18,9 +18,9 @@ from graphsilo.methods import fedprox
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.in_process import InProcess
+from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.offloading import OffloadedState
 from graphsilo.runtime.local.placement import MemoryBudget
-from graphsilo.runtime.local.temporary import OffloadFolder
 from graphsilo.testing import conformance
 from kit.damage import small_files
 

@@ -12,7 +12,6 @@ from graphsilo.data.graph import SPLITS, Graph, GraphCollection
 from graphsilo.data.partition.adjacency import both_directions
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import Items, Silo
-from graphsilo.data.sources.transforms import stack_features
 from graphsilo.errors import DataError, PartitionError, UnsupportedError
 from graphsilo.types import ClientId, Mask, NodeIds
 
@@ -140,6 +139,8 @@ def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCo
     single = [graph for graph in graphs if isinstance(graph, Graph)]
     if len(single) != len(graphs):
         raise UnsupportedError("silos of single graphs and silos of collections cannot be pooled together.")
+    from graphsilo.data.sources.transforms import stack_features
+
     shifts = first_numbers(single)
     return replace(
         single[0],

@@ -35,9 +35,10 @@ from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
+from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.offloading import received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget, beside_coordinator, expected_work, graph_bytes
-from graphsilo.runtime.local.temporary import OffloadFolder, make_folder, remove_abandoned, remove_folder
+from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.runtime.lost import MAX_LOSSES, StateLost, how_it_ended
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.types import ClientId
