@@ -14,8 +14,9 @@ import torch
 
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.believed import believable
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import SetScores, believable, gather, scenario_weights
+from graphsilo.experiments.evaluation import SetScores, gather, scenario_weights
 from graphsilo.experiments.progress import Aggregates, SeedProgress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare

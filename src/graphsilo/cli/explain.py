@@ -208,7 +208,7 @@ def _what_the_server_learns(method: Method) -> str:
 
 
 def _exchange(grid: Any, name: str, item: Handler[Any, Any], settings: Collection[str]) -> None:
-    from graphsilo.federation.compression import compressible
+    from graphsilo.federation.compressing import compressible
 
     request, reply = item.types()
     for place, (direction, message) in enumerate((("receives", request), ("sends", reply))):

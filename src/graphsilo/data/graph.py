@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.errors import DataError
-from graphsilo.notebook import table
 from graphsilo.types import Mask, NodeIds
 
 if TYPE_CHECKING:
@@ -168,6 +167,8 @@ class Graph:
         words = self.class_names or range(self.num_classes)
         labels = [[f"nodes of class {word}", known[place]] for place, word in enumerate(words)]
         unlabelled = ["nodes without a label", self.num_nodes - known.total()]
+        from graphsilo.notebook import table
+
         return table(f"Graph {name[1]}", ["", "count"], [*facts, *labels, unlabelled])
 
     def __post_init__(self) -> None:

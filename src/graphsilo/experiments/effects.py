@@ -287,7 +287,7 @@ def _sends_no_model(run: Case, value: Any) -> str | None:
     """Compression is about models that clients make of one that they were sent."""
     if value == "none":
         return None
-    from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
+    from graphsilo.federation.compressing import compressible
     from graphsilo.federation.interface import handlers_of
 
     if run.method.pooled:

@@ -45,12 +45,12 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
 from graphsilo.runtime.setup import ClientSetup
-from graphsilo.training.work import Work
 from graphsilo.types import ClientId
 
 if TYPE_CHECKING:
     from graphsilo.experiments.storage.checkpoint import Checkpoints
     from graphsilo.runtime.secure import SecureSums
+    from graphsilo.training.work import Work
 
 CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""

@@ -27,7 +27,7 @@ from graphsilo.experiments.simulation import method_of
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.account import Account
-from graphsilo.federation.compression import compressible
+from graphsilo.federation.compressing import compressible
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.kinds import KINDS, SHORT, compressed
 from graphsilo.federation.policy import DisclosurePolicy, small_classes

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import SPLITS, Graph, GraphCollection
 from graphsilo.errors import PartitionError, RunError
-from graphsilo.notebook import table
 from graphsilo.types import ClientId, NodeIds
 
 OptionValue: TypeAlias = str | int | float | bool | None
@@ -86,6 +85,8 @@ class Partition:
         rows = [[f"client {client}", *map(len, parts)] for client, parts in enumerate(each)]
         every = ["all", _count(self.nodes), _count(self.train), _count(self.val), _count(self.test)]
         title = f"Partition of {self.data} by {self.rule}"
+        from graphsilo.notebook import table
+
         return table(title, ["", self._items, "train", "val", "test"], [every, *rows])
 
     @property

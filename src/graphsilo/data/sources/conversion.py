@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources import cache, transforms
+from graphsilo.data.sources import building, transforms
 from graphsilo.data.sources.directions import remove_self_loops
 from graphsilo.data.sources.entries import CatalogEntry
 from graphsilo.errors import ConfigError, DataError, several
@@ -30,7 +30,7 @@ def convert(found: CatalogEntry, where: list[Path], work: Path, use_node_attribu
         raw = where[0].parent
         if found.pyg_class == "PygNodePropPredDataset":
             return _read_ogb(raw.parent, found)
-        cache.link_folder(raw, source.raw_folder(work))
+        building.link_folder(raw, source.raw_folder(work))
         # PyG reports its progress on stderr; nothing takes long enough here to need it.
         with contextlib.redirect_stderr(io.StringIO()):
             dataset = _open_pyg(found, work, use_node_attributes)
@@ -99,7 +99,7 @@ def download(found: CatalogEntry, roots: list[Path], folder: Path, downloads: Pa
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
     if source.missing(private):
         raise DataError(_not_available(found, roots, reason or "some files did not come"))
-    cache.keep_folder(source.raw_folder(private), source.raw_folder(downloads))
+    building.keep_folder(source.raw_folder(private), source.raw_folder(downloads))
 
 
 def _not_available(found: CatalogEntry, roots: list[Path], reason: str) -> str:

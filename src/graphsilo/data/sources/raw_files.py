@@ -39,14 +39,15 @@ def read_raw(
     ready = _cached(found, roots, place, use_node_attributes)
     if ready is not None:
         return ready
+    from graphsilo.data.sources import building
     from graphsilo.data.sources.conversion import convert, download
     from graphsilo.data.sources.directions import is_undirected
 
-    with cache.lock(place, found.name.lower()):
+    with building.lock(place, found.name.lower()):
         ready = _cached(found, roots, place, use_node_attributes)
         if ready is not None:
             return ready
-        with cache.building(place) as folder:
+        with building.building(place) as folder:
             where = found.source.find(roots)
             if where is None:
                 download(found, roots, folder, place / "raw")
