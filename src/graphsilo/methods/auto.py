@@ -1,9 +1,10 @@
 """Auto — FedRidge, then FedTrees, and what validation prefers.
 
 The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
-where the forest would not catch up. After every fourth step all silos' validation items together say, by counts, which kind of
-model is best: of one method or a mean of both; common, corrected by each silo, or of its own rows. All silos take that
-kind, and one departs from it where its own items say so clearly: a choice of each silo's, among few items, is worse.
+where the forest would not catch up. After every fourth step all silos' validation items together say, by counts, which
+kind of model is best: of one method or a mean of both; common, corrected by each silo, or of its own rows. All silos
+take that kind, and one departs from it where its own items say so clearly: a choice of each silo's, among few items, is
+worse.
 The reported round is chosen as in any method.
 """
 

@@ -126,7 +126,7 @@ class Client(ClientBase[FedTreesConfig]):
         found = found.reshape(len(cells), -1)
         return Cells(counts=torch.from_numpy(self._enough(found, found).astype(np.int32)))
 
-    def _enough(self, numbers: Whole, counts: Whole) -> Whole:
+    def _enough(self, numbers: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
         """Numbers without those of fewer rows than may be told of."""
         return numbers if self.config.min_count == 1 else np.where(counts >= self.config.min_count, numbers, 0)
 
@@ -185,7 +185,7 @@ class Client(ClientBase[FedTreesConfig]):
                 f"has missed some. It can take part again once it is given the forest."
             )
 
-    def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Whole:
+    def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Floats:
         """[3, W, B] histograms of the own rows for the tree of a step, beside what a forest says so far."""
         layout, places = self.layout(step)
         first, second = self._once((track, step), lambda: self._whole_gradients(track))
@@ -199,10 +199,10 @@ class Client(ClientBase[FedTreesConfig]):
         margins = self._says(track, self.data)[self.train]
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
 
-    def layout(self, step: int) -> tuple[Layout, Whole]:
+    def layout(self, step: int) -> tuple[Layout, NDArray[np.int32]]:
         """What stands where in the histograms of a step, and the entries that each own row counts in."""
 
-        def make() -> tuple[Layout, Whole]:
+        def make() -> tuple[Layout, NDArray[np.int32]]:
             layout = Layout.drawn(self._edges.numpy(), self.config.drawn(len(self._edges)), self.context.seed, step)
             return layout, layout.places(self._codes)
 
