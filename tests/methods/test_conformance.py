@@ -10,7 +10,7 @@ from kit.broad import BROAD
 
 LONGEST = {
     conformance.check_resume, conformance.check_failing_client, conformance.check_offloading, conformance.check_liars,
-    conformance.check_exaggeration, conformance.check_idle_client,
+    conformance.check_exaggeration, conformance.check_idle_client, conformance.check_lost_answers,
 }  # fmt: skip
 
 CHECKS = [
@@ -31,7 +31,7 @@ def test_conforms(name, check):
 ELSEWHERE = [
     pytest.param(
         variant, check, id=f"{name}-{what}-{check.__name__.removeprefix('check_')}",
-        marks=[pytest.mark.slow] if check in LONGEST and name not in BROAD else [],
+        marks=[] if name in BROAD else [pytest.mark.slow],
     )
     for name in registry.names()
     for what, variant in list(conformance.variants(registry.load(name)).items())[1:]
