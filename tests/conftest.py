@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 import kit
+from kit.sites import make_sites, short_path, sites, standing
+
+__all__ = ["make_sites", "short_path", "sites", "standing"]
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(os.environ.get("GRAPHSILO_REQUIRE", "").split())
