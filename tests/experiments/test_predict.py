@@ -550,7 +550,9 @@ def test_the_model_that_a_run_reports_is_the_one_that_predicts(small, tmp_path, 
         assert score(made, silo) == pytest.approx(row["test"]["accuracy"], abs=1e-12)
 
 
-@pytest.mark.parametrize("where", [{}, {"run__resident_clients": 1}, {"run__workers": 2}])
+@pytest.mark.parametrize(
+    "where", [{}, {"run__resident_clients": 1}, pytest.param({"run__workers": 2}, marks=pytest.mark.slow)]
+)
 def test_either_model_of_a_silo_alone_is_of_its_own_best_round(small, tmp_path, where):
     """The common model was kept of the round of the client's own, which has another best one."""
     differ = []

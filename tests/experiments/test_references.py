@@ -117,7 +117,9 @@ def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, 
             assert expected["accuracy"] > 0
 
 
-@pytest.mark.parametrize("where", [{"run__resident_clients": 1}, {"run__workers": 2}])
+@pytest.mark.parametrize(
+    "where", [{"run__resident_clients": 1}, pytest.param({"run__workers": 2}, marks=pytest.mark.slow)]
+)
 def test_where_clients_live_changes_nothing_of_the_comparison(small, tmp_path, where):
     found = []
     for place, settings in (("one", {}), ("other", where)):
