@@ -9,8 +9,9 @@ from graphsilo.testing import conformance
 from kit.broad import BROAD
 
 LONGEST = {
-    conformance.check_resume, conformance.check_failing_client, conformance.check_offloading, conformance.check_liars,
-    conformance.check_exaggeration, conformance.check_idle_client, conformance.check_lost_answers,
+    conformance.check_determinism, conformance.check_reduction, conformance.check_resume, conformance.check_offloading,
+    conformance.check_liars, conformance.check_exaggeration, conformance.check_idle_client,
+    conformance.check_failing_client, conformance.check_lost_answers,
 }  # fmt: skip
 
 CHECKS = [

@@ -10,7 +10,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.federation import noise, registry
 from graphsilo.testing.settings import cases, check_case, learned, started
-from kit.broad import BROAD
+from kit.broad import BROAD, broadly
 
 METHODS = {name: registry.load(name) for name in registry.names()}
 
@@ -45,7 +45,9 @@ def test_it_is_heard_and_idle_where_it_says_so(name, case):
         settled(config.with_explicit([f"method.{case.field}"]), task=case.task)
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.backbone and not method.pooled])
+@pytest.mark.parametrize(
+    "name", broadly(name for name, method in METHODS.items() if method.backbone and not method.pooled)
+)
 def test_the_precision_of_a_run_is_heard(name):
     method = METHODS[name]
     settings = started(method, method.quick)
