@@ -127,7 +127,7 @@ def test_every_backbone(small, gpu, model):
 
 
 @pytest.mark.parametrize(
-    "method", ["fedavg", "fedprox", "scaffold", "feddc", "fednh", "fedgen", "fedtgp", "fedlog", "gcfl"]
+    "method", broadly(["fedavg", "fedprox", "scaffold", "feddc", "fednh", "fedgen", "fedtgp", "fedlog", "gcfl"])
 )
 def test_settings_of_the_server(small, gpu, method):
     fields = registry.load(method).config.model_fields
