@@ -119,11 +119,11 @@ class GAMLP(HeadedModel):
         """X^(l) W_1 [L+1, n, h], and what reference and hop add to each score, [L+1, n] both."""
         weight, scorer = self._rows[0].weight, self.scorer.weight
         # One product per hop for all that is multiplied by it.
-        found = torch.stack(times_levels(view, self.hops, torch.cat([weight, scorer.t()], 1)))
+        found = times_levels(view, self.hops, torch.cat([weight, scorer.t()], 1))
         projected, references, own = found.split([weight.shape[1], len(scorer) - 1, 1], 2)
-        # One reference row serves all hops if it is the only one.
-        reference = [level[:, place % level.shape[1]] for place, level in enumerate(references)]
-        return projected, torch.stack(reference), own.squeeze(2)
+        # Level l takes the l-th reference, or the only one.
+        reference = references.expand(-1, -1, self.hops + 1).diagonal(dim1=0, dim2=2).t()
+        return projected, reference, own.squeeze(2)
 
     def _weights(self, reference: Tensor, own: Tensor) -> Tensor:
         """[L + 1, n] from both shares of each score."""
