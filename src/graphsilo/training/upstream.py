@@ -30,7 +30,11 @@ def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inp
 
 
 def traced(
-    model: Model, view: View, generator: torch.Generator | None, parameters: Sequence[Tensor]
+    model: Model,
+    view: View,
+    generator: torch.Generator | None,
+    parameters: Sequence[Tensor],
+    others: View | None = None,
 ) -> tuple[Outputs, Callable[[Tensor, Tensor | None], list[Tensor]]]:
     """Logits and embeddings of one pass, and the way back from gradients of both to those of the parameters.
 
@@ -41,12 +45,21 @@ def traced(
         view: On these rows.
         generator: Source of dropout; None for evaluation.
         parameters: The model's, in its order.
+        others: Embeddings are of these rows instead, in evaluation (``Model.outputs_beside``).
     """
-    found = model.trace(view, generator)
-    if found is not None:
-        return Outputs(found.logits, found.embeddings), found.pull
+    first = model.trace(view, generator)
+    if first is not None and others is None:
+        return Outputs(first.logits, first.embeddings), first.pull
+    second = None if others is None else model.trace(others, None)
+    if first is not None and second is not None:
+
+        def both(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
+            pulled = second.pull(torch.zeros_like(second.logits), inner)
+            return [one.add_(other) for one, other in zip(first.pull(gradient), pulled, strict=True)]
+
+        return Outputs(first.logits, second.embeddings), both
     with torch.enable_grad():
-        outputs = model.outputs(view, generator)
+        outputs = model.outputs(view, generator) if others is None else model.outputs_beside(view, others, generator)
 
     def back(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
         if inner is None or not outputs.embeddings.requires_grad:
