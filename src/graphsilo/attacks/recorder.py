@@ -17,7 +17,7 @@ from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import Simulation, prepare
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import reading
 from graphsilo.experiments.storage.records import RunRecord, Seed, tree_of
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
@@ -157,7 +157,7 @@ def opened(folder: Path) -> tuple[RunRecord, RunConfig]:
         ConfigError: The folder holds no finished run.
         RunError: Its result cannot be read, or its data is not here.
     """
-    record = records.read_run(folder)
+    record = reading.read_run(folder)
     if (folder / "silos.json").exists():
         raise RunError(
             f"{folder} is the coordinator's part of a run between machines. An attack is measured against the data, "
