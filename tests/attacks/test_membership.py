@@ -11,6 +11,7 @@ import torch
 from graphsilo.attacks.labels import labels
 from graphsilo.attacks.membership import candidates, likelihood_ratio, membership, of_sums, outside, shadow_runs
 from graphsilo.attacks.recorder import Call
+from graphsilo.attacks.rows import rows
 from graphsilo.attacks.views import views
 from graphsilo.methods.fedtrees import bins
 from graphsilo.methods.fedtrees.messages import Cells, CellsRequest
@@ -69,7 +70,7 @@ def test_the_span_of_few_rows_holds_them_alone(known_noise):
 
 def test_numbers_in_cells_of_nobody_by_hand():
     trained = np.array([[1.0, 5.0], [2.0, 5.0]], dtype=np.float32)
-    rows = np.array([[1.0, 5.0], [1.05, 5.0], [2.0, 7.0], [3.0, 7.0]], dtype=np.float32)
+    asked_about = np.array([[1.0, 5.0], [1.05, 5.0], [2.0, 7.0], [3.0, 7.0]], dtype=np.float32)
     first = bins.coarse_counts(trained)
     cells = bins.cells_to_refine(first, 3)  # 1 and 2, and 5; a cell reaches from 1 to 1.125, a part of it to 1.002
     fine = bins.fine_counts(trained, cells).reshape(2, -1)
@@ -78,10 +79,10 @@ def test_numbers_in_cells_of_nobody_by_hand():
         Call(request=CellsRequest(cells=torch.from_numpy(asked)), answer=Cells(counts=torch.from_numpy(seen)), **of)
         for asked, seen in ((np.zeros((2, 0), dtype=np.int64), first), (cells, fine))
     ]
-    assert outside(calls[:1], rows).tolist() == [0, 0, 1, 2]
-    assert outside(calls, rows).tolist() == [0, 1, 1, 2]
-    assert outside(calls, rows[:, :1]).tolist() == [0, 1, 0, 1]
-    assert outside(calls, rows[:0]).tolist() == []
+    assert outside(calls[:1], asked_about).tolist() == [0, 0, 1, 2]
+    assert outside(calls, asked_about).tolist() == [0, 1, 1, 2]
+    assert outside(calls, asked_about[:, :1]).tolist() == [0, 1, 0, 1]
+    assert outside(calls, asked_about[:0]).tolist() == []
 
 
 @pytest.mark.parametrize("secure", [{}, SECURE])
@@ -112,12 +113,15 @@ def test_a_common_forest_is_read_as_silos_read_it(name, secure):
             assert torch.equal(view.public.logits(view.saved, 1, elsewhere), torch.log_softmax(says.double(), dim=1))
 
 
-def test_a_silo_without_rows_has_nobody_to_tell():
-    run = recorded(**TREES)
-    view, silo = cases(run)[0]
+@pytest.mark.parametrize("name", ["fedtrees", "auto"])
+def test_a_silo_without_rows_has_nobody_to_tell(name):
+    run = recorded(method__name=name, method__rounds=2)
+    (view, silo), other, *_ = cases(run)
     bare = replace(silo, train=silo.train[:0])
     assert of_sums([(view, bare)]) == []
+    assert of_sums([(view, bare), other]) == of_sums([other])
     assert outcome(labels([(view, bare)], run.simulation.silos), "labels").value is None
+    assert outcome(rows([(view, bare)], run.simulation.silos), "0.95").value is None
     simulation = replace(run.simulation, silos=(bare, *run.simulation.silos[1:]))
     without = replace(run, simulation=simulation)
     seen = {"reader": views(without, "reader", (0,))}

@@ -170,7 +170,9 @@ def phi(view: View, silo: Silo, nodes: NDArray[np.int64], space: tuple[str, int]
     assert config is not None
     recipe = config.recipe(space[0], view.public.seed, space[1])
     recipe = replace(recipe, hops=0) if config.epsilon is not None else recipe
-    return torch.cat([part for _, part in Features(tensors_of(silo.graph), recipe).blocks(nodes)])
+    features = Features(tensors_of(silo.graph), recipe)
+    none = torch.zeros(0, features.width, dtype=torch.float64)  # where there are no nodes
+    return torch.cat([none, *(part for _, part in features.blocks(nodes))])
 
 
 def _truth(view: View, silo: Silo, space: Space) -> Tensor:
