@@ -58,7 +58,12 @@ def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     client = federation.client(0)
     assert (server.preferred, client._chosen) == ([0, 0], 0)
     assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge-common"}
-    for number in range(2, 16):
+    for number in range(2, 5):
+        server.round(federation, number)
+        assert "chosen_7" not in server.log
+    server.round(federation, 5)
+    assert server.log["chosen_7"] > 0  # every fourth step
+    for number in range(6, 22):
         server.round(federation, number)
     assert server.preferred == [3, 2]
     assert {name.partition("/")[0] for name in server.aggregate()} == {"trees-common"}

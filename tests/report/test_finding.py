@@ -300,7 +300,7 @@ def test_what_validation_chose_is_said_with_what_it_says_of_each(tmp_path: Path)
         f"seeds): {each}, at the best round of each."
     )
     assert chosen(tmp_path, [[{**late, "chosen_3": 0.69}, {**late, "chosen_4": 0.6}]]).endswith(
-        f"{each}, and less of 2 others, at the best round of each."
+        f"{each}, and no more of 2 others, at the best round of each."
     )
     assert chosen(tmp_path, [[early]], method="fedavg") == ""
     assert chosen(tmp_path, [[{}]]) == ""

@@ -67,7 +67,7 @@ def choice(record: RunRecord) -> str:
     good = metric_of(selected).goodness
     means = sorted(((fmean(values), name) for name, values in said.items() if values), key=lambda each: -good(each[0]))
     each = listed(f"{name} {metric(value, selected)}" for value, name in means[:SHOWN])
-    tried = f", and less of {len(means) - SHOWN} others" if len(means) > SHOWN else ""
+    tried = f", and no more of {len(means) - SHOWN} others" if len(means) > SHOWN else ""
     return (
         f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}{tried}, at the best round of each."
     )
