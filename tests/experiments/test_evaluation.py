@@ -300,7 +300,7 @@ def test_of_rounds_with_equal_macro_f1_the_better_ranking_is_taken(alone: bool) 
     assert progress.views["own_local"].best_round == 1
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_silo_alone_keeps_the_model_of_its_own_best_round(
     small: Callable[..., RunConfig], tmp_path: Path, workers: int
 ) -> None:

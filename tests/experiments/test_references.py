@@ -96,8 +96,9 @@ def test_a_warning_is_said_once_for_all_rows(small):
     assert len(set(heard)) == len(heard)
 
 
-@pytest.mark.parametrize("view", ["run", "silo", "own", "common"])
-@pytest.mark.parametrize("name", ["fedavg", "fairfgl"])
+@pytest.mark.parametrize(
+    ("name", "view"), [("fedavg", "run"), *(("fairfgl", view) for view in ("run", "silo", "own", "common"))]
+)
 def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, view):
     """With what the saved models of both answer."""
     rounds = {"method__rounds": 4, "method__lr": 0.3}
@@ -118,7 +119,9 @@ def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, 
             assert expected["accuracy"] > 0
 
 
-@pytest.mark.parametrize("where", [{"run__resident_clients": 1}, {"run__workers": 2}])
+@pytest.mark.parametrize(
+    "where", [{"run__resident_clients": 1}, pytest.param({"run__workers": 2}, marks=pytest.mark.slow)]
+)
 def test_where_clients_live_changes_nothing_of_the_comparison(small, tmp_path, where):
     found = []
     for place, settings in (("one", {}), ("other", where)):

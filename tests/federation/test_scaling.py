@@ -211,6 +211,7 @@ def test_predictions_are_scaled_as_training_was(hospitals: list[str], tmp_path: 
     assert np.array_equal(again.probabilities[:NODES], own.probabilities)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedprox", "fedsage", "fedsage_plus", "fedlog", "fedpg", "fairfgl", "opfgl"])
 @pytest.mark.parametrize("by", ["federation", "silo"])
 def test_every_method_learns_from_scaled_features(hospitals: list[str], method: str, by: str) -> None:

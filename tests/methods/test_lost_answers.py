@@ -307,6 +307,7 @@ def lossy(name, out=None, observer=None, resume=False, **how):
     return conformance.numbers(run(config, out=out, resume=resume, observer=observer).tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scaffold", "feddistill", "moon", "fedavg"])
 def test_where_clients_are_changes_nothing(unheard, name, tmp_path):
     """FedAvg's answers are compressed."""

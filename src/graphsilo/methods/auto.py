@@ -190,7 +190,10 @@ class Client(ClientBase[AutoConfig]):
         if count not in (FIRST, len(CHOICES)) or not 0 <= preferred < count or (
             count > FIRST and "trees" not in self._parts
         ):  # fmt: skip
-            raise MessageError(f"choice {preferred} of {count} was said to be the best.")
+            raise MessageError(
+                f"{count} kinds of models, number {preferred} of them preferred, were named; this silo has {FIRST} "
+                f"before the first tree and {len(CHOICES)} after it."
+            )
 
     def _judge(self, count: int) -> tuple[Judge, list[NDArray[np.float32]]]:
         """Of the own validation items, and [n, C] log-probabilities of these for each choice."""

@@ -70,6 +70,7 @@ def write_rare(folder: Path, name: str, number: int, **more: Any) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_rare_class_is_known_from_sums_alone(
     make_sites: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,7 @@ def test_reference_rows_stand_apart(sites: Any, tmp_path: Path) -> None:
         assert left <= {"opened.json"}
 
 
+@pytest.mark.slow
 def test_a_silo_that_lets_out_no_scores_has_a_row_alone_as_well(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     """The row was lost for all silos: its comparison item by item is a score."""
     sites = make_sites({"south": {"kinds": ["model", "counts", "statistic"]}})

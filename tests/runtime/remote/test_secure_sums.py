@@ -94,7 +94,7 @@ def every_step(*quick: str) -> Any:
     )
 
 
-@every_step(SHARE, OPEN)
+@every_step(OPEN)
 def test_worker_killed_at_each_step(step: str, sites: Any, tmp_path: Path) -> None:
     """It has forgotten its keys: all go back to the last checkpoint, and the run comes to the same."""
     victim = sites.supervisors["south"]
