@@ -7,8 +7,9 @@ import pytest
 
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.references import method_of, reference_config
+from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import method_of
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.planning import plan

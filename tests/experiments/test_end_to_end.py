@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphsilo.data.partition import graph_rules, rules
+from graphsilo.data.partition import rules
+from graphsilo.data.partition.graphs import graph_rules
 from graphsilo.data.silos.perturb import perturb
 from graphsilo.data.sources.files import load_graph, save_graph
 from graphsilo.errors import PartitionError, UnsupportedError

@@ -14,13 +14,13 @@ import torch
 
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.believed import believable
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import SetScores, believable, gather, scenario_weights
-from graphsilo.experiments.progress import SeedProgress
+from graphsilo.experiments.evaluation import SetScores, gather, scenario_weights
+from graphsilo.experiments.progress import Aggregates, SeedProgress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage.disk import read_tensors
-from graphsilo.experiments.storage.outputs import Aggregates
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, EvaluateReply, EvaluateRequest
 from graphsilo.federation.codec import decode_tree, encode_tree

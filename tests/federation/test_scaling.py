@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.scaling import visible_rows
+from graphsilo.data.silos.column_scales import visible_rows
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer

@@ -25,7 +25,7 @@ from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import dispatch
 from graphsilo.runtime.hosted import HostedClient, Turn
-from graphsilo.runtime.local import offloading
+from graphsilo.runtime.local import clients
 from graphsilo.testing import conformance
 from kit.broad import broadly
 
@@ -62,7 +62,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Guard]:
     def install(policies: Mapping[int, Mapping[str, object]] | None = None) -> Guard:
         found = {client: DisclosurePolicy.of(values) for client, values in (policies or {}).items()}
         guard = Guard(found)
-        monkeypatch.setattr(offloading, "call", guard.call)
+        monkeypatch.setattr(clients, "call", guard.call)
         return guard
 
     return install

@@ -17,7 +17,8 @@ from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE, Opening
+from graphsilo.federation.secure import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.secure.messages import Opening
 from graphsilo.federation.secure.party import Party, Sum
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded

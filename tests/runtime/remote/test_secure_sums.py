@@ -19,7 +19,7 @@ import pytest
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.errors import FederationError
 from graphsilo.federation.journal import read
-from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.secure import CALL, CONFIRM, MASK, OPEN, SHARE
 from graphsilo.runtime.engines.choice import kits_of
 from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision
