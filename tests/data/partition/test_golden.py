@@ -70,9 +70,10 @@ def test_louvain_plus_on_virtual_clients_keeps_the_published_share_of_edges(
     assert found.kept_share == pytest.approx(kept, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["CiteSeer", "PubMed", "chameleon", "Photo"])
 @pytest.mark.parametrize("rule", ["louvain", "metis"])
-@pytest.mark.parametrize("clients", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("clients", [5, 20])
 def test_other_graphs_are_covered(data_root: Path, data: str, rule: str, clients: int) -> None:
     graph = catalog.load(data, root=data_root)
     assert isinstance(graph, Graph)
