@@ -168,6 +168,7 @@ def test_a_page_that_cannot_be_drawn_does_not_lose_the_result(tmp_path, monkeypa
         assert graphsilo.run(**QUICK, out=tmp_path / "run").tree["task"] == "node"
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_collections(data_root):
     graphs = graphsilo.load("MUTAG", root=data_root)

@@ -45,6 +45,7 @@ def test_published_counts_add_up(name: str, own: int, new: int) -> None:
     assert len(found["own"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_rows_stand_on_cuts_that_leave_no_class_out(data_root: Path) -> None:
     _, runs = papers.read("fedlog")

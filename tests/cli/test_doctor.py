@@ -7,6 +7,7 @@ import pytest
 from graphsilo.cli import doctor
 
 
+@pytest.mark.slow
 def test_doctor_runs_a_federation(tmp_path, monkeypatch):
     monkeypatch.delenv("GRAPHSILO_DATA", raising=False)
     found = {finding.what: finding for finding in doctor.examine()}

@@ -110,7 +110,8 @@ def test_a_run_outlasts_who_reads_its_progress(small, tmp_path):
     assert (folder / "report.html").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_says_how_to_go_on(small, tmp_path, number):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "graphsilo", "run", *small, "--rounds", "100000", "--out", str(folder)]

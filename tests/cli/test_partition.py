@@ -33,6 +33,7 @@ def test_partition_of_a_scenario_says_what_is_held_out(call):
     assert "held out by the scenario" in out
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_partition_of_collections(call, data_root):
     code, out, _ = call("partition", "--data", "MUTAG", "--data-root", data_root, "--clients", "3")

@@ -24,6 +24,7 @@ def study(tmp_path_factory):
     return folder, config
 
 
+@pytest.mark.slow
 def test_a_study_from_a_file_with_two_methods(study, capsys):
     folder, config = study
     out = folder / "study"

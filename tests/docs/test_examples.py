@@ -35,6 +35,7 @@ def example(name):
     return module
 
 
+@pytest.mark.slow
 def test_fedlog_reliability(capsys):
     """One table per question: five kinds of knowledge, one column per receiver, accuracies in percent."""
     module = example("fedlog_reliability")

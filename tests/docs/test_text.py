@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import shlex
@@ -40,15 +41,22 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 COMMANDS = list(commands())
 
 
+@functools.cache
+def command_line() -> Any:
+    """Of ``graphsilo``."""
+    import typer
+
+    from graphsilo.cli.app import app
+
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize(
     "words", [pytest.param(words, id=f"{page}: {' '.join(words)}") for page, words in COMMANDS if words[0] != "make"]
 )
 def test_commands_parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The option exists, and for runs the whole configuration is valid."""
-    import typer
-
     from graphsilo.cli import run as run_module
-    from graphsilo.cli.app import app
 
     checked: list[RunConfig] = []
 
@@ -61,7 +69,7 @@ def test_commands_parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(run_module, "run_command", check)
     monkeypatch.chdir(EXAMPLES)  # where the pages' own files are
-    group = typer.main.get_command(app)
+    group = command_line()
     arguments = [word for word in words[1:] if word not in ("...", "DIR...", "COMMAND")]
     if words[1:2] == ["run"]:
         group.main(arguments, prog_name="graphsilo", standalone_mode=False)

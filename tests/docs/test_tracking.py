@@ -33,6 +33,7 @@ def test_the_observer_says_who_fell(tmp_path, monkeypatch, capsys):
     assert all(re.fullmatch(r"round \d: client \d fell from 0\.\d\d to 0\.\d\d", line) for line in lines)
 
 
+@pytest.mark.slow
 def test_tables_and_figures(tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib")

@@ -153,7 +153,7 @@ def test_wrong_client_numbers_are_refused():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 5))
 def test_everything_equals_scikit_learn(seed, clients, classes):
     random = np.random.default_rng(seed)

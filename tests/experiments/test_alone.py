@@ -98,8 +98,12 @@ def test_nothing_of_the_method_is_sent(small, tmp_path):
     ledger = pq.read_table(tmp_path / "run" / "ledger.parquet").to_pydict()
     assert set(ledger["phase"]) == {"evaluation"}
     assert (result.record.summary.upload_bytes, result.record.summary.download_bytes) == (0, 0)
-    assert plan(small(run__alone=True, method__rounds=2), seconds=1).seed.up == 0
     assert result.record.method.alone
+
+
+@pytest.mark.slow
+def test_a_plan_knows_that_nothing_is_sent(small):
+    assert plan(small(run__alone=True, method__rounds=2), seconds=1).seed.up == 0
 
 
 def test_by_itself_a_silo_stops_by_itself(small):

@@ -87,6 +87,7 @@ def test_a_setting_without_effect_is_refused_in_a_call_and_remarked_in_a_file(na
     assert result.tree["config"][section].get(key) != value
 
 
+@pytest.mark.slow
 def test_a_plan_refuses_what_its_run_would():
     with pytest.raises(ConfigError, match=r"data\.seed would have no effect"):
         graphsilo.plan(CITES, seconds=1, **{"data.seed": 3, "data": "Cora"})

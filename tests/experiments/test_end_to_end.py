@@ -235,6 +235,7 @@ def test_batches_of_graphs(molecules):
     assert small_batches["seeds"][0]["test"] is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "gcn", "sage", "gat", "gin", "sgc", "ssgc", "appnp", "gcnii", "sign", "gamlp"])
 def test_every_backbone_in_batches(small, name):
     seed = only(run(small(model__name=name, model__hidden=None, method__batch_size=8, method__rounds=1)))

@@ -63,7 +63,13 @@ def refusals(name: str, value: Any, said: dict[str, str], folder: Path) -> Itera
         yield str(caught.value)
 
 
-@pytest.mark.parametrize("section", [*SECTIONS, "perturb"])
+@pytest.mark.parametrize(
+    "section",
+    [
+        pytest.param(section, marks=[pytest.mark.slow] if section == "method" else [])  # of all methods: the most
+        for section in (*SECTIONS, "perturb")
+    ],
+)
 def test_a_value_out_of_bounds_is_refused_in_one_wording(section: str, tmp_path: Path) -> None:
     mine = [case for case in CASES if case[0].partition(".")[0] == section]
     assert mine

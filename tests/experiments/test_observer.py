@@ -68,7 +68,7 @@ def test_events_come_in_order(tmp_path, small):
     assert rows[:4] == [row for seed in result.tree["seeds"] for row in seed["rounds"]]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_each_client_did_is_known(tmp_path, small, workers):
     everything = Everything()
     result = run(small(run__workers=workers), out=tmp_path / "run", observer=everything)

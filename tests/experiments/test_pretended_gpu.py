@@ -138,6 +138,7 @@ def test_settings_of_the_server(small, gpu, method):
         run(small(**some, run__compression="int8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

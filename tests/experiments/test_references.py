@@ -97,7 +97,12 @@ def test_a_warning_is_said_once_for_all_rows(small):
 
 
 @pytest.mark.parametrize(
-    ("name", "view"), [("fedavg", "run"), *(("fairfgl", view) for view in ("run", "silo", "own", "common"))]
+    ("name", "view"),
+    [
+        ("fedavg", "run"),
+        ("fairfgl", "own"),
+        *(pytest.param("fairfgl", view, marks=pytest.mark.slow) for view in ("run", "silo", "common")),
+    ],
 )
 def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, view):
     """With what the saved models of both answer."""

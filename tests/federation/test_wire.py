@@ -69,7 +69,13 @@ LARGEST: dict[str, tuple[type[Message], bytes, str | None]] = {
 """A message, what its field holds as often as it can, and the error where that is not what the field is."""
 
 
-@pytest.mark.parametrize("what", list(LARGEST))
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=[] if error or what == "numbers" else [pytest.mark.slow])
+        for what, (_, _, error) in LARGEST.items()
+    ],
+)
 def test_header_that_is_just_short_enough_takes_little_memory(what: str) -> None:
     kind, item, error = LARGEST[what]
     data = message(kind, array((wire.MAX_HEADER - 100) // len(item), item))

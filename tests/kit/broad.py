@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-BROAD = {"fedavg", "fedgta", "fedridge", "scaffold"}
-"""A mean of models, mixtures of one's own, sums of one round and a state on both sides; of the others the longest
-checks are slow tests."""
+BROAD = {"fedavg", "scaffold"}
+"""A mean of models, and a state on both sides besides; of the others the longest checks are slow tests."""
 
 
 def broadly(names: Iterable[str]) -> list[Any]:

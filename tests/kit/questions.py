@@ -59,7 +59,7 @@ class Questions:
     def __post_init__(self) -> None:
         self.files = []
         for client in range(self.silos):
-            file = write_tables(self.folder / f"data{client}", f"silo{client}", client)
+            file = write_tables(self.folder / f"data{client}", f"silo{client}", client, columns=4)
             said = {**yaml.safe_load(file.read_text()), "features": {"scale": "none"}, "policy": dict(self.policy)}
             file.write_text(yaml.safe_dump(said))
             self.files.append(file)

@@ -15,7 +15,9 @@ from graphsilo.testing.conformance import COSTS
 NAMES = ("north", "south", "west")
 
 
-def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60, linked: bool = False) -> Path:
+def write_tables(
+    folder: Path, name: str, number: int, *, nodes: int = 60, columns: int = 12, linked: bool = False
+) -> Path:
     """A small table pair, its description, and the silo.yaml beside it; every silo lacks another class.
 
     Where silos are ``linked``, node i of each is, up to the 20th, to node i + 1 of the next of ``NAMES``.
@@ -23,10 +25,10 @@ def write_tables(folder: Path, name: str, number: int, *, nodes: int = 60, linke
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(number)
     labels = np.array([label for label in range(4) if label != number])[draw.integers(0, 3, nodes)]
-    features = (draw.random((nodes, 12)) < 0.15 + 0.5 * (np.arange(12) % 4 == labels[:, None])).astype(int)
+    features = (draw.random((nodes, columns)) < 0.15 + 0.5 * (np.arange(columns) % 4 == labels[:, None])).astype(int)
     # In units of their own: years, and a count per microlitre.
-    features = features * np.array([1] * 10 + [30, 250_000])
-    rows = ["id,outcome," + ",".join(f"f{column}" for column in range(12))]
+    features = features * np.array([1] * (columns - 2) + [30, 250_000])
+    rows = ["id,outcome," + ",".join(f"f{column}" for column in range(columns))]
     rows += [f"{name}{row},c{labels[row]}," + ",".join(map(str, features[row])) for row in range(nodes)]
     (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
     pairs = {tuple(sorted(pair)) for pair in draw.integers(0, nodes, (3 * nodes, 2)).tolist() if pair[0] != pair[1]}

@@ -131,6 +131,7 @@ def test_trees_that_stay_behind_are_given_up(kit, silos, curve, steps, ridge, ho
     assert server._is_hopeless(steps) is hopeless
 
 
+@pytest.mark.slow
 def test_how_trees_get_on_is_asked_after_8_16_and_32_steps(kit, silos, monkeypatch):
     asked = []
     monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server, steps: asked.append(steps))
@@ -179,6 +180,7 @@ def test_without_validation_nodes_nobody_can_tell(kit, silos):
     assert not len(federation.client(0)._parts["trees"]._forests["common"]["columns"])
 
 
+@pytest.mark.slow
 def test_what_is_kept_says_the_same(kit, silos):
     for rounds, own, common in ((1, 1, 0), (15, 3, 2), (15, 7, 5)):
         server, federation = played(kit, silos, rounds)

@@ -18,7 +18,7 @@ def _noted(asked, name, compute, *values):
     return compute(*values)
 
 
-@pytest.mark.parametrize("metric", ["macro_f1", "auc"])
+@pytest.mark.parametrize("metric", ["macro_f1", pytest.param("auc", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [name for name in registry.names() if not registry.load(name).pooled])
 def test_the_runs_metric_is_asked_and_no_other(name, metric, kit, monkeypatch):
     asked = set()

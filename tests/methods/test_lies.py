@@ -11,7 +11,7 @@ from kit.lies import faults, masked_faults
 NAMES = [name for name in registry.names() if not registry.load(name).pooled]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", broadly(NAMES))
 def test_random_lies(name: str) -> None:
     assert faults(registry.load(name), 0) == []
 

@@ -53,7 +53,7 @@ def test_option_1_by_hand(kit):
 
 
 @pytest.mark.parametrize("update", UPDATES)
-@pytest.mark.parametrize("epochs", [1, 10])
+@pytest.mark.parametrize("epochs", [pytest.param(1, marks=pytest.mark.slow), 10])
 def test_it_ends_in_the_common_optimum_however_many_steps(kit, update, epochs):
     server, federation = kit.quadratic("scaffold", TWO, control_update=update, local_epochs=epochs)
     assert kit.value_of(kit.rounds(server, federation, 60)) == pytest.approx(3.0, abs=1e-3)

@@ -77,6 +77,7 @@ def test_a_measured_trial_is_carried_over_to_all_rounds_and_seeds(small):
     assert plan_of(config, known, machine=PLENTY).run.cpu == pytest.approx(3 + 2 * found.seed.cpu + 2 * 0.5 + 2)
 
 
+@pytest.mark.slow
 def test_the_client_that_moves_most_is_one_and_the_same(small):
     """Of one client in each of four rounds, 1 sends twice; scored are all of them, in every round."""
     found = plan_of(small(), taking_turns([[0], [1], [2], [1]], rounds=4), machine=PLENTY)
@@ -191,6 +192,7 @@ def test_bytes_are_those_of_the_run(small, planned):
     assert planned.seed.down == tree["summary"]["download_bytes"]
 
 
+@pytest.mark.slow
 def test_the_client_that_moves_most_is_that_of_the_ledger(small, tmp_path):
     """With two of five clients in a round, nobody is in all of them."""
     config = small(partition__clients=5, method__rounds=8, method__participation=0.4)
@@ -205,6 +207,7 @@ def test_the_client_that_moves_most_is_that_of_the_ledger(small, tmp_path):
     assert "seed_max" in found.exact
 
 
+@pytest.mark.slow
 def test_bytes_of_secure_sums_are_those_of_the_run(small):
     """Keys and shares as well as masked answers, eight bytes for four; scores are summed, too."""
     config = small(method__rounds=12, run__secure_sums=True, evaluation__report="federation")
@@ -262,6 +265,7 @@ def test_offloaded_clients_are_weighed_without_checkpoints(small, tmp_path, monk
     assert found.disk["peak"] == found.disk["kept"] + found.disk["checkpoint"] > found.disk["kept"]
 
 
+@pytest.mark.slow
 def test_what_the_run_would_refuse_is_refused(small):
     with pytest.raises(ConfigError, match=r"method\.min_clients wants 9 answers"):
         plan(small(method__min_clients=9))

@@ -391,7 +391,8 @@ def test_sums_are_enough_for_one_common_generator():
     ("name", "settings"),
     [
         ("fedavg", {}), ("fedavg", {"participation": 0.7, "weight_by": "uniform"}), ("fedprox", {}), ("scaffold", {}),
-        ("fedlog", {}), ("opfgl", {}), ("fedridge", {}), ("fedtrees", {}), ("fedproto", {}),
+        *(pytest.param(name, {}, marks=pytest.mark.slow) for name in ("fedlog", "opfgl", "fedtrees", "fedproto")),
+        ("fedridge", {}),
     ],
 )  # fmt: skip
 def test_runs_come_to_the_same_as_in_plain(name, settings):
@@ -404,6 +405,7 @@ def test_runs_come_to_the_same_as_in_plain(name, settings):
     assert scores(secure) == scores(plain)
 
 
+@pytest.mark.slow
 def test_runs_are_the_same_in_every_runtime(tmp_path):
     """Messages differ from run to run, as keys do; the sums are integers and do not."""
     trees = []

@@ -70,6 +70,7 @@ def test_louvain_plus_on_virtual_clients_keeps_the_published_share_of_edges(
     assert found.kept_share == pytest.approx(kept, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["CiteSeer", "PubMed", "chameleon", "Photo"])
 @pytest.mark.parametrize("rule", ["louvain", "metis"])
 @pytest.mark.parametrize("clients", [5, 20])

@@ -129,6 +129,7 @@ def test_graphs_without_features_get_their_degrees(data_root: Path) -> None:
     assert capped.num_features == 65
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_node_attributes_of_proteins(data_root: Path) -> None:
     with_attributes = load("PROTEINS", root=data_root, options={"use_node_attributes": True})

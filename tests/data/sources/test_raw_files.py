@@ -177,6 +177,7 @@ def test_node_data(name: str, data_root: Path) -> None:
         assert undirected.num_edges == item.edges
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("name", marked(list(GRAPH_CLASSES)))
 def test_graph_data(name: str, data_root: Path) -> None:

@@ -240,6 +240,7 @@ def test_without_a_silo_whose_machine_is_gone(method: str, sites: Any, tmp_path:
     assert (told["clients"], told["without"]) == (2, [{"client": 1, "silo": "south"}])
 
 
+@pytest.mark.slow
 def test_one_of_two_silos_of_a_site_is_left_out(sites: Any, tmp_path: Path) -> None:
     both = SiteSupervisor("both", [(0, sites.files["north"]), (1, sites.files["south"])], tmp_path / "both")
     both.start()

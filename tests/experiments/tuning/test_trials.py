@@ -10,6 +10,7 @@ from kit.studies import RATES, SMALL, trials_of
 pytest.importorskip("optuna")
 
 
+@pytest.mark.slow
 def test_the_same_study_twice_gives_the_same_trials_and_another_seed_others(tmp_path):
     for name, seed, trials in (("one", 0, 7), ("two", 0, 7), ("three", 1, 2)):
         graphsilo.tune(SMALL, trials=trials, space=RATES, out=tmp_path / name, final=False, sampler_seed=seed)
@@ -28,6 +29,7 @@ def test_a_trial_that_diverges_has_failed_and_is_never_the_best(tmp_path):
     assert method.best in (0, 2)
 
 
+@pytest.mark.slow
 def test_trials_that_fall_behind_are_pruned_and_the_others_are_as_without(tmp_path):
     small = {**SMALL, "method": {"name": "fedavg", "rounds": 15}}
     space = {"method.lr": [0.05, 0.04, 0.06, 1e-6]}

@@ -96,6 +96,7 @@ def test_a_method_of_which_every_trial_fails_ends_the_study_in_words(tmp_path):
         graphsilo.tune(SMALL, trials=2, space={"method.lr": [1e29]}, out=tmp_path / "study", **{"method.lr": 1e30})
 
 
+@pytest.mark.slow
 def test_a_study_that_was_stopped_goes_on_as_if_nothing_had_been(tmp_path):
     """Stopped in the middle of a trial, in this process; below it is killed."""
     config, plan = load_config(SMALL), Plan(space=RATES, trials=7, final=False)

@@ -118,9 +118,9 @@ def fitting(graph, output="tanh", **settings):
     [
         {"grad_weight": 0.0},
         {"nets_per_epoch": 1},
-        {"nets_per_epoch": 3},
-        {"matching": "last"},
-        {"output": "identity"},
+        pytest.param({"nets_per_epoch": 3}, marks=pytest.mark.slow),
+        pytest.param({"matching": "last"}, marks=pytest.mark.slow),
+        pytest.param({"output": "identity"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

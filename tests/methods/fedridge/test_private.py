@@ -380,6 +380,7 @@ def test_elsewhere_the_own_model_has_no_label_features(kit):
         assert client._fitting(dict.fromkeys(own), other) == elsewhere
 
 
+@pytest.mark.slow
 def test_no_row_is_longer_than_the_bound_however_wide():
     # float32 loses small squares beside a large one, so that rows are scaled to more than the length 1.
     class Rows:

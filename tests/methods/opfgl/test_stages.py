@@ -163,7 +163,7 @@ def test_sharing_a_path_changes_no_number(monkeypatch):
     assert not sharing._SHARED or all(value is not None for value in sharing._SHARED.values())
 
 
-@pytest.mark.parametrize("condense_at", ["server", "clients"])
+@pytest.mark.parametrize("condense_at", ["server", pytest.param("clients", marks=pytest.mark.slow)])
 def test_a_held_path_serves_no_other_data_seed_or_setting(condense_at, monkeypatch):
     variants = [
         ({"seed": 0}, {}), ({"seed": 1}, {}), ({"seed": 0}, {"seed": 1}), ({"seed": 0}, {"stage1_lr": 2e-2}),

@@ -174,6 +174,7 @@ def test_what_a_offloaded_client_derived_goes_with_it(cache_of):
     assert "_tensors" not in graph.__dict__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_with_offloaded_clients_resumes(troubled, config_of, tmp_path, workers):
     """Stopped, and gone on with other numbers of workers and of clients in memory."""

@@ -136,6 +136,7 @@ def test_fairfgls_clients_share_their_history(played, tmp_path):
     assert all(mine is one for other in others for mine, one in zip(other, first, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 2])
 def test_a_checkpoint_holds_it_once(played, tmp_path, limit):
     server, federation = played(limit)

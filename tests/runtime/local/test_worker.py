@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
 
+
+@pytest.mark.slow
 def test_workers_leave_interruption_to_the_coordinator(spread, pool, troubled):
     _, federation = spread()
     for process in pool.processes:

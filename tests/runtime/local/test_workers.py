@@ -226,6 +226,7 @@ def test_a_worker_that_is_killed_again_and_again(config_of, simulation_of, monke
     assert conformance.numbers(resumed.tree) == conformance.numbers(run(config_of(**settings)).tree)
 
 
+@pytest.mark.slow
 def test_clients_elsewhere_choose_by_the_metric_of_the_run():
     def numbers(metric, **how):
         config = conformance.small_config(registry.load("fedridge"), {}, run=how)
@@ -237,6 +238,7 @@ def test_clients_elsewhere_choose_by_the_metric_of_the_run():
     assert here != numbers("accuracy")
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_coordinator_is_gone(simulation_of):
     pool = WorkerPool(simulation_of.silos[:2], 2)
     (process,) = pool.processes

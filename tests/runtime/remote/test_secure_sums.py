@@ -86,15 +86,12 @@ def at(step: str) -> Callable[[str, Any], bool]:
     return lambda site, header: site == "south" and header.get("handler") == step and header.get("round") == 2
 
 
-def every_step(*quick: str) -> Any:
-    """The five steps of a sum; but for these in slow tests."""
-    every = (f"{CALL}train", SHARE, MASK, CONFIRM, OPEN)
-    return pytest.mark.parametrize(
-        "step", [step if step in quick else pytest.param(step, marks=pytest.mark.slow) for step in every]
-    )
+every_step = pytest.mark.parametrize("step", [f"{CALL}train", SHARE, MASK, CONFIRM, OPEN])
+"""The five steps of a sum."""
 
 
-@every_step(OPEN)
+@pytest.mark.slow
+@every_step
 def test_worker_killed_at_each_step(step: str, sites: Any, tmp_path: Path) -> None:
     """It has forgotten its keys: all go back to the last checkpoint, and the run comes to the same."""
     victim = sites.supervisors["south"]
@@ -104,7 +101,8 @@ def test_worker_killed_at_each_step(step: str, sites: Any, tmp_path: Path) -> No
     assert any("goes back to its last checkpoint" in line for line in sites.said)
 
 
-@every_step()
+@pytest.mark.slow
+@every_step
 def test_site_killed_at_each_step(step: str, make_sites: Callable[..., Any], tmp_path: Path) -> None:
     sites = make_sites()
     with to_be_killed(sites, "south") as strike:
@@ -112,7 +110,8 @@ def test_site_killed_at_each_step(step: str, make_sites: Callable[..., Any], tmp
         assert rounds(tree) == rounds(sites.alone(**SECURE))
 
 
-@every_step()
+@pytest.mark.slow
+@every_step
 def test_coordinator_killed_at_each_step(step: str, sites: Any, tmp_path: Path) -> None:
     """What was opened since its last checkpoint it asks for again: of the same silos, so that they open it."""
     overrides, out = sites.overrides(**SECURE, run__checkpoint_every=4), tmp_path / "out"

@@ -59,9 +59,8 @@ def test_worker_killed_in_the_middle_of_a_round(sites: Any, tmp_path: Path) -> N
     assert any("goes back to its last checkpoint" in line for line in sites.said)
 
 
-@pytest.mark.parametrize(
-    "operation", ["cards", *(pytest.param(name, marks=pytest.mark.slow) for name in ("open", "memory", "result"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", ["cards", "open", "memory", "result"])
 def test_worker_killed_while_idle(operation: str, sites: Any, tmp_path: Path) -> None:
     """As by a machine that runs out of memory at night: the first job of the morning must not fail for it."""
     victim = sites.supervisors["south"]
@@ -369,6 +368,7 @@ LIES: dict[str, tuple[Callable[[bytearray], bytearray], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_compressed_models_give_the_numbers_of_one_process(sites: Any, tmp_path: Path) -> None:
     """What a silo has left out is at the silo, and comes back with its checkpoint when its worker dies."""
     topk = {"run__compression": "topk", "run__top_share": 0.2}

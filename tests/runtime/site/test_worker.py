@@ -466,7 +466,8 @@ def test_trouble_with_a_silo_file_stays_at_the_site(make_sites: Callable[..., An
 # -- several silos at one site -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("refusing", [0, *(pytest.param(place, marks=pytest.mark.slow) for place in (1, 2))])
+@pytest.mark.slow
+@pytest.mark.parametrize("refusing", [0, 1, 2])
 def test_one_of_two_silos_of_a_site_refuses(refusing: int, tmp_path: Path, short_path: Path) -> None:
     from graphsilo.experiments.config import load_config
 

@@ -13,7 +13,9 @@ class _Later:
         self._name = name
 
     def __getattr__(self, key: str) -> Any:
-        return getattr(import_module(self._name), key)
+        found = getattr(import_module(self._name), key)
+        setattr(self, key, found)  # asked for once: reading a table takes thousands of these
+        return found
 
 
 pa: Any = _Later("pyarrow")
