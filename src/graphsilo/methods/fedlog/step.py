@@ -60,11 +60,14 @@ class Network:
     def __init__(self, model: Model, config: FedLoGConfig, classes: int, parts: Mapping[str, Tensor]):
         self.model, self.classifiers, self.parts = model, Classifiers(config, classes), parts
         self.interaction, self.threshold, self.mixing = config.interaction, config.degree_threshold, config.mixing
+        self._alone: GeneratedGraph | None = None
 
     def prototypes(self, learnable: Tensor, draw: torch.Generator | None = None) -> Tensor:
         """[2, s·C, E] what the classifiers take of [2, s·C, d] learnable nodes, which have no links."""
         nodes = learnable.flatten(0, 1)
-        embedded = self.model(GeneratedGraph(nodes, pairs(len(nodes), 0)).full, draw)
+        if self._alone is None:
+            self._alone = GeneratedGraph(nodes.detach(), pairs(len(nodes), 0))
+        embedded = self.model(self._alone.with_features(nodes).full, draw)
         values = embedded if self.interaction == "inert" else self.classifiers.normalise(embedded)
         return values.view(BRANCHES, -1, values.shape[1])
 
