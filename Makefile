@@ -33,6 +33,8 @@ quickstart: .venv/.runtime ## train five silos of a generated citation graph; en
 	@rm -rf runs/quickstart
 	$(BIN)/graphsilo demo --out runs/quickstart
 
+# What was compiled is kept (`make clean` removes it): each process would compile all tests again, for a dozen seconds.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/.dev ## run the tests (GRAPHSILO_SLOW=1: the slow ones too)
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(MARKS)
 

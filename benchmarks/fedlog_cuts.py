@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.silos.scenarios import build_silos, missing_classes, partition_for_scenario
+from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
+from graphsilo.data.silos.unseen import missing_classes
 from graphsilo.data.sources.catalog import load
 from graphsilo.errors import PartitionError
 

@@ -125,7 +125,7 @@ def measure(settings: dict[str, Any], rounds: int, profile: str | None) -> dict[
     from graphsilo.federation import registry
     from graphsilo.federation.ledger import Ledger
     from graphsilo.federation.server import ServerContext
-    from graphsilo.runtime.local.offloading import OffloadFolder
+    from graphsilo.runtime.local.offload_folder import OffloadFolder
 
     torch.set_num_threads(1)
     config = load_config(overrides=settings)

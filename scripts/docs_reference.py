@@ -103,7 +103,7 @@ HEAD = ("setting", "default", "values", "meaning", "source of the default")
 
 def group(kind: Any, section: str = "") -> str:
     """The table of a group of settings; without the column of sources where none has one."""
-    from graphsilo.settings import rows
+    from graphsilo.settings.words import rows
 
     found = list(rows(kind))
     if not found:
@@ -176,7 +176,7 @@ def rules() -> str:
 
 def graph_rules() -> str:
     """Partition rules for collections of graphs."""
-    from graphsilo.data.partition import graph_rules as known
+    from graphsilo.data.partition.graphs import graph_rules as known
 
     rows = []
     for rule in known():
@@ -240,7 +240,7 @@ def pools() -> str:
 def every_setting() -> str:
     """Every setting of every section, with those of each rule, model, method and data set."""
     from graphsilo.experiments.config import SECTIONS, RunConfig, every_group
-    from graphsilo.settings import rows
+    from graphsilo.settings.words import rows
 
     top = [(f"`{name}`", code(default), *rest) for name, default, *rest in rows(RunConfig) if name not in SECTIONS]
     parts = ["## Top level", table(HEAD[:4], (row[:4] for row in top))]
@@ -324,7 +324,7 @@ def _disclosure_notes(spec: Any) -> Iterable[str]:
 
 
 def _form(spec: Any) -> str:
-    from graphsilo.settings import allowed
+    from graphsilo.settings.words import allowed
 
     forms = {"tensor": "tensor", "tensors": "named tensors", "tensor_list": "list of tensors"}
     return forms.get(spec.form) or allowed(spec.plain_type, signs=True)
@@ -334,7 +334,7 @@ def policy() -> str:
     """The keys of a silo's policy."""
     from graphsilo.federation.kinds import KINDS
     from graphsilo.federation.policy import DEFAULT_KINDS, DisclosurePolicy
-    from graphsilo.settings import rows
+    from graphsilo.settings.words import rows
 
     rest = " and ".join(f"`{kind}`" for kind in KINDS if kind not in DEFAULT_KINDS)
     told = ((f"`{name}`", f"all but {rest}" if name == "kinds" else code(default), *more)

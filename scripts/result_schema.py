@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from graphsilo.experiments.storage.records import schema
+from graphsilo.experiments.storage.reading import schema
 
 
 def main() -> None:

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 import kit
+from kit.sites import make_sites, short_path, sites, standing
+
+__all__ = ["make_sites", "short_path", "sites", "standing"]
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 REQUIRED = frozenset(os.environ.get("GRAPHSILO_REQUIRE", "").split())
@@ -39,6 +42,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = tempfile.TemporaryDirectory(prefix="graphsilo-config-")
     config.add_cleanup(settings.cleanup)
     os.environ["XDG_CONFIG_HOME"] = settings.name  # what whoever runs the tests trusts is nothing to them
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where slow tests are left out, a file that has no others is not read: what it imports takes seconds."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text(encoding="utf-8") or None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.settings import Settings, Share, Width, Widths, allowed, rows, setting, wanted
+from graphsilo.settings import Settings, Share, Width, Widths, setting, wanted
+from graphsilo.settings.words import allowed, rows
 
 
 class Door(Settings):

@@ -183,7 +183,7 @@ def partition(
         4
     """
     from graphsilo.data.graph import Graph, GraphCollection
-    from graphsilo.data.partition import partition_graphs
+    from graphsilo.data.partition.graphs import partition_graphs
     from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
     clients = None if clients is None else _whole("clients", clients)

@@ -31,7 +31,12 @@ def test_bins_of_more_nodes_say_it_of_none():
     assert found(method__min_count=2, method__columns=4, **TREES).value == 0
 
 
+def test_the_trees_of_auto_tell_the_same():
+    both = found(method__name="auto", method__rounds=3)
+    assert both.value == found(method__name="fedtrees", method__rounds=2).value > 0
+
+
 @pytest.mark.parametrize(("attacker", "method"), [("silo", "fedtrees"), ("coordinator", "fedavg")])
 def test_without_histograms_there_is_nothing_to_read(attacker, method):
     one = found(attacker, **{**TREES, "method__name": method})
-    assert (one.value, one.uses) == (None, "no histogram was seen")
+    assert (one.value, one.uses) == (None, "no histogram of a training node was seen")

@@ -18,8 +18,7 @@ def test_help_and_version(call):
 
 
 def test_help_imports_nothing_heavy():
-    assert imported_by("--help") == set()
-    assert imported_by("run", "--help") == set()
+    assert imported_by(("--help",), ("run", "--help")) == set()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from graphsilo.cli import complete
-from kit.main import imported_by
 
 
 def offered(line: str, folder: Path, **environment: str) -> list[str]:
@@ -97,4 +96,3 @@ def test_names_need_no_torch():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "False"
-    assert "torch" not in imported_by("--help")

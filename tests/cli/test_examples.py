@@ -72,6 +72,7 @@ def test_the_installed_package_wins_over_the_checkout(tmp_path, monkeypatch):
     assert examples.folder() == tmp_path / "examples"
 
 
+@pytest.mark.slow
 def test_the_demo_trains_draws_and_says_where(call, tmp_path, monkeypatch):
     """The file as it is, but for a smaller graph."""
     small = "{name: citation-sbm, generator: {nodes: 150, classes: 3, features: 40, feature_density: 0.1}}"

@@ -24,6 +24,7 @@ def test_tables(call, small):
     assert "≈" not in out
 
 
+@pytest.mark.slow
 def test_bytes_of_several_seeds_are_exact_where_nothing_is_drawn(call, small):
     tried = ("--rounds", "4", "--seconds", "1", "--seeds", "0,1")
     code, out, _ = call("plan", *small, *tried)
@@ -36,6 +37,7 @@ def test_bytes_of_several_seeds_are_exact_where_nothing_is_drawn(call, small):
     assert re.findall(r"(≈?)[0-9.]+ [kM]?B", run) == ["", "", "≈", "≈"]
 
 
+@pytest.mark.slow
 def test_json(call, small):
     code, out, _ = call("plan", *small, "--rounds", "3", "--seconds", "1", "--workers", "2", "--json")
     assert code == 0

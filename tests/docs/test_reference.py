@@ -11,7 +11,8 @@ import pytest
 
 from graphsilo import models
 from graphsilo.attacks import findings
-from graphsilo.data.partition import graph_rules, rules
+from graphsilo.data.partition import rules
+from graphsilo.data.partition.graphs import graph_rules
 from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS
 from graphsilo.data.sources import catalog

@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from graphsilo.errors import DataError
-from graphsilo.evaluate.significance import (
-    SeedSummary,
-    compare_paired,
-    gap_closed,
-    holm,
-    item_errors,
-    over_seeds,
-    paired_errors,
-    summarise_seeds,
-)
+from graphsilo.evaluate.significance import compare_paired, gap_closed, holm
+from graphsilo.evaluate.spread import SeedSummary, item_errors, over_seeds, paired_errors, summarise_seeds
 
 
 def test_mean_and_spread_over_seeds():

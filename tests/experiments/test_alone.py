@@ -7,8 +7,9 @@ import pytest
 
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.references import method_of, reference_config
+from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import method_of
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.planning import plan
@@ -46,9 +47,8 @@ def test_alone_is_a_federation_of_one_to_the_bit(small, name):
         assert one["best_round"] == rows[1]["best_round"]
 
 
-@pytest.mark.parametrize(
-    "name", ["fedgcn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedpg", "scaffold"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fedgcn", "fedpg", "scaffold"])
 def test_however_it_is_carried_out(small, tmp_path, name):
     settings = {**quick(name), "run__alone": True}
     straight = run(small(**settings), out=tmp_path / "straight").tree

@@ -55,6 +55,7 @@ def test_a_tables_settings_stand_where_no_argument_says_otherwise():
     assert result.tree["partition"]["seed"] == 9
 
 
+@pytest.mark.slow
 def test_a_plan_takes_a_tables_settings():
     found = graphsilo.plan(
         data=SMALL, method={"name": "fedavg", "rounds": 2}, partition={"rule": "random", "clients": 4, "seed": 9},

@@ -14,13 +14,13 @@ import torch
 
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.believed import believable
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import SetScores, believable, gather, scenario_weights
-from graphsilo.experiments.progress import SeedProgress
+from graphsilo.experiments.evaluation import SetScores, gather, scenario_weights
+from graphsilo.experiments.progress import Aggregates, SeedProgress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage.disk import read_tensors
-from graphsilo.experiments.storage.outputs import Aggregates
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, EvaluateReply, EvaluateRequest
 from graphsilo.federation.codec import decode_tree, encode_tree
@@ -335,7 +335,7 @@ def test_of_rounds_with_equal_macro_f1_the_better_ranking_is_taken(alone: bool) 
     assert progress.views["own_local"].best_round == 1
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_silo_alone_keeps_the_model_of_its_own_best_round(
     small: Callable[..., RunConfig], tmp_path: Path, workers: int
 ) -> None:

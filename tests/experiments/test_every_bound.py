@@ -13,7 +13,7 @@ import yaml
 from graphsilo import api
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import SECTIONS, every_group, load_config
-from graphsilo.settings import rows
+from graphsilo.settings.words import rows
 
 CHOICE = {"data": "data.name", "partition": "partition.rule", "model": "model.name", "method": "method.name"}
 OWNERS = {"every data set": "citation-sbm", "unseen and open": "open"}

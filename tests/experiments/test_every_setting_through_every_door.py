@@ -165,7 +165,13 @@ def _numpy(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("section", ["task", *SECTIONS, "perturb"])
+@pytest.mark.parametrize(
+    "section",
+    [
+        pytest.param(section, marks=[pytest.mark.slow] if section == "method" else [])  # of all methods: the most
+        for section in ("task", *SECTIONS, "perturb")
+    ],
+)
 def test_every_setting_is_in_the_configuration_whatever_the_door(section: str, tmp_path: Path) -> None:
     mine = [case for case in CASES if case[0].partition(".")[0] == section]
     assert mine

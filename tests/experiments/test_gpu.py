@@ -175,13 +175,13 @@ def test_what_surrounds_a_method_works(small, more):
     assert all(0 <= seed["test"]["accuracy"] <= 1 for seed in tree["seeds"])
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedstar", "gcfl", "gcfl_plus", "local", "global"])
-def test_whole_graphs_are_classified(small, molecules, method):
-    named = {} if method == "fedstar" else {"model__name": "gin"}
-    tree = run(
-        small(method__name=method, data__name=str(molecules), data__generator=None, run__device="cuda", **named)
-    ).tree
-    assert all(0 <= seed["test"]["accuracy"] <= 1 for seed in tree["seeds"])
+@pytest.mark.parametrize(
+    ("method", "task"),
+    [(method, task) for method in METHODS for task in ("graph", "link") if task in registry.load(method).tasks],
+)
+def test_graphs_and_links_repeat_themselves(learned, molecules, method, task):
+    data = {"data__name": str(molecules), "data__generator": None} if task == "graph" else {}
+    assert learned("once", method, task=task, **data) == learned("again", method, task=task, **data)
 
 
 def test_predictions_on_the_cpu_of_models_from_the_gpu(small, tmp_path):

@@ -534,7 +534,9 @@ def test_it_says_whose_model_answers_where_the_table_scores_another(small, tmp_p
         predict(tmp_path / "run", client=1, model="best")
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedridge", "fedgta", "fedstar"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "fedgta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedridge", "fedstar"))]
+)
 @pytest.mark.parametrize("settings", [{"evaluation__model": each} for each in ("run", "silo", "own", "common")]
                          + [{"run__alone": True}])  # fmt: skip
 def test_the_model_that_a_run_reports_is_the_one_that_predicts(small, tmp_path, method, settings):
@@ -550,7 +552,9 @@ def test_the_model_that_a_run_reports_is_the_one_that_predicts(small, tmp_path, 
         assert score(made, silo) == pytest.approx(row["test"]["accuracy"], abs=1e-12)
 
 
-@pytest.mark.parametrize("where", [{}, {"run__resident_clients": 1}, {"run__workers": 2}])
+@pytest.mark.parametrize(
+    "where", [{}, {"run__resident_clients": 1}, pytest.param({"run__workers": 2}, marks=pytest.mark.slow)]
+)
 def test_either_model_of_a_silo_alone_is_of_its_own_best_round(small, tmp_path, where):
     """The common model was kept of the round of the client's own, which has another best one."""
     differ = []

@@ -13,13 +13,9 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.training.optimizer import optimizer
 from kit import runs
+from kit.broad import broadly
 from kit.pretended_gpu import OnGPU, pretended_gpu
 from kit.stopped import Stop, StopAfter
-
-METHODS = [
-    pytest.param(name, marks=[] if name in ("fedavg", "fedlog", "fedtgp", "scaffold") else [pytest.mark.slow])
-    for name in registry.names()
-]
 
 
 @pytest.fixture
@@ -96,7 +92,7 @@ def test_it_finds_a_counter_that_came_back_in_main_memory(gpu):
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", broadly(registry.names()))
 def test_every_method_however_it_is_carried_out(small, gpu, tmp_path, method):
     settings = {
         "method__name": method, "run__device": "cuda", "evaluation__models": True, "run__checkpoint_every": 1,
@@ -131,7 +127,7 @@ def test_every_backbone(small, gpu, model):
 
 
 @pytest.mark.parametrize(
-    "method", ["fedavg", "fedprox", "scaffold", "feddc", "fednh", "fedgen", "fedtgp", "fedlog", "gcfl"]
+    "method", broadly(["fedavg", "fedprox", "scaffold", "feddc", "fednh", "fedgen", "fedtgp", "fedlog", "gcfl"])
 )
 def test_settings_of_the_server(small, gpu, method):
     fields = registry.load(method).config.model_fields

@@ -8,12 +8,13 @@ import shutil
 import pytest
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.evaluate.significance import gap_closed, paired_errors
+from graphsilo.evaluate.significance import gap_closed
+from graphsilo.evaluate.spread import paired_errors
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import reading
 from graphsilo.testing import conformance
 from kit.runs import Listener, only
 
@@ -95,8 +96,9 @@ def test_a_warning_is_said_once_for_all_rows(small):
     assert len(set(heard)) == len(heard)
 
 
-@pytest.mark.parametrize("view", ["run", "silo", "own", "common"])
-@pytest.mark.parametrize("name", ["fedavg", "fairfgl"])
+@pytest.mark.parametrize(
+    ("name", "view"), [("fedavg", "run"), *(("fairfgl", view) for view in ("run", "silo", "own", "common"))]
+)
 def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, view):
     """With what the saved models of both answer."""
     rounds = {"method__rounds": 4, "method__lr": 0.3}
@@ -105,7 +107,7 @@ def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, 
     )
     run(config, out=tmp_path / "run")
     for row, method in (("alone", name), ("local", "local")):
-        (seed,) = records.read(tmp_path / "run" / "references" / row).seeds
+        (seed,) = reading.read(tmp_path / "run" / "references" / row).seeds
         for silo in prepare(config).silos:
             paired = next(each.paired for each in seed.clients if each.client == silo.client)
             one, other = (
@@ -117,13 +119,15 @@ def test_a_row_alone_is_held_beside_the_run_item_by_item(small, tmp_path, name, 
             assert expected["accuracy"] > 0
 
 
-@pytest.mark.parametrize("where", [{"run__resident_clients": 1}, {"run__workers": 2}])
+@pytest.mark.parametrize(
+    "where", [{"run__resident_clients": 1}, pytest.param({"run__workers": 2}, marks=pytest.mark.slow)]
+)
 def test_where_clients_live_changes_nothing_of_the_comparison(small, tmp_path, where):
     found = []
     for place, settings in (("one", {}), ("other", where)):
         config = small(evaluation__models=True, run__references=["alone"], **settings)
         run(config, out=tmp_path / place)
-        (seed,) = records.read(tmp_path / place / "references" / "alone").seeds
+        (seed,) = reading.read(tmp_path / place / "references" / "alone").seeds
         found.append([each.paired for each in seed.clients])
     assert found[0] == found[1]
     assert all(found[0])
@@ -137,11 +141,11 @@ def test_who_kept_no_answers_is_not_compared_and_sums_are_never(small, tmp_path)
     shutil.rmtree(tmp_path / "run" / "references")
     (tmp_path / "run" / "result.json").unlink()
     run(config, out=tmp_path / "run", resume=True)
-    (seed,) = records.read(tmp_path / "run" / "references" / "alone").seeds
+    (seed,) = reading.read(tmp_path / "run" / "references" / "alone").seeds
     assert [each.paired and all(value is None for value in each.paired.values()) for each in seed.clients] == [
         False, True, False,
     ]  # fmt: skip
     summed = small(evaluation__models=True, evaluation__report="federation", run__references=["alone"])
     run(summed, out=tmp_path / "summed")
-    (seed,) = records.read(tmp_path / "summed" / "references" / "alone").seeds
+    (seed,) = reading.read(tmp_path / "summed" / "references" / "alone").seeds
     assert not any(each.paired for each in seed.clients)

@@ -15,7 +15,7 @@ from graphsilo.federation.codec import decode
 from graphsilo.federation.robust import PLAIN, Robust
 from graphsilo.methods import scaffold
 from graphsilo.methods.fedavg import TrainReply
-from graphsilo.runtime.local import offloading
+from graphsilo.runtime.local import clients
 from graphsilo.testing.conformance import assemble, unchecked
 from graphsilo.testing.small import play
 from kit.runs import learned
@@ -51,7 +51,7 @@ def test_the_ledger_holds_what_it_held(small, tmp_path):
 @pytest.fixture
 def liar(monkeypatch):
     """Have client 1 of a run send its model times a number, and its control variate."""
-    honest = offloading.call
+    honest = clients.call
 
     def install(kind, factor):
         def call(held, name, *rest):
@@ -63,7 +63,7 @@ def liar(monkeypatch):
             lies = {name: {key: factor * one for key, one in getattr(reply, name).items()} for name in fields}
             return unchecked(replace(reply, **lies))
 
-        monkeypatch.setattr(offloading, "call", call)
+        monkeypatch.setattr(clients, "call", call)
 
     return install
 

@@ -18,7 +18,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.testing import conformance
 from kit.own import SMALL
-from kit.runs import Listener, only
+from kit.runs import Listener, only, quick
 from kit.stopped import Stop, StopAfter
 
 MODES = ["own_local", "own_global", "aggregate_local", "aggregate_global"]
@@ -142,8 +142,9 @@ def test_own_global_is_weighted_by_own_nodes(small):
 def test_those_of_one_round_are_who_sent(small, tmp_path, method, secure):
     """The other two have what comes of it, and only say that they do."""
     config = small(
-        method__name=method, method__participation=0.6, partition__clients=5, method__rounds=1, run__secure_sums=secure
-    )
+        method__name=method, method__participation=0.6, partition__clients=5, method__rounds=1,
+        run__secure_sums=secure, **quick(method),
+    )  # fmt: skip
     run(config, out=tmp_path / "run")
     seed = json.loads((tmp_path / "run/result.json").read_text())["seeds"][0]
     assert [row["participants"] for row in seed["rounds"]] == [3]

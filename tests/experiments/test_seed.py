@@ -65,7 +65,7 @@ def test_a_method_that_cannot_say_is_judged_by_its_first_round(small, monkeypatc
     assert ears.heard[1:] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_server_has_processor_time_of_its_own(small, monkeypatch, workers):
     """A clock that moves by 5 for each round of the server and by 3 for each training at one of three clients."""
     now = [0.0]

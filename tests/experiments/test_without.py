@@ -19,6 +19,7 @@ from graphsilo.experiments.participants import left_out
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from kit import check_result
+from kit.broad import broadly
 from kit.stopped import Stop, StopAfter
 
 SMALL = {"name": "citation-sbm", "nodes": 160, "classes": 3, "features": 24}
@@ -114,7 +115,7 @@ def test_fedavg_without_a_silo_is_that_of_the_others_alone(files: list[str], tmp
     assert models(tmp_path / "cut", [0, 2, 3]) == models(tmp_path / "others", [0, 1, 2])
 
 
-@pytest.mark.parametrize("name", [listing.name for listing in registry.listings()])
+@pytest.mark.parametrize("name", broadly(registry.names()))
 def test_every_method_can_do_without_its_first_client(name: str) -> None:
     method = registry.load(name)
     settings = {"method": {"name": name, **method.quick, "rounds": 1}, **({} if method.backbone else {"model": {}})}

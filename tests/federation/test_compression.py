@@ -12,7 +12,8 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.codec import decode, encode
-from graphsilo.federation.compression import Compression, compressible
+from graphsilo.federation.compressing import compressible
+from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.methods import fedavg, fedproto, scaffold

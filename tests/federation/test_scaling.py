@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.scaling import visible_rows
+from graphsilo.data.silos.column_scales import visible_rows
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer
@@ -211,6 +211,7 @@ def test_predictions_are_scaled_as_training_was(hospitals: list[str], tmp_path: 
     assert np.array_equal(again.probabilities[:NODES], own.probabilities)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedprox", "fedsage", "fedsage_plus", "fedlog", "fedpg", "fairfgl", "opfgl"])
 @pytest.mark.parametrize("by", ["federation", "silo"])
 def test_every_method_learns_from_scaled_features(hospitals: list[str], method: str, by: str) -> None:

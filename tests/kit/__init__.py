@@ -13,9 +13,10 @@ import numpy as np
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.files import save_graph
-from graphsilo.evaluate.significance import summarise_seeds
+from graphsilo.evaluate.spread import summarise_seeds
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.storage.records import read, tree_of
+from graphsilo.experiments.storage.reading import read
+from graphsilo.experiments.storage.records import tree_of
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
 

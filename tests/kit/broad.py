@@ -2,5 +2,16 @@
 
 from __future__ import annotations
 
-BROAD = {"fedavg", "fedgta", "fairfgl", "fedlog", "fedpg", "fedridge", "fedsage_plus", "local", "opfgl", "scaffold"}
-"""Methods with machinery of their own; the others inherit what the longest checks are about: slow tests there."""
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+BROAD = {"fedavg", "fedgta", "fedridge", "scaffold"}
+"""A mean of models, mixtures of one's own, sums of one round and a state on both sides; of the others the longest
+checks are slow tests."""
+
+
+def broadly(names: Iterable[str]) -> list[Any]:
+    """Methods as parameters of a test: a slow one but for those above."""
+    return [pytest.param(name, marks=[] if name in BROAD else [pytest.mark.slow]) for name in names]

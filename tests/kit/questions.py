@@ -15,16 +15,9 @@ from graphsilo.errors import DisclosureError
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.message import Message
+from graphsilo.federation.secure import CALL, CONFIRM, MASK, OPEN, SHARE
 from graphsilo.federation.secure.coordinator import SecureSum
-from graphsilo.federation.secure.messages import (
-    ANSWERS,
-    CALL,
-    CONFIRM,
-    MASK,
-    OPEN,
-    SHARE,
-    Offer,
-)
+from graphsilo.federation.secure.messages import ANSWERS, Offer
 from graphsilo.federation.secure.party import Purpose, Unproved
 from graphsilo.runtime.protocol import pack, unpack
 from graphsilo.runtime.site.schema import schema_tree

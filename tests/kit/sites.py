@@ -70,8 +70,8 @@ def rounds(tree: Any) -> Any:
     return [numbers(row) for row in tree["seeds"][0]["rounds"]], tree["summary"]["test"]
 
 
-@pytest.fixture(scope="module")
-def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Sites]]:
+@contextmanager
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Sites]]:
     """Starts supervisors; ``policies`` gives some silos one, ``kits`` some sites what their kits say."""
     with ExitStack() as stack:
 
@@ -95,6 +95,13 @@ def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
         yield make
 
 
+@pytest.fixture(scope="module")
+def make_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Sites]]:
+    """``started``; they end with the module."""
+    with started(tmp_path_factory) as make:
+        yield make
+
+
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """A folder whose path is short enough for sockets."""
@@ -102,10 +109,11 @@ def short_path() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(scope="module")
-def standing(make_sites: Callable[..., Sites]) -> Sites:
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     """Sites that many tests share, since a worker takes seconds to start."""
-    return make_sites()
+    with started(tmp_path_factory) as make:
+        yield make()
 
 
 @pytest.fixture
@@ -128,7 +136,7 @@ def coordinator(sites: Sites, out: Path, resume: str, overrides: dict[str, Any],
 @contextmanager
 def to_be_killed(sites: Sites, name: str) -> Iterator[Callable[[], None]]:
     """A site's supervisor in a process of its own; what is yielded kills it, and starts it again at once."""
-    started: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
 
     def start() -> None:
         sites.supervisors[name].close()
@@ -140,11 +148,11 @@ def to_be_killed(sites: Sites, name: str) -> Iterator[Callable[[], None]]:
         )  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        started.append(process)
+        processes.append(process)
 
     def strike() -> None:
-        started[-1].kill()
-        started[-1].wait()
+        processes[-1].kill()
+        processes[-1].wait()
         again = threading.Thread(target=start)
         again.start()
         threads.append(again)
@@ -156,6 +164,6 @@ def to_be_killed(sites: Sites, name: str) -> Iterator[Callable[[], None]]:
     finally:
         for again in threads:
             again.join()
-        for process in started:
+        for process in processes:
             process.kill()
             process.wait()

@@ -8,15 +8,16 @@ from graphsilo.federation import registry
 from graphsilo.testing import conformance
 from kit.broad import BROAD
 
-LONGEST = {
-    conformance.check_resume, conformance.check_failing_client, conformance.check_offloading, conformance.check_liars,
-    conformance.check_exaggeration, conformance.check_idle_client,
+QUICK = {
+    conformance.check_registered, conformance.check_messages, conformance.check_state, conformance.check_labels_stay,
+    conformance.check_poor_clients,
 }  # fmt: skip
+"""What a method breaks most easily; the others are slow tests but for a few methods."""
 
 CHECKS = [
     pytest.param(
         name, check, id=f"{name}-{check.__name__.removeprefix('check_')}",
-        marks=[pytest.mark.slow] if check in LONGEST and name not in BROAD else [],
+        marks=[] if check in QUICK or name in BROAD else [pytest.mark.slow],
     )
     for name in registry.names()
     for check in conformance.CHECKS
@@ -31,7 +32,7 @@ def test_conforms(name, check):
 ELSEWHERE = [
     pytest.param(
         variant, check, id=f"{name}-{what}-{check.__name__.removeprefix('check_')}",
-        marks=[pytest.mark.slow] if check in LONGEST and name not in BROAD else [],
+        marks=[] if name in BROAD else [pytest.mark.slow],
     )
     for name in registry.names()
     for what, variant in list(conformance.variants(registry.load(name)).items())[1:]

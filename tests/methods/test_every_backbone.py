@@ -17,7 +17,7 @@ from graphsilo.federation.registry import Trial
 from graphsilo.testing.settings import started
 from graphsilo.training import objective
 from graphsilo.training.neighbour_sampling import SampledView
-from kit.broad import BROAD
+from kit.broad import BROAD, broadly
 
 METHODS = {name: method for name in registry.names() if (method := registry.load(name)).backbone}
 NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).tasks]
@@ -55,12 +55,13 @@ def runs(config):
     return 0 <= seed["test"]["accuracy"] <= 1
 
 
-def quick(method):
-    return [] if method in BROAD else [pytest.mark.slow]
-
-
 PAIRS = [
-    pytest.param(method, model, id=f"{method}-{Path(model).stem}", marks=quick(method) if model != "gcn" else [])
+    pytest.param(
+        method,
+        model,
+        id=f"{method}-{Path(model).stem}",
+        marks=[] if method in BROAD or model == "gcn" else [pytest.mark.slow],
+    )
     for method in METHODS
     for model in (*NODE_MODELS, OWN)
 ]
@@ -101,7 +102,7 @@ SAMPLING = {
 """Methods that sample neighbours, and what must be set for it."""
 
 
-@pytest.mark.parametrize("method", [pytest.param(name, marks=quick(name)) for name in SAMPLING])
+@pytest.mark.parametrize("method", broadly(SAMPLING))
 def test_neighbours_are_sampled_or_that_is_refused(method, monkeypatch):
     steps = []
 

@@ -64,7 +64,12 @@ def test_messages_are_as_large_as_the_formulas_say(kit):
 
 
 @pytest.mark.parametrize(
-    "check", [conformance.check_resume, conformance.check_poor_clients, conformance.check_labels_stay]
+    "check",
+    [
+        pytest.param(conformance.check_resume, marks=pytest.mark.slow),
+        pytest.param(conformance.check_poor_clients, marks=pytest.mark.slow),
+        conformance.check_labels_stay,
+    ],
 )
 def test_release_conforms(check):
     settings = {"compat": "release", "pretrain_epochs": 6, "pretrain_patience": 2}

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITES = (
     "tests/methods/test_choices.py", "tests/methods/test_conformance.py", "tests/methods/test_every_backbone.py",
@@ -16,6 +18,7 @@ SUITES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_method_touches_one_file(tmp_path):
     shutil.copy(CHECKOUT / "examples" / "feddyn.py", tmp_path)
     places = [str(CHECKOUT / "tests"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -25,4 +28,4 @@ def test_a_method_touches_one_file(tmp_path):
         env={**os.environ, "HELD_OUT": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, places))},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(".") >= 25
+    assert done.stdout.count(".") >= 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphsilo.federation import registry
-from kit.broad import BROAD
+from kit.broad import broadly
 from kit.lies import faults, masked_faults
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled]
@@ -25,9 +25,7 @@ def test_many_random_lies(name: str) -> None:
 MASKED = [name for name in NAMES if not registry.load(name).alone and not registry.load(name).config().single_answers]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in BROAD else [pytest.mark.slow]) for name in MASKED]
-)
+@pytest.mark.parametrize("name", broadly(MASKED))
 def test_random_lies_in_secure_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert masked_faults(registry.load(name), 0, monkeypatch) == []
 

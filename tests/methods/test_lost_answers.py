@@ -14,10 +14,10 @@ from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode, encode_tree
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.message import Empty
-from graphsilo.federation.secure.messages import CALL, MASK
+from graphsilo.federation.secure import CALL, MASK
 from graphsilo.runtime import dispatch
 from graphsilo.runtime.dispatch import Inbox
-from graphsilo.runtime.local import offloading
+from graphsilo.runtime.local import clients
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.workers import Workers
 from graphsilo.runtime.secure import SecureSums
@@ -254,7 +254,7 @@ def test_an_answer_that_the_silo_refuses_to_send_is_taken_back(kit, monkeypatch)
     found = []
     for unasked in ([], [(2, 1)]):
         if not unasked:
-            monkeypatch.setattr(offloading, "call", guarded)
+            monkeypatch.setattr(clients, "call", guarded)
         server, federation = losing(kit, "scaffold", unasked=unasked)
         kit.rounds(server, federation, 4)
         monkeypatch.undo()
@@ -307,6 +307,7 @@ def lossy(name, out=None, observer=None, resume=False, **how):
     return conformance.numbers(run(config, out=out, resume=resume, observer=observer).tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scaffold", "feddistill", "moon", "fedavg"])
 def test_where_clients_are_changes_nothing(unheard, name, tmp_path):
     """FedAvg's answers are compressed."""

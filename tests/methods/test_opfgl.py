@@ -73,6 +73,7 @@ def test_only_chosen_clients_take_part():
 # -- the suite -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_conforms_with_surrogates_at_the_clients():
     settings = {**METHOD.quick, "condense_at": "clients"}
     for check in (conformance.check_resume, conformance.check_messages, conformance.check_labels_stay):

@@ -10,7 +10,7 @@ import torch
 from graphsilo.data.graph import Graph
 from graphsilo.models import GraphTensors
 from graphsilo.models import levels as module
-from graphsilo.models.levels import times_levels
+from graphsilo.models.levels import Levels, times_levels
 
 
 def texts(nodes: int = 100, words: int = 1000, links: int = 600, density: float = 0.05) -> Graph:
@@ -32,14 +32,16 @@ def test_every_level_is_a_power_times_the_features(rows) -> None:
     right = torch.randn(1000, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
     left = torch.randn(4, view.num_rows, 5, generator=torch.Generator().manual_seed(1))
     levels = times_levels(view, 3, right)
-    assert view.cached(("levels", 3, "gcn"), bool)
+    chain = view.cached(("levels", 3, "gcn"), lambda: None)
+    assert isinstance(chain, Levels)
+    torch.testing.assert_close(chain.dense() @ right, levels.flatten(0, 1))
     total = np.zeros((1000, 5))
     for level, found in enumerate(levels):
         wanted = power[slice(None) if rows is None else rows]
         np.testing.assert_allclose(found.detach().numpy(), wanted @ right.detach().numpy(), atol=1e-4)
         total += wanted.T @ left[level].numpy()
         power = step @ power
-    (slope,) = torch.autograd.grad((torch.stack(levels) * left).sum(), right)
+    (slope,) = torch.autograd.grad((levels * left).sum(), right)
     np.testing.assert_allclose(slope.numpy(), total, atol=1e-4)
 
 
@@ -50,7 +52,7 @@ def test_rows_of_a_path_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         sp.csr_matrix(np.eye(4, 50, dtype=np.float32)), np.concatenate([ends, ends[::-1]], 1), np.zeros(4, np.int64), 1
     )
     monkeypatch.setattr(module, "_pays", lambda *_: True)
-    found = torch.cat(times_levels(GraphTensors(graph).kept_view(np.array([3])), 2, torch.eye(50)))[:, :4]
+    found = times_levels(GraphTensors(graph).kept_view(np.array([3])), 2, torch.eye(50))[:, 0, :4]
     # Degrees with loops are 2, 3, 3, 2.
     one = [0, 0, 6**-0.5, 1 / 2]
     two = [0, 6**-0.5 / 3, 6**-0.5 * (1 / 3 + 1 / 2), 1 / 6 + 1 / 4]

@@ -76,3 +76,24 @@ def test_running_statistics_move_once(make_graph) -> None:
     Model.outputs(two, view, generator(5))
     for (name, left), right in zip(one.named_buffers(), two.buffers(), strict=True):
         torch.testing.assert_close(left, right, msg=name)
+
+
+@pytest.mark.parametrize("others", [None, np.array([0, 2, 19, 11, 7, 5])], ids=["all", "some"])
+@pytest.mark.parametrize(
+    ("name", "options"), [*VARIANTS, ("gamlp", {"legacy_layout": True})], ids=[*IDS, "gamlp-legacy"]
+)
+def test_two_passes_at_once(name, options, others, make_graph) -> None:
+    """Some items with dropout, others without: what two passes give, and the sum of their gradients."""
+    model, data = shaken(made(name, options)), GraphTensors(make_graph(seed=1, sparse=True))
+    items, beside = data.kept_view(ROWS), data.full if others is None else data.kept_view(others)
+    parameters, draws = list(model.parameters()), [generator(5) for _ in range(2)]
+    found, pull = traced(model, items, draws[0], parameters, beside)
+    logits, embeddings = model(items, draws[1]), model.embed(beside)
+    assert torch.equal(draws[0].get_state(), draws[1].get_state())
+    torch.testing.assert_close(found.logits, logits.detach())
+    torch.testing.assert_close(found.embeddings, embeddings.detach())
+    outer, inner = (torch.randn(part.shape, generator=generator(6)) for part in found)
+    whole = (outer * logits).sum() + (inner * embeddings).sum()
+    expected = torch.autograd.grad(whole, parameters, allow_unused=True)
+    for mine, theirs in zip(pull(outer, inner), expected, strict=True):
+        torch.testing.assert_close(mine, torch.zeros_like(mine) if theirs is None else theirs, atol=1e-5, rtol=1e-4)

@@ -13,7 +13,8 @@ from graphsilo.errors import ConfigError
 from graphsilo.models import registry
 from graphsilo.models.registry import ModelEntry, entry, names, pool, pools, resolve
 from graphsilo.models.settings import ModelSettings
-from graphsilo.settings import rows, setting
+from graphsilo.settings import setting
+from graphsilo.settings.words import rows
 
 
 def test_importing_the_list_imports_no_torch() -> None:

@@ -293,14 +293,17 @@ def test_what_validation_chose_is_said_with_what_it_says_of_each(tmp_path: Path)
     early, late = {"chosen": 0, "chosen_0": 0.84}, {"chosen": 2, "chosen_0": 0.84, "chosen_1": 0.7, "chosen_2": 0.86}
     each = "accuracy the common forest 86.0, FedRidge's common model 84.0 and FedRidge's own models 70.0"
     assert chosen(tmp_path, [[early, late]]) == (
-        f"All silos' validation items prefer the common forest: {each}, at the best round of each."
+        f"All silos' validation items prefer the common forest: {each}, at the reported round."
     )
     assert chosen(tmp_path, [[early, late], [late], [late, {**early, "chosen_0": 0.81}]]) == (
         "All silos' validation items prefer the common forest (2 of 3 seeds) and FedRidge's common model (1 of 3 "
-        f"seeds): {each}, at the best round of each."
+        f"seeds): {each.replace('84.0', '83.0')}, at the reported round."
     )
     assert chosen(tmp_path, [[{**late, "chosen_3": 0.69}, {**late, "chosen_4": 0.6}]]).endswith(
-        f"{each}, and less of 2 others, at the best round of each."
+        f"{each}, and no more of 2 others, at the reported round."
     )
+    assert chosen(tmp_path, [[late, {"chosen": 2}]]).endswith(
+        f"{each}, at the reported round."
+    )  # chosen a round before
     assert chosen(tmp_path, [[early]], method="fedavg") == ""
     assert chosen(tmp_path, [[{}]]) == ""

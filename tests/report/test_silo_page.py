@@ -14,7 +14,7 @@ from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments.config import load_config
-from graphsilo.federation import noise
+from graphsilo.federation import noise, registry
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.release import Release
 from graphsilo.methods.fedavg import TrainReply
@@ -31,7 +31,8 @@ def explained(tmp_path):
         path.write_text(yaml.safe_dump({**content, **({"features": features} if features else {})}))
         described = read_silo_file(path)
         held = described.silo_of(described.read(), 0)
-        config = load_config(None, overrides={"method.name": method}, assignments=assignments)
+        quick = {f"method.{name}": value for name, value in registry.load(method).quick.items()}
+        config = load_config(None, overrides={"method.name": method, **quick}, assignments=assignments)
         return silo_page.explain(described, held, config, log)
 
     return explain

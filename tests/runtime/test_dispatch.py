@@ -25,8 +25,9 @@ from graphsilo.methods import fedavg
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime import dispatch
 from graphsilo.runtime.hosted import HostedClient, Turn
-from graphsilo.runtime.local import offloading
+from graphsilo.runtime.local import clients
 from graphsilo.testing import conformance
+from kit.broad import broadly
 
 
 class Guard:
@@ -61,7 +62,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Guard]:
     def install(policies: Mapping[int, Mapping[str, object]] | None = None) -> Guard:
         found = {client: DisclosurePolicy.of(values) for client, values in (policies or {}).items()}
         guard = Guard(found)
-        monkeypatch.setattr(offloading, "call", guard.call)
+        monkeypatch.setattr(clients, "call", guard.call)
         return guard
 
     return install
@@ -85,7 +86,7 @@ LOOSER = {"fedgcn": {"kinds": [kind for kind in KINDS if kind != "logits"], "rec
 """What a method needs its silos' owners to allow beyond the default."""
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", broadly(registry.names()))
 def test_every_method_runs_under_the_default_policy(name, guarded):
     """The same numbers as without gates; and nothing that it sent passes a policy that leaves one of its kinds out."""
     config = small(name)

@@ -20,7 +20,7 @@ from graphsilo.federation.interface import Failure, Handler, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.methods import fedavg
 from graphsilo.runtime.dispatch import handler_of
-from graphsilo.runtime.local import offloading
+from graphsilo.runtime.local import clients
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import small_config, unchecked
@@ -59,7 +59,7 @@ LIES: dict[str, tuple[int, Change, str]] = {
 @pytest.fixture
 def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have one client of a FedAvg run answer something else in round 2."""
-    honest = offloading.call
+    honest = clients.call
 
     def install(who: int, change: Change, samples: float = 9.0) -> None:
         def call(held: Any, name: str, number: int, *rest: Any) -> Any:
@@ -69,7 +69,7 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             weights = change(decode(answer.data, fedavg.TrainReply).weights)
             return unchecked(fedavg.TrainReply(weights=weights, num_samples=samples))
 
-        monkeypatch.setattr(offloading, "call", call)
+        monkeypatch.setattr(clients, "call", call)
 
     return install
 
@@ -97,7 +97,7 @@ def test_who_counts_otherwise_than_it_said_is_named(
     name: str, settings: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch, apart: None
 ) -> None:
     """Sums over what clients said before round 1 are divided by each other's: one alone could make any step of it."""
-    honest = offloading.call
+    honest = clients.call
 
     def call(held: Any, step: str, *rest: Any) -> Any:
         answer = honest(held, step, *rest)
@@ -106,7 +106,7 @@ def test_who_counts_otherwise_than_it_said_is_named(
             return answer
         return encode(replace(decode(answer.data, kind), **{field: 120.0}))
 
-    monkeypatch.setattr(offloading, "call", call)
+    monkeypatch.setattr(clients, "call", call)
     tree = run(small_config(registry.load(name), {**settings, "min_clients": 3})).tree
     for row in tree["seeds"][0]["rounds"]:
         (failure,) = row["failures"]
@@ -200,14 +200,14 @@ def test_answers_of_silos_apart_are_held_against_each_other(liar: int, lies: Any
 
 def test_most_silos_are_not_named_for_what_they_were_sent(monkeypatch: pytest.MonkeyPatch, apart: None) -> None:
     """A liar within all bounds makes a mean of which others' answers are NaN: they failed by name, and it stayed."""
-    honest = offloading.call
+    honest = clients.call
 
     def call(held: Any, name: str, number: int, *rest: Any) -> Any:
         if held.client.id == 0 or name != "train" or number != 2:
             return honest(held, name, number, *rest)
         return Failure(held.client.id, name, "MessageError", "TrainReply.weights holds NaN.")
 
-    monkeypatch.setattr(offloading, "call", call)
+    monkeypatch.setattr(clients, "call", call)
     with pytest.raises(FederationError, match=r"3 of 4 silos have no answer to 'train' .*: nobody is named") as caught:
         run(small_config(registry.load("fedavg"), {"min_clients": 1}))
     assert "client 1" not in str(caught.value)

@@ -6,7 +6,8 @@ import pytest
 
 from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.secure.messages import AGAIN, SHARE, STEPS, Again, Came
+from graphsilo.federation.secure import AGAIN, SHARE, STEPS
+from graphsilo.federation.secure.messages import Again, Came
 from graphsilo.runtime.parties import Parties
 
 

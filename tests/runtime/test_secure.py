@@ -17,7 +17,8 @@ from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.secure.messages import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE, Opening
+from graphsilo.federation.secure import AGAIN, CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.secure.messages import Opening
 from graphsilo.federation.secure.party import Party, Sum
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
@@ -27,6 +28,7 @@ from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
 from graphsilo.testing.conformance import _Stop, _Stopped, small_config
+from kit.broad import broadly
 from kit.secure import garbling, lying
 
 SECURE = {"secure_sums": True}
@@ -317,7 +319,7 @@ TOTALS: dict[str, tuple[Callable[[str, int], int], str]] = {
 
 
 @pytest.mark.parametrize("lie", list(TOTALS))
-@pytest.mark.parametrize("name", ["fedavg", "fedridge", "fedlog", "opfgl", "fednh"])
+@pytest.mark.parametrize("name", broadly(["fedavg", "fedridge", "fedlog", "opfgl", "fednh"]))
 def test_a_total_that_cannot_be_ends_the_run_and_names_nobody(name, lie, monkeypatch):
     """One of five moves what it masks: nobody has seen its answer, and no honest client is blamed."""
     method, (moves, words) = registry.load(name), TOTALS[lie]
@@ -365,7 +367,7 @@ def scores(tree: Mapping[str, Any]) -> Any:
     return [seed[key] for key in ("best_round", "validation", "test", "clients", "confusion")]
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", broadly(registry.names()))
 def test_every_method_runs_on_sums_or_is_refused_before_the_run(name):
     method = registry.load(name)
     config = small_config(method, method.quick, clients=3, run=SECURE)

@@ -16,7 +16,8 @@ from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
-from graphsilo.training.objective import ClassifyItems, Slopes, link_scores, objective
+from graphsilo.training.links import link_scores
+from graphsilo.training.objective import ClassifyItems, Slopes, objective
 from kit.training import CLASSES, NODES, full_batch, graph, model_for, silo
 
 BACKBONES = models.names()

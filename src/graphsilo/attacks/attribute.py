@@ -24,6 +24,7 @@ from graphsilo.attacks.rows import reach, ridge_sums
 from graphsilo.attacks.views import Update, View, dense, weights_in
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.message import Tensors
+from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.models.columns import projection
 from graphsilo.types import ClientId
 
@@ -79,8 +80,9 @@ def evidence(view: View) -> tuple[Tensor | None, str]:
     """[C, d] the larger, the likelier a feature is there among the class's nodes; and what that was made of."""
     classes, features = view.public.schema.num_classes, view.public.schema.num_features
     sums = max(ridge_sums(view), key=lambda each: each.products.shape[1], default=None)
-    if sums is not None:
-        width = sums.products.shape[1] - 1 - view.public.config.random_features  # type: ignore[attr-defined]
+    ridge = view.public.settings(FedRidgeConfig)
+    if sums is not None and ridge is not None:
+        width = sums.products.shape[1] - 1 - ridge.random_features
         columns = sums.products[:, :width]
         if width >= features:
             return columns[:, :features], f"Σ yφᵀ{sums.whose}"

@@ -15,8 +15,10 @@ from graphsilo.attacks.measures import wilson
 from graphsilo.attacks.record import Outcome
 from graphsilo.attacks.views import View
 from graphsilo.data.silos.silo import Silo
+from graphsilo.methods import auto
 from graphsilo.methods.fedtrees.client import Client
-from graphsilo.methods.fedtrees.messages import DirectionsRequest, HistogramRequest, Histograms, StartRequest
+from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.messages import HistogramRequest, Histograms
 
 ATTACK = "labels"
 FIGURE = "share of classes of training nodes that a bin of their own tells"
@@ -25,9 +27,11 @@ FIGURE = "share of classes of training nodes that a bin of their own tells"
 def labels(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
     """Share of training nodes alone in a bin, which tells their class; the prior: all are of the commonest class."""
     attacker = cases[0][0].attacker
-    told = [found for view, silo in cases if (found := _told(view, silo)) is not None]
+    told = [found for view, silo in cases if (found := _told(view, silo)) is not None and len(found)]
     if not told:
-        return [Outcome(attack=ATTACK, attacker=attacker, figure=FIGURE, uses="no histogram was seen")]
+        return [
+            Outcome(attack=ATTACK, attacker=attacker, figure=FIGURE, uses="no histogram of a training node was seen")
+        ]
     hits = np.concatenate(told)
     counts = np.sum([silo.class_counts() for silo in others], axis=0)
     uses = "bins of one node" + ("" if cases[0][0].is_single else ", summed over silos")
@@ -37,19 +41,15 @@ def labels(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[O
 
 def _told(view: View, silo: Silo) -> NDArray[np.bool_] | None:
     """[training nodes] whether a bin told the class; None where no histogram was seen."""
-    if view.attacker != "coordinator":
+    if view.attacker != "coordinator" or view.public.settings(FedTreesConfig) is None:
         return None
     client = view.public.member(view.target, silo)
-    if not isinstance(client, Client):
-        return None
+    client = client.part("trees") if isinstance(client, auto.Client) else client
+    assert isinstance(client, Client)
     told: NDArray[np.bool_] | None = None
     for call in view.calls:
         request, answer = call.request, call.answer
-        if isinstance(request, DirectionsRequest):
-            client.project(request)
-        elif isinstance(request, StartRequest):
-            client.start(request)
-        elif isinstance(request, HistogramRequest) and not request.columns.shape[1] and isinstance(answer, Histograms):
+        if isinstance(request, HistogramRequest) and not request.columns.shape[1] and isinstance(answer, Histograms):
             # At the first level all nodes are in one place, and each output has a histogram.
             places = client.layout(request.step)[1][:, 1:]
             gradients = answer.gradients.numpy()

@@ -5,8 +5,8 @@ shadow runs train on a random half of the candidates each, so that of every cand
 that saw it, and how sure those are that did not. The attacker is taken to know the candidates, their labels and links,
 and all other silos' data: what is measured is an upper end.
 
-FedRidge's sums need no shadows: of fewer rows than columns, every row lies in what their matrix spans, and nothing else
-does.
+What is summed needs no shadows. Of fewer rows than columns, every row lies in what FedRidge's matrix spans, and nothing
+else does; and where FedTrees count no training node in a cell of a column, none has its number there.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ from numpy.typing import NDArray
 
 from graphsilo.attacks.measures import Floats, auc_interval, caught, wilson
 from graphsilo.attacks.record import Outcome
-from graphsilo.attacks.recorder import Repetition, rerun
+from graphsilo.attacks.recorder import Call, Repetition, rerun
 from graphsilo.attacks.rows import phi, ridge_sums
 from graphsilo.attacks.views import Attacker, View, views
 from graphsilo.data.silos.silo import Silo
+from graphsilo.methods.fedtrees import bins
+from graphsilo.methods.fedtrees.columns import node_columns, views_of
+from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.messages import Cells, CellsRequest, DirectionsRequest
+from graphsilo.models.view import tensors_of
 from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId
 
-ATTACK, SPAN = "membership", "membership, from the span of sums"
+ATTACK, SUMS = "membership", "membership, from sums"
 AREA = "AUC of which nodes were trained on"
 RATE = 0.01
 SURE = "share of training nodes recognised, with false alarms for 1 in 100 others"
@@ -110,7 +115,7 @@ def membership(
     for role, found in seen.items():
         scores, truth = [], []
         for view, mine, theirs in zip(found, real[role], drawn[role], strict=True):
-            if mine is not None and len(theirs) > 1:
+            if mine is not None and len(mine) and len(theirs) > 1:
                 scores.append(likelihood_ratio(mine, *(np.stack(each) for each in zip(*theirs, strict=True))))
                 truth.append(known[view.target].members)
         whose = "; ".join(dict.fromkeys(view.model for view in found if view.saved is not None))
@@ -119,18 +124,55 @@ def membership(
     return made
 
 
-def span(cases: Sequence[tuple[View, Silo]]) -> list[Outcome]:
-    """How far candidates' rows are from what FedRidge's sums span; nothing where no such sums were seen."""
+def of_sums(cases: Sequence[tuple[View, Silo]]) -> list[Outcome]:
+    """How far candidates' rows are from what FedRidge's sums span, and how often in cells of FedTrees' columns that no
+    training node is in; nothing where no such sums were seen."""
     scores, truth = [], []
-    uses = ""
+    used: dict[str, None] = {}
     for view, silo in cases:
         known = candidates(silo)
-        found = [_distance(sums.moments, phi(view, silo, known.nodes, sums.space)) for sums in ridge_sums(view)]
-        if found:
-            scores.append(-np.max(found, axis=0))
+        far: dict[str, Floats] = {}
+        spans = [_distance(sums.moments, phi(view, silo, known.nodes, sums.space)) for sums in ridge_sums(view)]
+        if spans:
+            far["Σ φφᵀ"] = np.max(spans, axis=0)
+        counts = [call for call in view.calls if isinstance(call.answer, Cells)]
+        if counts and view.attacker == "coordinator":
+            far["counts of cells"] = outside(counts, _columns(view, silo, known.nodes))
+        if far and len(known.nodes):
+            scores.append(-np.sum(list(far.values()), axis=0))
             truth.append(known.members)
-            uses = "Σ φφᵀ" if view.is_single else "Σ φφᵀ, summed over silos"
-    return _outcomes(SPAN, cases[0][0].attacker, uses, scores, truth) if scores else []
+            used |= dict.fromkeys(far)
+    uses = " and ".join(used) + ("" if cases[0][0].is_single else ", summed over silos")
+    return _outcomes(SUMS, cases[0][0].attacker, uses, scores, truth) if scores else []
+
+
+def outside(counts: Sequence[Call], rows: NDArray[np.float32]) -> Floats:
+    """[m] in how many cells each row would count that no training node is in.
+
+    Args:
+        counts: Answers of FedTrees' ``cells``.
+        rows: [m, p] the columns of candidates, the first ones of those that were counted.
+    """
+    found = np.zeros(len(rows))
+    for call in counts:
+        assert isinstance(call.request, CellsRequest)
+        assert isinstance(call.answer, Cells)
+        cells, seen = (each.numpy()[: rows.shape[1]] for each in (call.request.cells, call.answer.counts))
+        for place in range(len(rows)):
+            row = rows[place : place + 1]
+            mine = bins.fine_counts(row, cells) if cells.shape[1] else bins.coarse_counts(row)
+            found[place] += (mine.reshape(seen.shape) > seen).sum()
+    return found
+
+
+def _columns(view: View, silo: Silo, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+    """[m, p] FedTrees' columns of some nodes but for those of labels, which depend on who else was trained on."""
+    public, none = view.public, np.zeros(0, dtype=np.float32)
+    config = public.settings(FedTreesConfig)
+    assert config is not None
+    told = [call.request for call in public.told if isinstance(call.request, DirectionsRequest)]
+    directions = told[0].directions.numpy() if told else none.reshape(public.schema.num_features, 0)
+    return node_columns(views_of(tensors_of(silo.graph), public.schema), config.dim, directions, public.seed)[nodes]
 
 
 def confidence(view: View, silo: Silo, known: Candidates) -> Floats | None:
@@ -176,7 +218,7 @@ def _outcomes(
     attack: str, role: Attacker, uses: str, scores: Sequence[Floats], truth: Sequence[NDArray[np.bool_]]
 ) -> list[Outcome]:
     if not scores:
-        missing = "no model that answers about single nodes was seen"
+        missing = "no model that answers about single nodes was seen, or there is none to ask it about"
         return [Outcome(attack=attack, attacker=role, figure=figure, uses=missing) for figure in (AREA, SURE)]
     flat, there = np.concatenate(scores), np.concatenate(truth)
     hits, members = caught(flat, there, RATE)

@@ -17,13 +17,13 @@ from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import Simulation, prepare
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import reading
 from graphsilo.experiments.storage.records import RunRecord, Seed, tree_of
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Handler, Total
 from graphsilo.federation.ledger import Ledger
-from graphsilo.federation.message import Message, Tensors
+from graphsilo.federation.message import Done, Message, Tensors
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase
 from graphsilo.runtime.exchange import Exchange
@@ -157,7 +157,7 @@ def opened(folder: Path) -> tuple[RunRecord, RunConfig]:
         ConfigError: The folder holds no finished run.
         RunError: Its result cannot be read, or its data is not here.
     """
-    record = records.read_run(folder)
+    record = reading.read_run(folder)
     if (folder / "silos.json").exists():
         raise RunError(
             f"{folder} is the coordinator's part of a run between machines. An attack is measured against the data, "
@@ -197,7 +197,8 @@ def repeat(record: RunRecord, config: RunConfig, seed: int, *, observer: Observe
 def rerun(repetition: Repetition, silos: tuple[Silo, ...], seed: int) -> Repetition:
     """The same run with other silos and another seed, scored only at its end.
 
-    Where sums are secure these are plain, which comes to the same and is faster, and the answers are not kept.
+    Where sums are secure these are plain, which comes to the same and is faster, and no answer is kept that tells more
+    than that there was one.
     """
     settings, secure = repetition.config.method_config(), repetition.config.run.secure_sums
     config = repetition.config.changed({"evaluation.every": settings.total_rounds, "run.secure_sums": False})
@@ -206,7 +207,7 @@ def rerun(repetition: Repetition, silos: tuple[Silo, ...], seed: int) -> Repetit
     one = RecordedSeed(config, repetition.method, settings, simulation, seed, None, None, recorder=recorder)
     one.run(1, resume=False, observer=Observer(), label="", folder=None)
     if secure:
-        recorder.calls = []
+        recorder.calls = [call for call in recorder.calls if isinstance(call.answer, Done)]
     found = replace(repetition, config=config, simulation=simulation, seed=seed, recorder=recorder)
     return replace(found, models=recorder.models())
 

@@ -14,7 +14,8 @@ from graphsilo.attacks.recorder import Recorder
 from graphsilo.errors import GraphsiloError
 from graphsilo.federation.codec import encode
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.secure.messages import AGAIN, Again, Offer
+from graphsilo.federation.secure import AGAIN
+from graphsilo.federation.secure.messages import Again, Offer
 from graphsilo.federation.secure.party import Purpose
 from graphsilo.runtime.secure import Attempt
 from graphsilo.types import ClientId

@@ -127,10 +127,9 @@ class RidgeSums:
 
 def ridge_sums(view: View) -> Iterator[RidgeSums]:
     """What of FedRidge's sums was seen."""
-    config = view.public.config
-    if view.attacker != "coordinator" or not isinstance(config, FedRidgeConfig):
+    config, schema = view.public.settings(FedRidgeConfig), view.public.schema
+    if view.attacker != "coordinator" or config is None:
         return
-    schema = view.public.schema
     for call in view.calls:
         moments: Mapping[str, Tensor]
         products: Mapping[str, Tensor]
@@ -167,11 +166,13 @@ def reach(silo: Silo, links: int = 1) -> NDArray[np.int64]:
 
 def phi(view: View, silo: Silo, nodes: NDArray[np.int64], space: tuple[str, int]) -> Tensor:
     """FedRidge's rows of some nodes, [n, p]; with noise they are of the nodes' own features alone."""
-    config = view.public.config
-    assert isinstance(config, FedRidgeConfig)
+    config = view.public.settings(FedRidgeConfig)
+    assert config is not None
     recipe = config.recipe(space[0], view.public.seed, space[1])
     recipe = replace(recipe, hops=0) if config.epsilon is not None else recipe
-    return torch.cat([part for _, part in Features(tensors_of(silo.graph), recipe).blocks(nodes)])
+    features = Features(tensors_of(silo.graph), recipe)
+    none = torch.zeros(0, features.width, dtype=torch.float64)  # where there are no nodes
+    return torch.cat([none, *(part for _, part in features.blocks(nodes))])
 
 
 def _truth(view: View, silo: Silo, space: Space) -> Tensor:

@@ -13,7 +13,7 @@ from graphsilo.attacks.attribute import attribute
 from graphsilo.attacks.classes import classes
 from graphsilo.attacks.labels import labels
 from graphsilo.attacks.links import links
-from graphsilo.attacks.membership import membership, shadow_runs, span
+from graphsilo.attacks.membership import membership, of_sums, shadow_runs
 from graphsilo.attacks.record import AttackRecord, Outcome
 from graphsilo.attacks.recorder import Repetition, opened, repeat
 from graphsilo.attacks.replay import replay
@@ -121,7 +121,7 @@ def _attacked(
                 made += ATTACKS[name](each, repetition.simulation.silos)
     if "membership" in chosen:
         for each in cases.values():
-            made += span(each)
+            made += of_sums(each)
     if shadows:
         say(f"Attack: membership. It takes {shadows} more runs of this length; --shadows 0 leaves it out.")
         made += membership(repetition, seen, shadow_runs(repetition, targets, shadows, say))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,9 @@ from graphsilo.federation.message import FieldSpec, Message, Tensors, tensors_in
 from graphsilo.federation.registry import Method
 from graphsilo.federation.release import Release
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
+from graphsilo.methods.auto import AutoConfig
 from graphsilo.methods.dp_fedavg import DPFedAvgConfig, NoisyChange
+from graphsilo.methods.fedtrees.messages import DirectionsRequest, StartRequest
 from graphsilo.methods.opfgl import private
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import Statistics
@@ -32,6 +34,7 @@ from graphsilo.types import ClientId
 
 Attacker: TypeAlias = Literal["coordinator", "silo", "reader"]
 ATTACKERS: tuple[Attacker, ...] = get_args(Attacker)
+C = TypeVar("C", bound=MethodConfig)
 Saved: TypeAlias = "tuple[str, Mapping[str, Any]]"
 """A model: ``common`` or ``sent`` (by the silo) and its weights, or ``own`` and what a client saves."""
 
@@ -41,7 +44,11 @@ _MODELS = {"sent": "the silo's last model", "common": "the common model", "own":
 
 @dataclass(frozen=True)
 class Public:
-    """What everybody knows: settings, names, and that the method's code is open."""
+    """What everybody knows: settings, names, and that the method's code is open.
+
+    Attributes:
+        told: What all silos are told before round 1, and cannot read FedTrees' forests without.
+    """
 
     method: Method
     config: MethodConfig
@@ -49,13 +56,22 @@ class Public:
     models: Mapping[ClientId, ModelSpec]
     seed: int
     clients: tuple[ClientId, ...]
+    told: tuple[Call, ...] = ()
+
+    def settings(self, kind: type[C]) -> C | None:
+        """The run's settings of a method, or of one that Auto is made of; None where that method is not run."""
+        parts = self.config.of_parts().values() if isinstance(self.config, AutoConfig) else (self.config,)
+        return next((each for each in parts if isinstance(each, kind)), None)
 
     def member(self, client: ClientId, silo: Silo) -> ClientBase[Any]:
         """A client of the method on somebody's data."""
         common = common_model(self.models)
-        return self.method.client(
+        made = self.method.client(
             ClientContext(client, silo, self.config, self.models[client], self.seed, "cpu", common)
         )
+        for call in self.told:
+            getattr(made, call.step)(call.request)
+        return made
 
     def logits(self, saved: Saved, client: ClientId, graph: Graph) -> Tensor | None:
         """What a model says of a graph's nodes, [n, C] log-probabilities; None where it is no classifier of these."""
@@ -202,9 +218,14 @@ def views(repetition: Repetition, attacker: Attacker, targets: tuple[ClientId, .
 def public_of(repetition: Repetition) -> Public:
     """What everybody knows of a run."""
     simulation = repetition.simulation
+    told = {
+        call.step: call
+        for call in repetition.recorder.calls
+        if call.phase == "setup" and isinstance(call.request, DirectionsRequest | StartRequest)
+    }
     return Public(
         repetition.method, repetition.config.method_config(), simulation.schema, simulation.models, repetition.seed,
-        simulation.clients,
+        simulation.clients, tuple(told.values()),
     )  # fmt: skip
 
 

@@ -350,10 +350,10 @@ def report(
     """Draw the report page of a finished run again, or a figure of it."""
     if figure is not None:
         from graphsilo import drawing
-        from graphsilo.experiments.storage import records, views
+        from graphsilo.experiments.storage import reading, views
 
         drawing.check_path(figure)
-        typer.echo(str(drawing.save(views.figure(records.read_run(run), run), figure)))
+        typer.echo(str(drawing.save(views.figure(reading.read_run(run), run), figure)))
         if out is None:
             return
     from graphsilo.report import write

@@ -49,7 +49,8 @@ def data(incomplete: str) -> Offers:
 
 def partitions(incomplete: str) -> Offers:
     """Rules for one graph and for collections of graphs."""
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
 
     found = {rule.name: rule.summary for rule in graph_rules()} | {rule.name: rule.summary for rule in rules()}
     return _beginning(incomplete, sorted(found.items()))
@@ -120,7 +121,7 @@ def runs(incomplete: str) -> Offers:
 def settings(ctx: Any, incomplete: str) -> Offers:
     """Settings as ``--set`` takes them: sections, then names with their choices or their default."""
     from graphsilo.experiments.config import SECTIONS
-    from graphsilo.settings import choices, written
+    from graphsilo.settings.words import choices, written
 
     begun, dot, _ = incomplete.partition(".")
     sections = [section for section in SECTIONS if section == begun or (not dot and section.startswith(begun))]
@@ -155,7 +156,7 @@ def words_of(name: str) -> Callable[[str], Offers]:
 
     def offered(incomplete: str) -> Offers:
         from graphsilo.experiments.config import SECTIONS, RunConfig
-        from graphsilo.settings import choices
+        from graphsilo.settings.words import choices
 
         section, _, field = name.rpartition(".")
         kind = SECTIONS[section] if section else RunConfig

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphsilo.cli.terminal import bare, say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
 from graphsilo.experiments.doors import groups, option_names
-from graphsilo.settings import Settings, rows, written
+from graphsilo.settings import Settings
+from graphsilo.settings.words import rows, written
 
 if TYPE_CHECKING:
     from graphsilo.federation.interface import Handler
@@ -29,7 +30,8 @@ def explain_command(name: str) -> None:
     Raises:
         ConfigError: Nothing has this name.
     """
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.scenarios import SCENARIOS
     from graphsilo.data.sources import catalog
     from graphsilo.experiments.config import called
@@ -206,7 +208,7 @@ def _what_the_server_learns(method: Method) -> str:
 
 
 def _exchange(grid: Any, name: str, item: Handler[Any, Any], settings: Collection[str]) -> None:
-    from graphsilo.federation.compression import compressible
+    from graphsilo.federation.compressing import compressible
 
     request, reply = item.types()
     for place, (direction, message) in enumerate((("receives", request), ("sends", reply))):
@@ -282,7 +284,8 @@ def _explain_model(name: str) -> None:
 
 
 def _explain_rule(name: str) -> None:
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
 
     for rule in (found for found in rules() if found.name == name):
         say(f"{rule.name}: {rule.summary}.")

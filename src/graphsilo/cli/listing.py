@@ -55,7 +55,8 @@ def whereabouts(name: str, roots: list[Path]) -> str:
 
 def partitions() -> None:
     """Every rule, for one graph and for collections of graphs."""
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
 
     grid = table("rule", "how it cuts one graph", "source")
     for rule in rules():

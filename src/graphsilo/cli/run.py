@@ -152,9 +152,9 @@ def _draw_report(folder: Path, warn: Any, debug: bool) -> None:
 
 def print_run(folder: Path) -> None:
     """Print what the finished run in a folder came to."""
-    from graphsilo.experiments.storage import records
+    from graphsilo.experiments.storage import reading
 
-    _print(records.read_run(folder), folder, [], quiet=False, draw_report=(folder / "report.html").exists())
+    _print(reading.read_run(folder), folder, [], quiet=False, draw_report=(folder / "report.html").exists())
 
 
 def _print(record: RunRecord, folder: Path, warned: Sequence[str], *, quiet: bool, draw_report: bool) -> None:

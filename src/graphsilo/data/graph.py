@@ -10,16 +10,17 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.truth import Words
 from graphsilo.errors import DataError
-from graphsilo.notebook import table
 from graphsilo.types import Mask, NodeIds
+
+if TYPE_CHECKING:
+    from graphsilo.data.truth import Words
 
 Features: TypeAlias = "NDArray[np.floating] | sp.csr_matrix"
 """[nodes, features]: a dense array, or CSR where most entries are zero. float64 may come in, since times and the like
@@ -166,6 +167,8 @@ class Graph:
         words = self.class_names or range(self.num_classes)
         labels = [[f"nodes of class {word}", known[place]] for place, word in enumerate(words)]
         unlabelled = ["nodes without a label", self.num_nodes - known.total()]
+        from graphsilo.notebook import table
+
         return table(f"Graph {name[1]}", ["", "count"], [*facts, *labels, unlabelled])
 
     def __post_init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,25 +16,18 @@ from graphsilo.data.sources.cache import cache_root
 from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.doors import OWN
-from graphsilo.experiments.evaluation import choice_of, modes_of, scored_clients, view_of
+from graphsilo.experiments.evaluation import choice_of, modes_of, view_of
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import model_entries
-from graphsilo.federation import own, registry
-from graphsilo.federation.client import ClientBase, ModelSpec, build_model, no_dense_products, precision_matters
-from graphsilo.federation.interface import handlers_of
+from graphsilo.federation import registry
+from graphsilo.federation.client import no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
-from graphsilo.federation.release import PrivateConfig
-from graphsilo.federation.robust import NO_VALUES, Robust, averages
-from graphsilo.federation.secure.peers import MIN_PARTIES
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
-from graphsilo.models.view import tensors_of
 from graphsilo.random import generator
-from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk, repeatable
-from graphsilo.types import COUNTING, ClientId, Precision
+from graphsilo.types import Precision
 
 if TYPE_CHECKING:
     from graphsilo.experiments.simulation import Simulation
@@ -135,10 +127,11 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
-    check_secure_sums(config, method, method_config)
-    check_parties(config, asked, simulation.clients, apart=not simulation.has_data)
-    check_compression(config, method, method_config)
-    check_robust(config, method, method_config, asked)
+    run, summed = config.run, config.evaluation.report == "federation"
+    if run.secure_sums or summed or method_config.needs_secure_sums or {run.compression, run.robust} != {"none"}:
+        from graphsilo.experiments.check_answers import check_answers
+
+        check_answers(config, method, method_config, asked, simulation)
     here = getattr(simulation, "silos", ())  # others' are looked at where they are
     method_config.check_features(simulation.scaling, {name for silo in here for name in silo.estimated})
     if config.run.precision != "float32" and not method.backbone:
@@ -182,160 +175,6 @@ def check_reported(config: RunConfig, method: Method) -> None:
             "evaluation.model=silo chooses by each silo's own scores, and evaluation.report=federation has the "
             "coordinator see none. Use evaluation.model=run, or evaluation.report=silos."
         )
-
-
-def check_secure_sums(config: RunConfig, method: Method, method_config: MethodConfig) -> None:
-    """Refuse secure sums for methods that need more than sums, and settings that need them in runs without.
-
-    Raises:
-        ConfigError: Only sums of scores are wanted where more is needed, or settings need sums that the run does not
-            make.
-        UnsupportedError: The method needs single answers; names methods that do not.
-    """
-    summed = config.evaluation.report == "federation"
-    if summed and method.pooled:
-        raise ConfigError(
-            f"{method.title} has all data in one place: there is nothing to sum. Leave out "
-            f"evaluation.report=federation."
-        )
-    if summed and getattr(method_config, "best_round", "common") == "own":
-        raise ConfigError(
-            "method.best_round=own takes every client's own score, and evaluation.report=federation has the "
-            "coordinator see none. Use method.best_round=common, or evaluation.report=silos."
-        )
-    if summed and config.evaluation.modes and any(mode.endswith("_global") for mode in config.evaluation.modes):
-        raise ConfigError(
-            "a score on the pooled graph is one client's answer for all, and evaluation.report=federation has the "
-            "coordinator see none. Use the modes own_local and aggregate_local, or evaluation.report=silos."
-        )
-    if not config.run.secure_sums:
-        if method_config.needs_secure_sums and not method.pooled:
-            raise ConfigError(f"{method_config.needs_secure_sums}; run with run.secure_sums=true.")
-        return
-    if method.pooled:
-        raise UnsupportedError(
-            f"{method.title} has all data in one place, where no sums are made. Leave out run.secure_sums."
-        )
-    needed = method_config.single_answers
-    if needed:
-        able = [name for name in registry.names() if _sums_are_enough(registry.load(name))]
-        raise UnsupportedError(
-            f"with run.secure_sums the coordinator sees nothing but sums, and {method.title} needs {needed}. Methods "
-            f"that sums are enough for: {', '.join(able)}."
-        )
-
-
-def check_parties(config: RunConfig, asked: int, clients: Sequence[ClientId], *, apart: bool) -> None:
-    """Refuse secure sums of so few clients that they hide nothing, and between machines those of other clients than
-    before.
-
-    Args:
-        config: The run.
-        asked: Clients of a round.
-        clients: All.
-        apart: Whether they are at machines of their own.
-
-    Raises:
-        ConfigError: They are too few, or others in each round.
-    """
-    if not config.run.secure_sums:
-        return
-    summed = config.evaluation.report == "federation"
-    chosen = scored_clients(config.evaluation, clients, 0) if summed else clients
-    scored = len(clients if chosen is None else chosen)
-    if min(asked, scored) < MIN_PARTIES:
-        raise ConfigError(
-            f"a secure sum needs {MIN_PARTIES} clients or more: of two, each would know the other's answer from it. "
-            f"Here {min(asked, scored)} are asked. Use more clients, a larger method.participation or "
-            f"evaluation.share, or run.secure_sums=false."
-        )
-    if apart and min(asked, scored) < len(clients):
-        raise ConfigError(
-            f"between machines a silo opens secure sums with one set of silos only, because the difference of two sums "
-            f"says what single silos sent. Here {min(asked, scored)} of {len(clients)} are asked at a time: use "
-            f"method.participation=1 and evaluation.share=1, or run.secure_sums=false."
-        )
-
-
-def check_compression(config: RunConfig, method: Method, method_config: MethodConfig) -> None:
-    """Refuse to compress what would be masked or carries a promise.
-
-    Raises:
-        ConfigError: Sums are secure ones, or the method promises something of the very numbers that it sends.
-    """
-    if config.run.compression == "none":
-        return
-    if config.run.secure_sums:
-        raise ConfigError(
-            "run.compression sends a part of each model, and run.secure_sums masks all of it: a mask hides no places, "
-            "and steps of different sizes do not add up. Choose one of them."
-        )
-    if isinstance(method_config, PrivateConfig) and method_config.promises(len(config.run.seeds)):
-        raise ConfigError(
-            f"{method.title} makes a promise of the numbers that it sends, noise and all, and run.compression would "
-            f"send others. Leave run.compression out."
-        )
-
-
-def check_robust(config: RunConfig, method: Method, method_config: MethodConfig, asked: int | None = None) -> None:
-    """Refuse a robust average where there is none, where nobody sees single answers, and of too few answers.
-
-    Args:
-        config: The run.
-        method, method_config: What it runs.
-        asked: Clients of a round, where that is known.
-
-    Raises:
-        ConfigError: Sums are secure ones, or too few answer for the rule.
-        UnsupportedError: The method sends other things than averages; names methods that do not.
-    """
-    run, robust = config.run, Robust(config.run.robust, config.run.liars)
-    if run.robust == "none":
-        return
-    if run.secure_sums:
-        raise ConfigError(
-            f"run.robust={run.robust} holds the clients' answers against each other, and with run.secure_sums nobody "
-            f"sees a single one. Choose one of them."
-        )
-    if why := _beside_averages(method):
-        able = [name for name in registry.names() if _beside_averages(registry.load(name)) == ""]
-        raise UnsupportedError(
-            f"run.robust={run.robust} guards averages and nothing else, and {method.title} needs {why}. Methods that "
-            f"it guards: {', '.join(able)}."
-        )
-    fewest = asked if method_config.min_clients is None else method_config.min_clients
-    if fewest is not None and fewest < robust.least:
-        known, fewer = (f" with run.liars={run.liars}", ", or fewer run.liars") if run.robust in COUNTING else ("", "")
-        raise ConfigError(
-            f"run.robust={run.robust}{known} needs {robust.least} answers in every round, and a round may go on with "
-            f"{fewest}. Use more clients, a larger method.participation or method.min_clients{fewer}."
-        )
-
-
-BY_SETTINGS: Sequence[Callable[[RunConfig, Method, MethodConfig], None]] = (
-    check_secure_sums, check_compression, check_robust,
-)  # fmt: skip
-"""What can be refused before anything is known of the silos."""
-
-
-def _beside_averages(method: Method) -> str:
-    """What a method needs beside averages and counts, in words; empty: nothing."""
-    if method.pooled or method.config().single_answers:
-        return method.config().single_answers or "all data in one place"
-    steps = {name: step.types() for name, step in handlers_of(method.client).items() if name not in _OF_ALL}
-    for name, types in steps.items():
-        others = [spec.name for spec in types[1].specs() if spec.kind not in NO_VALUES]
-        if others and not averages(*types):
-            return f"more of its clients ('{name}' answers with {', '.join(others)})"
-    return "" if any(averages(*types) for types in steps.values()) else "none"
-
-
-_OF_ALL = handlers_of(ClientBase).keys()
-"""What every method's clients are asked: how they score."""
-
-
-def _sums_are_enough(method: Method) -> bool:
-    return not method.pooled and not method.config().single_answers
 
 
 def _left(simulation: Participants) -> str:
@@ -398,86 +237,6 @@ def check_precision(simulation: Simulation) -> None:
     for spec in simulation.models.values():
         if not effective.get(str(spec.wire()), True):
             raise UnsupportedError(no_dense_products(spec))
-
-
-def check_own(config: RunConfig, method: Method, simulation: Simulation) -> None:
-    """Refuse what a person brought along where it cannot do its work: before anything is written.
-
-    Raises:
-        ConfigError: Other processes cannot find it, or a model gives no numbers.
-        UnsupportedError: A model ignores weights of edges, or does not do the task.
-    """
-    brought = config.brought("model")
-    if config.run.workers > 1:
-        check_findable(config, method, f"workers={config.run.workers}")
-    tried: set[str] = set()
-    for silo in simulation.silos if brought and method.backbone else ():
-        spec = simulation.models[silo.client]
-        if spec.name in brought and str(spec.wire()) not in tried:
-            tried.add(str(spec.wire()))
-            try_own(spec, silo, finite=not simulation.scaling.has_columns)
-
-
-def check_findable(config: RunConfig, method: Method, why: str) -> None:
-    """Refuse what other processes could not find.
-
-    Args:
-        config, method: The run.
-        why: What needs other processes.
-
-    Raises:
-        ConfigError: Names it.
-    """
-    found = [(section, name, one.place) for section in OWN for name, one in config.brought(section).items()]
-    found += [("method", method.name, own.place_of(part)) for part in (*classes_of(method.client), method.config)]
-    for section, name, place in found:
-        if not own.findable(place):
-            raise ConfigError(
-                f"{why} starts other processes, and {section} '{name}' is defined in a script, a notebook or a "
-                f"function ({place}), where they cannot find it. Put it at the top level of a file of its own and say "
-                f"{section}='file.py:NAME', or import it from there."
-            )
-    for name in config.model_names():
-        if name in models.registry.added() and name not in config.brought("model"):
-            raise ConfigError(
-                f"{why} starts other processes, and model '{name}' was registered in this one alone. Say where it is, "
-                f"model='file.py', or put it into a package with an entry point."
-            )
-
-
-def refuse_remote(config: RunConfig) -> None:
-    """Refuse what a person brought along where the silos are at other machines.
-
-    Raises:
-        UnsupportedError: Names the first.
-    """
-    for section in ("method", "model"):
-        for name in config.brought(section):
-            raise UnsupportedError(
-                f"{section} '{name}' is in a file of yours, and sites run no code that a coordinator names: it must be "
-                f"installed at each of them. Put it into a package with an entry point of the group "
-                f"'graphsilo.{section}s', install that at the sites and here, and name it by its name."
-            )
-
-
-def try_own(spec: ModelSpec, silo: Silo, *, finite: bool = True) -> None:
-    """One pass of a model of the person's own over a client's data, forwards and backwards.
-
-    Args:
-        spec, silo: The client's.
-        finite: Whether its output must be finite; not where features are still to be scaled.
-
-    Raises:
-        ConfigError: It fails, gives what is no finite number, or has no gradient.
-        UnsupportedError: It would ignore the weights of edges.
-    """
-    from graphsilo.models.own import OwnModel
-
-    model = build_model(spec, silo.schema, generator(0, "model"), "cpu")
-    if not isinstance(model, OwnModel):
-        return
-    model.check_weights(silo.graph.union.edge_weights is not None)
-    model.check_pass(tensors_of(silo.graph), f"client {silo.client}'s graph", generator(0, "trial"), finite=finite)
 
 
 def check_resources(simulation: Simulation, settings: MethodConfig) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 
 from pydantic import PrivateAttr, field_validator, model_validator
 
-from graphsilo import documents
 from graphsilo.data.partition.rule import Seed, SplitMode
 from graphsilo.errors import ConfigError, nearest, several, shown
 from graphsilo.evaluate.metrics import selecting
@@ -287,7 +286,8 @@ SECTIONS: dict[str, type[Settings]] = {
 def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
     """Section, owner and group of everything that can be said of a run; a section's own settings have no owner."""
     from graphsilo import models
-    from graphsilo.data.partition import graph_rules, rules
+    from graphsilo.data.partition import rules
+    from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.perturb import PerturbOptions
     from graphsilo.data.silos.scenarios import ScenarioOptions
     from graphsilo.data.sources.catalog import LoadOptions
@@ -583,6 +583,8 @@ def call_of(overrides: Mapping[str, Any] | None = None, assignments: Sequence[st
         name, sign, text = assignment.partition("=")
         if not sign:
             raise ConfigError(f"--set needs NAME=VALUE, such as method.mu=0.1; got '{assignment}'.")
+        from graphsilo import documents
+
         call.say(name.strip(), documents.parse(text, f"--set {assignment}"), f"--set {assignment}")
     return call
 
@@ -660,6 +662,8 @@ def _read(path: Path) -> Mapping[str, Any]:
     Raises:
         ConfigError: It cannot be read, or holds something else.
     """
+    from graphsilo import documents
+
     loaded = documents.read(path, "the configuration")
     if loaded is not None and not isinstance(loaded, Mapping):
         raise ConfigError(f"the configuration {path} must be a table of sections; it is a {type(loaded).__name__}.")

@@ -440,11 +440,12 @@ def groups(section: str, name: str) -> tuple[type[Settings], ...]:
         check_scenario(name)
         return (ScenarioOptions,)
     if section == "data":
-        from graphsilo.data.sources import catalog, generated
+        from graphsilo.data.sources import catalog
 
-        kind = None if catalog.is_file(name) else generated.GENERATORS.get(catalog.entry(name).name)
+        kind = None if catalog.is_file(name) else catalog.generator(catalog.entry(name).name)
         return (catalog.LoadOptions,) if kind is None else (catalog.LoadOptions, kind)
-    from graphsilo.data.partition import entry, graph_rules, rules
+    from graphsilo.data.partition import entry, rules
+    from graphsilo.data.partition.graphs import graph_rules
 
     wanted = ("louvain", "dirichlet") if name == "auto" else (name.lower(),)
     known = [*((rule.name, rule.options) for rule in rules()), *((rule.name, rule.options) for rule in graph_rules())]

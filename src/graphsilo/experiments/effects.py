@@ -14,14 +14,12 @@ from typing import Any, TypeAlias
 
 from graphsilo import models
 from graphsilo.data.partition import Partition
-from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS, plain
-from graphsilo.experiments.references import reference_method
 from graphsilo.federation import registry
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.registry import Method
@@ -246,7 +244,11 @@ _FAMILIES = {"partition": (_stored_cut, _files), "scenario": (_scenario,), "mode
 def _group(config: RunConfig, section: str) -> Settings:
     if section == "method":
         return config.method_config()
-    found: Settings = PerturbOptions.of(config.perturb) if section == "perturb" else getattr(config, section)
+    if section == "perturb":
+        from graphsilo.data.silos.perturb import PerturbOptions
+
+        return PerturbOptions.of(config.perturb)
+    found: Settings = getattr(config, section)
     return found
 
 
@@ -285,7 +287,7 @@ def _sends_no_model(run: Case, value: Any) -> str | None:
     """Compression is about models that clients make of one that they were sent."""
     if value == "none":
         return None
-    from graphsilo.federation.compression import compressible  # imports torch, which cutting data does not need
+    from graphsilo.federation.compressing import compressible
     from graphsilo.federation.interface import handlers_of
 
     if run.method.pooled:
@@ -331,6 +333,8 @@ def _one_round(run: Case, value: Any) -> str | None:
     settings = run.config.method_config()
     if settings.total_rounds > 1 or settings.rounds == 1 or value is None:
         return None
+    from graphsilo.experiments.simulation import reference_method
+
     rows = [registry.load(reference_method(run.config, name)).config for name in run.config.run.references]
     if not all(issubclass(kind, OneRoundConfig) for kind in rows):
         return None

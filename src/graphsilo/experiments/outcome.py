@@ -22,7 +22,7 @@ from graphsilo.experiments.storage.records import ClientScores, Seed
 from graphsilo.federation import registry
 from graphsilo.federation.client import common_model
 from graphsilo.federation.registry import Method
-from graphsilo.federation.secure.peers import MIN_PARTIES
+from graphsilo.federation.secure import MIN_PARTIES
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
 _IDLE = re.compile(r"client (\d+) in (.*)", re.DOTALL)

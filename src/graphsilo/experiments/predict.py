@@ -16,10 +16,10 @@ from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scaled, scaled_graph
 from graphsilo.data.silos.silo import Schema, Silo
-from graphsilo.data.silos.union import check_finite
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
-from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.directions import is_symmetric
+from graphsilo.data.sources.faults import check_finite
 from graphsilo.data.sources.vocabulary import Learned, first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable
@@ -27,8 +27,8 @@ from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.doors import plain
 from graphsilo.experiments.participants import client_called
 from graphsilo.experiments.simulation import called, prepare
-from graphsilo.experiments.storage import disk, records
-from graphsilo.experiments.storage.records import SiloRecord, mode_of
+from graphsilo.experiments.storage import disk, reading
+from graphsilo.experiments.storage.reading import SiloRecord, mode_of
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
@@ -110,7 +110,7 @@ def predict(
 ) -> Prediction:
     """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
     folder = Path(run_dir)
-    result = records.read(folder)
+    result = reading.read(folder)
     if checkpoint not in ("best", "last"):
         raise ConfigError(
             f"a run keeps the models of two checkpoints, 'best' and 'last'; '{checkpoint}' was asked for."

@@ -14,6 +14,8 @@ import torch
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.evaluation import RoundScores, SetScores, view_of
 from graphsilo.experiments.storage.records import ModeScores, Scores
+from graphsilo.federation.averaging import packed, unpacked
+from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId
 
@@ -270,3 +272,41 @@ def scenarios_of(sets: Mapping[str, SetScores]) -> dict[str, Scores]:
         for kind in scores.kinds:
             found[kind] = scores.full(kind)
     return found
+
+
+class Aggregates:
+    """The server's models of one round: one for all clients, or one for each.
+
+    Args:
+        of: The model of every client; one object where several have the same.
+    """
+
+    def __init__(self, of: Mapping[ClientId, Tensors] | None = None):
+        self._of = {client: weights for client, weights in (of or {}).items() if weights}
+
+    def keep(self, others: Mapping[ClientId, Tensors], clients: Collection[ClientId] | None) -> None:
+        """Take copies of these in place of what is kept; only those of some clients where these are named."""
+        copies: dict[int, Tensors] = {}
+        for client, weights in others.items():
+            if weights and (clients is None or client in clients):
+                if id(weights) not in copies:
+                    copies[id(weights)] = {name: tensor.detach().clone() for name, tensor in weights.items()}
+                self._of[client] = copies[id(weights)]
+
+    def of(self, client: ClientId) -> Tensors | None:
+        """The model that is kept for a client."""
+        return self._of.get(client)
+
+    def distinct(self) -> list[tuple[ClientId | None, Tensors]]:
+        """Each model and whose it is: one that is everybody's is nobody's."""
+        if len({id(weights) for weights in self._of.values()}) == 1:
+            return [(None, next(iter(self._of.values())))]
+        return list(self._of.items())
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return packed(self._of)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Aggregates:
+        return cls(unpacked(state))

@@ -10,9 +10,9 @@ from typing import Any
 
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
+from graphsilo.experiments.simulation import method_of, reference_method
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
-from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig, OneRoundConfig
 
 _SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum", "min_clients"}
@@ -21,26 +21,11 @@ SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
 """Settings that are about several rounds."""
 
 
-def method_of(config: RunConfig) -> Method:
-    """What a configuration runs: a method, or with ``run.alone`` what every silo makes of it by itself."""
-    method = registry.load(config.method.name)
-    if not config.run.alone or method.alone or method.pooled:
-        return method
-    from graphsilo.runtime.alone import alone  # with torch, which a configuration is looked at without
-
-    return alone(method)
-
-
 def _among_others() -> set[str]:
     """Settings of a method that a silo by itself has no use for: its noise, and how many take part."""
     from graphsilo.federation.release import PrivateConfig
 
     return {"participation", *(PrivateConfig.model_fields.keys() - MethodConfig.model_fields.keys())}
-
-
-def reference_method(config: RunConfig, name: RunReference) -> str:
-    """The method that makes a reference row."""
-    return config.method.name if name == "alone" else "global" if name == "global_cut" else name
 
 
 def reference_config(config: RunConfig, name: RunReference) -> RunConfig:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec.structs import replace
@@ -18,7 +18,6 @@ from graphsilo.experiments.checks import (
     check_data,
     check_device,
     check_models,
-    check_own,
     check_precision,
     check_resources,
     check_support,
@@ -28,21 +27,29 @@ from graphsilo.experiments.effects import check_clients, settled
 from graphsilo.experiments.observer import Beside, Observer, RunEnded, RunStarted
 from graphsilo.experiments.outcome import failure_warnings
 from graphsilo.experiments.participants import Federations, Participants, selection_metric
-from graphsilo.experiments.references import gaps_closed, method_of, reference_config, reference_method
 from graphsilo.experiments.seed import SeedRun, tell_again
-from graphsilo.experiments.simulation import Simulation, complete_config, fingerprint, model_specs, prepare
+from graphsilo.experiments.simulation import (
+    Simulation,
+    complete_config,
+    fingerprint,
+    method_of,
+    model_specs,
+    prepare,
+    reference_method,
+)
 from graphsilo.experiments.storage import results
-from graphsilo.experiments.storage.folder import Folder
-from graphsilo.experiments.storage.outputs import write_missing_embeddings
+from graphsilo.experiments.storage.place import Place
 from graphsilo.experiments.storage.records import Means, References, RunRecord, Seed
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.usage import UsageMeter
 from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
-from graphsilo.runtime.local.offloading import OffloadFolder
-from graphsilo.runtime.local.workers import WorkerPool
+from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.machine import keep_freed_memory, needs_unix
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.local.workers import WorkerPool
 
 __all__ = ["Observer", "Result", "run"]
 
@@ -83,7 +90,7 @@ def run(
     """
     usage = UsageMeter(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
-    observer, folder = observer or Observer(), Folder(out, resume=resume)
+    observer, folder = observer or Observer(), Place.of(out, resume=resume)
     config = _checked(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
     with folder.held():
         config, simulation = _with_data(config, folder, simulation)
@@ -107,7 +114,7 @@ def run(
     return going.tell_ended(record)
 
 
-def _checked(config: RunConfig, folder: Folder, *, remote: bool) -> RunConfig:
+def _checked(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     """The configuration without what has no effect; refuses what can be refused before data is read."""
     config = settled(config, out=folder.path, remote=remote)
     check_device(config.run.device, config.run.precision)
@@ -117,7 +124,7 @@ def _checked(config: RunConfig, folder: Folder, *, remote: bool) -> RunConfig:
     return config
 
 
-def _with_data(config: RunConfig, folder: Folder, simulation: Participants | None) -> tuple[RunConfig, Participants]:
+def _with_data(config: RunConfig, folder: Place, simulation: Participants | None) -> tuple[RunConfig, Participants]:
     """The data, unless it was there before; refuses what does not go with it, before anything is written."""
     method, settings = method_of(config), config.method_config()
     simulation = simulation or prepare(config, method)
@@ -129,7 +136,10 @@ def _with_data(config: RunConfig, folder: Folder, simulation: Participants | Non
     for name in config.run.references:  # before the run, not after it
         check_data(registry.load(reference_method(config, name)), simulation)
     if isinstance(simulation, Simulation):
-        check_own(config, method, simulation)
+        if config.run.workers > 1 or config.brought("model"):
+            from graphsilo.experiments.check_own import check_own
+
+            check_own(config, method, simulation)
         check_precision(simulation)
     return config, simulation
 
@@ -147,7 +157,7 @@ class _Run:
 
     config: RunConfig
     simulation: Participants
-    folder: Folder
+    folder: Place
     observer: Observer
     label: str
     elsewhere: Federations | None
@@ -202,6 +212,8 @@ class _Run:
         run, simulation = self.config.run, self.simulation
         if not isinstance(simulation, Simulation) or min(run.workers, len(simulation.silos)) < 2:
             return None
+        from graphsilo.runtime.local.workers import WorkerPool
+
         pool = WorkerPool(
             simulation.silos, run.workers, resident=run.resident_clients, offload_folder=offload_folder,
             own=self.config.brought("model"),
@@ -217,6 +229,8 @@ class _Run:
         """
         if not self.config.run.references:
             return record
+        from graphsilo.experiments.references import gaps_closed, reference_config
+
         observer = Beside(self.observer, record.warnings)
         rows: dict[str, Means] = {}
         missing: list[str] = []
@@ -224,7 +238,7 @@ class _Run:
             if name not in self.config.run.references:
                 continue
             try:
-                result = self._reference(name, observer)
+                result = self._reference(name, reference_config(self.config, name), observer)
             except FederationError as error:
                 if self.elsewhere is None:
                     raise
@@ -243,8 +257,8 @@ class _Run:
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"]) if has_both else None
         return replace(record, references=References.of(rows, gaps), warnings=[*record.warnings, *missing])
 
-    def _reference(self, name: RunReference, observer: Observer) -> Result:
-        config, at_silos = reference_config(self.config, name), name in ("local", "alone")
+    def _reference(self, name: RunReference, config: RunConfig, observer: Observer) -> Result:
+        at_silos = name in ("local", "alone")
         # All rows are chosen by one metric, also where one silo alone would have taken another.
         by = selection_metric(self.config.evaluation, self.simulation).name
         reuse = self.simulation if at_silos and not registry.load(self.config.method.name).pooled else None
@@ -272,6 +286,8 @@ class _Run:
             and self.config.evaluation.embeddings
             and isinstance(self.simulation, Simulation)
         ):
+            from graphsilo.experiments.storage.outputs import write_missing_embeddings
+
             write_missing_embeddings(self.folder.path, self.config, self.method, self.simulation, self.config.run.seeds)
         self.folder.draw(report, again=False)  # it was stopped between the result and its page
         self.tell_started(is_finished=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -26,20 +26,15 @@ from graphsilo.experiments.evaluation import (
 )
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
 from graphsilo.experiments.participants import Federations, Participants, ranks, selection_metric
-from graphsilo.experiments.progress import Improved, Reported, SeedProgress, first_set
+from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
-from graphsilo.experiments.storage.checkpoint import Checkpoints
-from graphsilo.experiments.storage.outputs import Aggregates, write_missing_embeddings, write_outputs
 from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
 from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.ledger import Ledger, Traffic
-from graphsilo.federation.model_files import scale_of, scale_tensors
 from graphsilo.federation.registry import Method
-from graphsilo.federation.robust import Robust
-from graphsilo.federation.scaling import ScalingClient, agree, message_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.training_client import CoreClient
@@ -47,12 +42,15 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.hosted import Reported as ReportedModel
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.offloading import OffloadFolder
+from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
-from graphsilo.runtime.secure import SecureSums
 from graphsilo.runtime.setup import ClientSetup
-from graphsilo.training.work import Work
 from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.experiments.storage.checkpoint import Checkpoints
+    from graphsilo.runtime.secure import SecureSums
+    from graphsilo.training.work import Work
 
 CHECKPOINT_SHARE = 0.05
 """Most of a run's time that checkpoints take, where nobody says how often they are written."""
@@ -112,7 +110,7 @@ class SeedRun:
         return self._clients(self.method, ledger)
 
     def _clients(self, method: Method, ledger: Ledger) -> Exchange:
-        agreeing = method.client is ScalingClient
+        agreeing = method.client.takes_unscaled
         models, device = self.simulation.models, self.config.run.device
         setup = ClientSetup(
             method, self.method_config, models, self.seed, device, self.scaling, self.scale, self.compression,
@@ -140,6 +138,8 @@ class SeedRun:
         place = (self.seed, index + 1, len(self.config.run.seeds))
         if state is not None and state["result"] is not None:
             if folder is not None and self.config.evaluation.embeddings and isinstance(self.simulation, Simulation):
+                from graphsilo.experiments.storage.outputs import write_missing_embeddings
+
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
             kept = record_of(state["result"], Seed)
             tell_again(kept, place, observer, label)
@@ -192,6 +192,8 @@ class SeedRun:
         reported = progress.reported(self.modes, self.metric, self.choice)
         result = seed_result(self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
+            from graphsilo.experiments.storage.outputs import write_outputs
+
             study = write_outputs(
                 folder, self.seed, federation, server, self.config.evaluation, self.best, self.scale,
                 self._to_answer(reported),
@@ -208,12 +210,17 @@ class SeedRun:
         if state is None and self.scaling.is_agreed:
             self._agree(ledger)
         elif state is not None and state["scale"] is not None:
+            from graphsilo.federation.model_files import scale_of
+
             self.scale = scale_of(state["scale"])
         federation = self.federation(ledger)
         federation.largest_value = self.config.run.largest_value
         federation.largest_ratio = self.config.run.largest_ratio
         federation.compression = self.compression
-        federation.robust = Robust(self.config.run.robust, self.config.run.liars)
+        if self.config.run.robust != "none":
+            from graphsilo.federation.robust import Robust
+
+            federation.robust = Robust(self.config.run.robust, self.config.run.liars)
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         return federation, self._server(federation)
 
@@ -276,6 +283,8 @@ class SeedRun:
 
     def _agree(self, ledger: Ledger) -> None:
         """Have the silos agree on the scale of their features."""
+        from graphsilo.federation.scaling import ScalingClient, agree, message_of
+
         federation = self._clients(replace(self.method, client=ScalingClient), ledger)
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         federation.at("setup", 0)
@@ -403,6 +412,8 @@ class SeedRun:
         beside it."""
         if self.checkpoints is None:
             return
+        from graphsilo.federation.model_files import scale_tensors
+
         self._clock.start()
         progress = self.progress
         before, last = progress.rounds[:-1], progress.rounds[-1:]
@@ -432,6 +443,8 @@ def secure_sums(config: RunConfig, method: Method, federation: Exchange, seed: i
     """How sums are made, where they are secure; data in one place needs none."""
     if not config.run.secure_sums or method.pooled:
         return None
+    from graphsilo.runtime.secure import SecureSums
+
     singles = ("evaluate",) if config.evaluation.report == "silos" else ()
     return SecureSums(seed, federation.run, singles=singles, minimum=config.method_config().min_clients)
 

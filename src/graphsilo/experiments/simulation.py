@@ -7,37 +7,26 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from graphsilo import models
-from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash, describe
-from graphsilo.data.partition import Partition, audit, entry, partition_graphs
+from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
+from graphsilo.data.partition import Partition, audit, entry
 from graphsilo.data.partition.rule import SplitMode
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.between import check_sides, own_links, side_notes, sides_of, with_cut_links
-from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.parts import detached
-from graphsilo.data.silos.perturb import PerturbOptions, perturb
-from graphsilo.data.silos.pooling import pool_silos, pooled_silo
-from graphsilo.data.silos.scaling import far_apart, lost_values, other_units
+from graphsilo.data.silos.scaling import far_apart, lost_values
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
-from graphsilo.data.silos.union import check_finite, dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.faults import Faults
-from graphsilo.data.sources.plain import settle_classes, signed_note
+from graphsilo.data.sources.classes import settle_classes, signed_note
+from graphsilo.data.sources.faults import Faults, check_finite
 from graphsilo.data.sources.sizes import require_memory
-from graphsilo.data.sources.transforms import is_symmetric
-from graphsilo.data.sources.vocabulary import Learned, Vocabulary, share_words
-from graphsilo.data.truth import truth_notes
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
-from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, RunConfig
+from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, RunConfig, RunReference
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.participants import (
     Participants,
@@ -100,36 +89,18 @@ def load_data(
         ]
         raise DataError(f"data.name mixes single graphs and collections of graphs ({'; '.join(kinds)}); name one kind.")
     if isinstance(chosen.name, list) and len(names) > 1:
-        loaded = _with_shared_words(config, present, loaded)
+        from graphsilo.experiments.several_data_sets import with_shared_words
+
+        loaded = with_shared_words(config, present, loaded)
     loaded = dict(zip(loaded, settle_classes(list(loaded.values())), strict=True))
     if not isinstance(chosen.name, list) or len(names) == 1:
         return loaded[0]
     first = next(iter(loaded.values()))
     counts = isinstance(first, GraphCollection) or config.partition.split == "global"
+    from graphsilo.experiments.several_data_sets import stand_in
+
     absent = _loaded(config, {place: names[place] for place in without}) if counts else {}
-    return [loaded[place] if place in loaded else _stand_in(first, absent.get(place)) for place in range(len(names))]
-
-
-def _stand_in(like: Graph | GraphCollection, item: Graph | GraphCollection | None) -> Graph | GraphCollection:
-    """What stands for a client that is left out: as many items as it has, so that a draw over all stays as it is.
-
-    Columns and classes are those of the others, whatever its own are: nobody sees them.
-    """
-    whole = isinstance(like, GraphCollection)
-    labels = item.labels if item is not None and type(item) is type(like) else np.zeros(int(whole), dtype=np.int64)
-    n, empty = len(labels), like.union.subgraph(np.zeros(0, dtype=np.int64))
-    shape = (n, like.num_features)
-    kind, none = PublishedSplits if not empty.has_own_splits else dict, np.zeros(0, dtype=np.int64)
-    sparse = sp.csr_matrix((none.astype(np.float32), (none, none)), shape=shape)
-    graph = replace(
-        empty,
-        features=sparse if empty.is_sparse else np.zeros(shape, dtype=np.float32),
-        labels=np.full(n, -1) if whole else np.minimum(labels, 0),
-        splits=kind({key: np.zeros((n, *mask.shape[1:]), bool) for key, mask in empty.splits.items()}),
-        node_ids=None,
-        node_names=None,
-    )
-    return GraphCollection(graph, np.arange(n + 1), labels, like.num_classes, like.name) if whole else graph
+    return [loaded[place] if place in loaded else stand_in(first, absent.get(place)) for place in range(len(names))]
 
 
 def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, Graph | GraphCollection]:
@@ -150,31 +121,19 @@ def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, 
     return found
 
 
-def _with_shared_words(
-    config: RunConfig, names: Mapping[ClientId, str], loaded: dict[ClientId, Graph | GraphCollection]
-) -> dict[ClientId, Graph | GraphCollection]:
-    """Tables whose one_hot columns declare no words, read again with the words of all: as it is between machines.
+def method_of(config: RunConfig) -> Method:
+    """What a configuration runs: a method, or with ``run.alone`` what every silo makes of it by itself."""
+    method = registry.load(config.method.name)
+    if not config.run.alone or method.alone or method.pooled:
+        return method
+    from graphsilo.runtime.alone import alone  # with torch, which a configuration is looked at without
 
-    Raises:
-        DataError: A word is not declared where words are.
-    """
-    tables = {place: spec for place, name in names.items() if (spec := catalog.described(name)) is not None}
-    if len(tables) < 2 or not any(None in spec.nodes.one_hot.values() for spec in tables.values()):
-        return loaded
-    read = {place: item for place, item in loaded.items() if isinstance(item, Graph)}
-    own = [
-        Vocabulary.of(f"client {place} ({names[place]})", spec, read[place].feature_names or ())
-        for place, spec in tables.items()
-    ]
-    found = dict(loaded)
-    for place, before, after in zip(tables, own, share_words(own), strict=True):
-        if after.names != before.names:
-            again = catalog.load(names[place], options=config.data.options or None, learned=Learned(after.names))
-            assert isinstance(again, Graph)
-            # Whether features are sparse is said before words are shared, and holds for all.
-            sparse = read[place].is_sparse
-            found[place] = again.with_features(sp.csr_matrix(again.features) if sparse else dense(again.features))
-    return found
+    return alone(method)
+
+
+def reference_method(config: RunConfig, name: RunReference) -> str:
+    """The method that makes a reference row."""
+    return config.method.name if name == "alone" else "global" if name == "global_cut" else name
 
 
 def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
@@ -193,7 +152,7 @@ def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
     return task
 
 
-def _check_backbone(config: RunConfig, task: Task) -> None:
+def check_backbone(config: RunConfig, task: Task) -> None:
     """Refuse a backbone that was chosen for another task than the data turns out to be for, now that it is read.
 
     Raises:
@@ -231,41 +190,25 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     present = {place: item for place, item in enumerate(items) if place not in without}
     scaling = scaling_of(config, without)
     notes = list(_read_notes(list(present.values()), scaling))
-    if isinstance(loaded, list):
-        notes += _copy_notes(present, config.data.names)
     graphs = [item for item in items if isinstance(item, Graph)]
+    if isinstance(loaded, list):
+        from graphsilo.experiments import several_data_sets
+
+        notes += several_data_sets.copy_notes(present, config.data.names)
     if not graphs:
-        made = _prepare_graphs(config, method, [item for item in items if isinstance(item, GraphCollection)])
+        from graphsilo.experiments.graph_collections import prepare_graphs
+
+        made = prepare_graphs(config, method, [item for item in items if isinstance(item, GraphCollection)])
     elif isinstance(loaded, list):
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
-        graph, sizes, differences = _joined(config, graphs, single, scaling)
+        graph, sizes, differences = several_data_sets.joined(config, graphs, single, scaling)
         notes += differences
         made = _prepare_graph(config, method, graph, graphs, sizes)
     else:
         made = _prepare_graph(config, method, graphs[0], graphs)
     if isinstance(loaded, list):
-        made = _named(made, items)
+        made = several_data_sets.named(made, items)
     return replace(made, notes=(*made.notes, *notes))
-
-
-def _joined(
-    config: RunConfig, graphs: Sequence[Graph], present: Mapping[ClientId, Graph], scaling: Scaling
-) -> tuple[Graph, list[int], list[str]]:
-    """The graphs of silos as one, how many nodes each has, and what a person should know of their differences.
-
-    Raises:
-        DataError: They do not go together.
-    """
-    if config.partition.split == "auto":
-        _check_masks(present, config.data.names)
-    _check_directions(present, config)
-    own, names = list(present.values()), [config.data.names[place] for place in present]
-    check_sides(own)
-    notes = list(side_notes({graph.name: sides_of(graph) for graph in own}))
-    graph, sizes = union(graphs, names=config.data.names)
-    if scaling.is_agreed:  # of columns that are the same everywhere
-        notes += other_units(own, names)
-    return graph, sizes, [*notes, *truth_notes(truth_of(own, names))]
 
 
 def _prepare_graph(
@@ -273,8 +216,8 @@ def _prepare_graph(
 ) -> Simulation:
     """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each."""
     task = task_of(config, whole)
-    _check_backbone(config, task)
-    partition, wide = _taking_part(config, cut(config, whole, sizes))
+    check_backbone(config, task)
+    partition, wide = taking_part(config, cut(config, whole, sizes))
     graph = detached(whole, wide, partition) if partition.absent else whole
     found: list[dict[str, Any]] = [{"fills": item.fills, "estimated": item.estimated} for item in read]
     options = dict(config.scenario.options)
@@ -283,15 +226,19 @@ def _prepare_graph(
     asked: dict[str, Any] = {"scenario": config.scenario.name, "options": options, "task": task}
     if task == "link":
         asked["link_ratios"] = config.partition.ratios
-    spoil = _spoiler(config)
+    spoil = spoiler(config)
     if method is not None and method.pooled:
         cross = bool(getattr(config.method_config(), "cross_edges", True))
+        from graphsilo.data.silos.pooling import pooled_silo
+
         pooled = pooled_silo(graph, partition, cross_edges=cross, spoil=spoil, **asked)
         silos = [pooled if sizes else replace(pooled, **found[0])]
     else:
         silos = build_silos(graph, partition, **asked)
         silos = [replace(silo, **found[silo.client if sizes else 0]) for silo in silos]
         if method is not None and method.cut_links and (task, config.scenario.name) == ("node", "seen"):
+            from graphsilo.data.silos.between import own_links, with_cut_links
+
             if sizes:
                 silos = [replace(silo, cut=own_links(graph, partition.nodes[silo.client])) for silo in silos]
             else:
@@ -302,15 +249,6 @@ def _prepare_graph(
     return simulated(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
 
 
-def _named(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
-    """The same, where every client holds a data set of its own, with these sets' names for the report."""
-    if len(held) != made.num_holders:
-        return made
-    rows = [{**row, "silo": held[row["client"]].name} for row in made.cut["per_client"]]
-    distinct = len({row["silo"] for row in rows}) == len(rows)
-    return replace(made, cut={**made.cut, "per_client": rows}) if distinct else made
-
-
 def called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
     """What a person may call clients that have data sets or files of their own: as given, by file, or as shown."""
     return {
@@ -318,7 +256,7 @@ def called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
     }
 
 
-def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
+def taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
     """The cut without the clients that are left out, and with them."""
     if not config.run.without:
         return partition, partition
@@ -327,31 +265,12 @@ def _taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Pa
     return partition.without(left_out(config.run.without, partition.num_clients, own)), partition
 
 
-def _copy_notes(loaded: Mapping[ClientId, Graph | GraphCollection], names: Sequence[str]) -> Iterator[str]:
-    """Says so where two files hold the same by other ids, or much of the same.
-
-    Raises:
-        DataError: They hold the same by the same ids: a copy, to which a name of its own was given.
-    """
-    hashes = {client: content_hash([item]) for client, item in loaded.items()}
-    shared = shared_nodes({client: item for client, item in loaded.items() if isinstance(item, Graph)})
-    for one, other in combinations(loaded, 2):
-        pair = f"clients {one} ({names[one]}) and {other} ({names[other]}) hold"
-        if hashes[one] == hashes[other]:
-            text = f"{pair} the same data under two names: what one of them is tested on, the other has trained on."
-            if np.array_equal(loaded[one].external_ids, loaded[other].external_ids):
-                raise DataError(f"{text} Leave one of them out.")
-            yield text
-        elif (one, other) in shared:
-            yield (
-                f"{pair} much of the same: {100 * shared[one, other]:.0f} % of the nodes of the smaller are at the "
-                f"other with the same features and label, so that one may have trained on what the other is tested on. "
-                f"Where one is a copy, leave it out."
-            )
-
-
-def _spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
+def spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
     """What is done to a client's training data; None where nothing is."""
+    if not config.perturb:
+        return None
+    from graphsilo.data.silos.perturb import PerturbOptions, perturb
+
     settings = PerturbOptions.of(config.perturb)
     return None if settings.is_nothing else partial(perturb, options=settings, seed=config.partition.seed)
 
@@ -371,7 +290,9 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         return partition
     split: SplitMode | None = None if chosen.split == "auto" else chosen.split
     if sizes is not None:
-        return _one_file_per_silo(config, graph, sizes, split)
+        from graphsilo.experiments.several_data_sets import one_file_per_silo
+
+        return one_file_per_silo(config, graph, sizes, split)
     rule = "louvain" if chosen.rule == "auto" else chosen.rule
     counted = entry(rule).counts and not config.says("partition.clients")
     # Ratios of links say nothing of nodes, where these have masks.
@@ -388,140 +309,6 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         split_index=chosen.split_index,
         crop=config.scenario.options.get("crop"),
     )
-
-
-def _check_masks(graphs: Mapping[ClientId, Graph], names: Sequence[str]) -> None:
-    """Refuse silos of which some have masks of their own and some have none."""
-    own = {client: graph.has_own_splits for client, graph in graphs.items()}
-    if len(set(own.values())) > 1:
-        have, lack = (next(client for client, has in own.items() if has == wanted) for wanted in (True, False))
-        raise DataError(
-            f"client {have} ({names[have]}) has masks that say which nodes train, validate and test, client {lack} "
-            f"({names[lack]}) has none. Give them to all, or divide all nodes anew with partition.split=stratified."
-        )
-
-
-def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> None:
-    """Refuse silos of which some have links with a direction and some have links without."""
-    names, symmetrised = list(config.data.name), config.data.options.get("undirected") is True
-    # A description says it; of a file that has links the links do.
-    weighted = {
-        client: not symmetrised and spec.directed if (spec := catalog.described(names[client])) is not None
-        else not is_symmetric(graph) if graph.num_edges
-        else None
-        for client, graph in graphs.items()
-    }  # fmt: skip
-    if {True, False} <= set(weighted.values()):
-        have, lack = (next(client for client, says in weighted.items() if says is wanted) for wanted in (True, False))
-        raise DataError(
-            f"links have a direction at client {have} ({names[have]}) and none at client {lack} ({names[lack]}): set "
-            f"`directed` alike in all descriptions, or drop all directions with data.undirected=true."
-        )
-
-
-def _one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: SplitMode | None) -> Partition:
-    if config.scenario.name not in ("seen", "inductive"):
-        raise UnsupportedError(
-            f"scenario '{config.scenario.name}' cuts the data itself; with one file per silo only 'seen' and "
-            f"'inductive' can be asked."
-        )
-    chosen = config.partition
-    mode: SplitMode = split or ("predefined" if graph.has_own_splits else "stratified")
-    if mode == "predefined" and config.task != "link":  # where they are the ratios of links
-        refuse_ratios(graph, chosen.ratios)
-    return own_partition(
-        graph,
-        sizes,
-        mode=mode,
-        ratios=check_ratios(chosen.ratios or DEFAULT_RATIOS),
-        seed=chosen.seed,
-        split_index=chosen.split_index,
-    )
-
-
-def _prepare_graphs(config: RunConfig, method: Method | None, collections: list[GraphCollection]) -> Simulation:
-    task = task_of(config, collections[0])
-    _check_backbone(config, task)
-    if config.scenario.name != "seen":
-        raise UnsupportedError(
-            f"scenario '{config.scenario.name}' is about nodes; graph classification is asked on 'seen' only."
-        )
-    if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
-        raise UnsupportedError(
-            "graphs of different silos have no edges between them: there is no global graph to score."
-        )
-    chosen = config.partition
-    features = chosen.options.get("features", "strict")
-    if features == "strict":
-        _check_widths(config, collections)
-    if chosen.file is not None:
-        partition = Partition.load(chosen.file)
-    else:
-        rule = chosen.rule
-        if rule == "auto":
-            rule = "domains" if len(collections) > 1 else "dirichlet"
-        partition = partition_graphs(
-            collections if len(collections) > 1 else collections[0],
-            rule,
-            clients=None if rule == "domains" else chosen.clients,
-            seed=chosen.seed,
-            ratios=chosen.ratios,
-            options=chosen.options,
-        )
-    partition, wide = _taking_part(config, partition)
-    silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
-    facts = _collection_facts(partition, wide, collections, silos)
-    spoil = _spoiler(config)
-    if spoil is not None:
-        silos = [spoil(silo) for silo in silos]
-    if method is not None and method.pooled:
-        silos = [pool_silos(silos)]
-    first = collections[partition.present[0] if len(collections) > 1 else 0]
-    return simulated(config, method, first, wide, partition.absent, silos, task, facts, tuple(collections))
-
-
-def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:
-    """Refuse collections whose nodes have different numbers of features, and say which setting brings them together."""
-    first = collections[0]
-    for client, other in enumerate(collections):
-        if other.num_features != first.num_features:
-            names = config.data.name
-            raise DataError(
-                f"all silos must describe nodes by as many features: client 0 ({names[0]}) has {first.num_features}, "
-                f"client {client} ({names[client]}) has {other.num_features}. partition.features=degree gives the "
-                f"nodes of all of them a one-hot degree in place of their features. Where data.degree_features made "
-                f"the columns, because the data has none, data.max_degree=64 makes them as many everywhere."
-            )
-
-
-def _collection_facts(
-    partition: Partition, whole: Partition, collections: list[GraphCollection], silos: list[Silo]
-) -> dict[str, Any]:
-    """What an audit says of graphs: nothing is cut, so there are only counts."""
-    total = sum(len(collection) for collection in collections)
-    held = np.concatenate(whole.nodes)
-    rows = []
-    for silo in silos:
-        client = silo.client
-        trained = silo.labels[silo.train]
-        counts = np.bincount(trained[trained >= 0], minlength=silo.schema.num_classes)
-        labels = np.bincount(silo.graph.labels[silo.graph.labels >= 0], minlength=silo.schema.num_classes)
-        rows.append(
-            {
-                "client": client,
-                "nodes": silo.num_items,
-                "train": len(partition.train[client]),
-                "val": len(partition.val[client]),
-                "test": len(partition.test[client]),
-                "labels": labels.tolist(),
-                "missing_classes": np.flatnonzero(counts == 0).tolist(),
-            }
-        )
-    return {
-        "items": "graphs",
-        "is_disjoint_cover": len(held) == len(np.unique(held)) == total,
-        "per_client": rows,
-    }
 
 
 def simulated(

@@ -81,7 +81,7 @@ class Account:
         Raises:
             DisclosureError: It cannot be written.
         """
-        from graphsilo.data.sources.files import atomic_file  # with numpy, which a log is printed without
+        from graphsilo.data.sources.atomic import atomic_file
 
         text = json.dumps({name: getattr(spent, name) for name in sorted(_NAMES)})
         try:
@@ -97,7 +97,7 @@ class Account:
         Raises:
             DisclosureError: Nothing can be written there.
         """
-        from graphsilo.data.sources.files import locked_file
+        from graphsilo.data.sources.atomic import locked_file
 
         try:
             with locked_file(self.path.with_name(f"{self.path.name}.lock")):

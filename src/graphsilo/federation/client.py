@@ -33,6 +33,8 @@ from graphsilo.types import ClientId, Precision
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
+COMMON = "common model"
+"""Among a client's models the server's, which of a federation of one is in no other file."""
 _ROUNDING = 1e-9
 """By which a mean of shares in float64 may be above 1."""
 
@@ -159,12 +161,14 @@ class ClientBase(ABC, Generic[ConfigT]):
         config: Settings of the method.
         round: Number of the current round, 0 during set-up; set by the runtime.
         repeat: How often the current step was asked for before in this round; set by the runtime.
+        takes_unscaled: Whether it looks at features as they were read.
         kept: Names of the attributes that last from round to round: they are saved, and what a step changed in them is
             taken back where its answer was not counted. Tensors and plain values, also in lists and by name.
         stateful: Names of the attributes that are saved as well, and never taken back: models, optimisers, accounts of
             what was released. Each is a module, has ``state`` and ``load_state``, or is None.
     """
 
+    takes_unscaled: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
     stateful: ClassVar[tuple[str, ...]] = ()
 

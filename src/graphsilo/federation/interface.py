@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -15,8 +15,10 @@ from graphsilo.errors import FederationError, MessageError, one_line
 from graphsilo.federation.accumulator import Accumulator, RowAccumulator
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.message import Message
-from graphsilo.federation.robust import PLAIN, Robust
 from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.federation.robust import Robust
 
 Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
@@ -226,12 +228,12 @@ class Federation(ABC):
     Attributes:
         clients: Ids of all clients, ascending.
         ledger: Where every byte is noted.
-        robust: How averages are made.
+        robust: How averages are made; None: as plain ones.
     """
 
     clients: tuple[ClientId, ...]
     ledger: Ledger
-    robust: Robust = PLAIN
+    robust: Robust | None = None
 
     @abstractmethod
     def exchange(
@@ -290,7 +292,7 @@ class Federation(ABC):
         majority. Averages among them are made by ``robust``.
         """
         kind = handler.types()[1]
-        total = Accumulator(kind, self.robust.rule(kind, request))
+        total = Accumulator(kind, None if self.robust is None else self.robust.rule(kind, request))
         failures = self._add(total.add, handler, request, to)
         for client, text in total.outvoted().items():
             failures[client] = self.unusable(client, handler, MessageError(text))

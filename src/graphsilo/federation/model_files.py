@@ -16,11 +16,10 @@ from torch import Tensor
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.truth import Words, words_of
 from graphsilo.errors import MessageError
+from graphsilo.federation.client import COMMON
 from graphsilo.federation.message import Tensors
 from graphsilo.types import ClientId
 
-COMMON = "common model"
-"""Where a client's file has the server's model, which of a federation of one is in no other file."""
 SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
 """Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
 

@@ -20,8 +20,9 @@ from graphsilo.data.scales import Scaling
 from graphsilo.errors import ConfigError, DisclosureError, MessageError, several
 from graphsilo.federation import noise as gaussian
 from graphsilo.federation.message import Message, sends
+from graphsilo.federation.secure import MIN_PARTIES
 from graphsilo.federation.secure.fixed import MAX_PARTIES
-from graphsilo.federation.secure.peers import MIN_PARTIES, honest
+from graphsilo.federation.secure.peers import honest
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphsilo.data.silos.scaling import ColumnSums, FeatureScale, squares_of, sums_of, visible_rows
+from graphsilo.data.silos.column_scales import ColumnSums, squares_of, sums_of, visible_rows
+from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.interface import Federation, handler
@@ -107,6 +108,8 @@ class AgreedScale(Message):
 
 class ScalingClient(ClientBase[MethodConfig]):
     """A silo before it is the client of a method."""
+
+    takes_unscaled = True
 
     @handler
     def feature_sums(self, request: SumsRequest) -> FeatureSums:

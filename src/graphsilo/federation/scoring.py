@@ -16,8 +16,7 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate import sums
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.metrics import rankings
-from graphsilo.evaluate.significance import paired_errors
-from graphsilo.training.objective import link_scores
+from graphsilo.evaluate.spread import paired_errors
 from graphsilo.types import Task
 
 PAIRED = "paired"
@@ -149,6 +148,8 @@ def _score_links(
 ) -> dict[str, list[float]]:
     if links is None:
         raise MessageError("a silo for link prediction holds no links.")
+    from graphsilo.training.links import link_scores
+
     scores: dict[str, list[float]] = {}
     for kind, positive, negative in (
         ("val", links.val, links.val_negative),

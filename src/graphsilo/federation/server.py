@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,8 +18,10 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.models.base import Model
 from graphsilo.random import Name, generator
 from graphsilo.training.local import weights_of
-from graphsilo.training.work import Work
 from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.training.work import Work
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
@@ -121,6 +123,8 @@ class ServerBase(ABC, Generic[ConfigT]):
                 checkpoint is kept within.
             load_state: Takes it back.
         """
+        from graphsilo.training.work import Work
+
         work = Work(name, steps, state, self.after_step)
         if self.unfinished is not None and load_state is not None and self.unfinished["name"] == name:
             load_state(self.unfinished["state"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar, Generic, TypeVar
+from typing import Annotated, ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from graphsilo.errors import ConfigError
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import LocalTrainingConfig, setting
@@ -22,7 +24,6 @@ from graphsilo.training.local import (
     load_weights,
     tensors_of,
 )
-from graphsilo.training.neighbour_sampling import Neighbours, neighbours_per_layer
 from graphsilo.training.objective import Objective, Term, objective
 from graphsilo.training.optimizer import optimizer
 from graphsilo.types import Task
@@ -31,6 +32,10 @@ GRAPH_BATCH = 64
 """Graphs per step in graph classification, unless a batch size is set."""
 
 ConfigT = TypeVar("ConfigT", bound=LocalTrainingConfig)
+
+
+# More draws than this cost more than a layer without sampling, which 0 asks for.
+Neighbours: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
 
 
 class SampledTrainingConfig(LocalTrainingConfig):
@@ -49,6 +54,37 @@ class SampledTrainingConfig(LocalTrainingConfig):
 
     def check_model(self, model: str, depth: int, task: Task) -> None:
         neighbours_per_layer(self.fan_out, model, depth, task)
+
+
+def neighbours_per_layer(asked: int | tuple[int, ...], model: str, depth: int, task: Task) -> tuple[int, ...]:
+    """How many are sampled, from the items outwards; () where every layer takes all.
+
+    Args:
+        asked: One number for every layer, or one for each; 0 takes all.
+        model: Its name.
+        depth: Its layers that mix rows.
+        task: The run's.
+
+    Raises:
+        ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
+    """
+    counts = (asked,) * max(depth, 1) if isinstance(asked, int) else asked
+    if not any(counts) and (isinstance(asked, int) or len(counts) == depth):
+        return ()
+    if task != "node" or not depth:
+        raise ConfigError(
+            f"method.fan_out={asked if isinstance(asked, int) else list(asked)} samples neighbours of training nodes, "
+            f"layer by layer: for the task node and a model such as gcn, sage, gat, gin, gcnii or appnp. The task is "
+            f"{task}, the model {model}; use another model, or fan_out=0."
+        )
+    if len(counts) != depth:
+        came = f"a list of {len(counts) or 'no'} number{'' if len(counts) == 1 else 's'} came"
+        alone = f". One for all layers is said without brackets: fan_out={counts[0]}" if len(counts) == 1 else ""
+        raise ConfigError(
+            f"method.fan_out is one number for all layers, or a list with one for each: the model has {depth} "
+            f"layers, {came}{alone}."
+        )
+    return counts
 
 
 class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):

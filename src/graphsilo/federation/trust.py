@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from graphsilo.data.sources.files import atomic_file
+from graphsilo.data.sources.atomic import atomic_file
 from graphsilo.errors import ConfigError, one_line
 
 _ALLOWED: dict[str, str] = {}

@@ -1,9 +1,10 @@
 """Auto — FedRidge, then FedTrees, and what validation prefers.
 
 The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
-where the forest would not catch up. After each round all silos' validation items together say, by counts, which kind of
-model is best: of one method or a mean of both; common, corrected by each silo, or of its own rows. All silos take that
-kind, and one departs from it where its own items say so clearly: a choice of each silo's, among few items, is worse.
+where the forest would not catch up. After every fourth step all silos' validation items together say, by counts, which
+kind of model is best: of one method or a mean of both; common, corrected by each silo, or of its own rows. All silos
+take that kind, and one departs from it where its own items say so clearly: a choice of each silo's, among few items, is
+worse.
 The reported round is chosen as in any method.
 """
 
@@ -69,6 +70,8 @@ SHARED = tuple(place for place, models in enumerate(CHOICES) if all(view == COMM
 _OF_TREES = tuple(place for place, models in enumerate(CHOICES) if all(name == "trees" for name, _ in models))
 COURSE = "auc"
 """The metric by which is said how trees get on: where nearly all nodes are of one class, accuracy begins late."""
+EVERY = 4
+"""Steps of boosting from one choice to the next: a choice costs as much as a step, and of many some win by chance."""
 FEWEST = 16
 """Steps of boosting before anything is said about more of them."""
 
@@ -187,7 +190,10 @@ class Client(ClientBase[AutoConfig]):
         if count not in (FIRST, len(CHOICES)) or not 0 <= preferred < count or (
             count > FIRST and "trees" not in self._parts
         ):  # fmt: skip
-            raise MessageError(f"choice {preferred} of {count} was said to be the best.")
+            raise MessageError(
+                f"{count} kinds of models, number {preferred} of them preferred, were named; this silo has {FIRST} "
+                f"before the first tree and {len(CHOICES)} after it."
+            )
 
     def _judge(self, count: int) -> tuple[Judge, list[NDArray[np.float32]]]:
         """Of the own validation items, and [n, C] log-probabilities of these for each choice."""
@@ -380,7 +386,9 @@ class Server(ServerBase[AutoConfig]):
             return
         steps = number - 1
         self._run("trees" if steps else "ridge", lambda part, its: part.round(its, steps or 1), federation)
-        self._choose(federation, steps)
+        self.log["chosen"] = float(self.preferred[0])
+        if steps % EVERY == 0 or number == self.config.rounds:
+            self._choose(federation, steps)
 
     def _run(self, name: str, run: Callable[[ServerBase[Any], Federation], None], federation: Federation) -> None:
         part = self.parts[name]

@@ -25,6 +25,7 @@ from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
+from graphsilo.federation.training_client import neighbours_per_layer
 from graphsilo.methods import fedavg
 from graphsilo.models.base import Model, Outputs, draw_uniform
 from graphsilo.models.registry import resolve
@@ -33,7 +34,6 @@ from graphsilo.settings import WIDEST
 from graphsilo.training.local import load_weights, tensors_of, weights_of
 from graphsilo.training.losses import divergence
 from graphsilo.training.low_rank import compress, expand
-from graphsilo.training.neighbour_sampling import neighbours_per_layer
 from graphsilo.training.objective import Classified
 from graphsilo.training.optimizer import optimizer, shorten
 from graphsilo.training.upstream import traced

@@ -95,7 +95,7 @@ class Model(nn.Module, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the ways into every model, somebody else's too, open its precision."""
         super().__init_subclass__(**options)
-        for name in ("forward", "embed", "outputs"):
+        for name in ("forward", "embed", "outputs", "outputs_beside"):
             if name in cls.__dict__:
                 setattr(cls, name, _in_its_precision(cls.__dict__[name]))
 
@@ -124,6 +124,13 @@ class Model(nn.Module, ABC):
             embeddings = self.embed(view, generator)
             generator.set_state(after)
         return Outputs(logits, embeddings)
+
+    def outputs_beside(self, view: View, others: View, generator: torch.Generator | None) -> Outputs:
+        """Logits of a view's items as from ``forward``, and embeddings of others' in evaluation.
+
+        What stands here serves any model: a pass for each. Models whose passes have much in common override it.
+        """
+        return Outputs(self(view, generator), self.embed(others))
 
     def classify(self, embeddings: Tensor) -> Tensor:
         """Logits [b, C] of vectors [b, p] that take the place of embeddings, such as prototypes.

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from graphsilo.models.base import Dense, HeadedModel, draw_uniform, widths
+from graphsilo.models.base import Dense, HeadedModel, Outputs, draw_uniform, widths
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout
 from graphsilo.models.levels import times_levels
@@ -102,10 +102,26 @@ class GAMLP(HeadedModel):
         self.dropout, self.attention_dropout, self.legacy_layout = dropout, attention_dropout, legacy_layout
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        return self._behind(self._mixed(view, generator), generator)
+
+    def outputs_beside(self, view: View, others: View, generator: torch.Generator | None) -> Outputs:
+        # Products and attention of all rows serve both, unless some rows, or a mask, have a say in others' attention.
+        if not others.is_full or self.legacy_layout or self.attention_dropout:
+            return super().outputs_beside(view, others, generator)
+        mixed = self._mixed(others)
+        rows = view.cached(("nodes",), lambda: torch.from_numpy(view.nodes).to(view.device))
+        return Outputs(self._head(self._behind(mixed.index_select(0, rows), generator)), self._behind(mixed))
+
+    def _mixed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+        """The first hidden layer, before dropout [items, h]."""
         projected, *scores = self._products(view)
         weights = dropout(self._weights(*scores), self.attention_dropout, generator)
         hidden: Tensor = (weights.unsqueeze(-1) * projected).sum(0) + self._rows[0].bias  # type: ignore[operator]
-        hidden = dropout(self.activation(hidden), self.dropout, generator)
+        return self.activation(hidden)  # type: ignore[no-any-return]
+
+    def _behind(self, hidden: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The embeddings [items, p] of rows of the first hidden layer."""
+        hidden = dropout(hidden, self.dropout, generator)
         for layer in self._rows[1:-1]:
             hidden = dropout(self.activation(times(hidden, layer.weight, layer.bias)), self.dropout, generator)
         return hidden
@@ -119,11 +135,11 @@ class GAMLP(HeadedModel):
         """X^(l) W_1 [L+1, n, h], and what reference and hop add to each score, [L+1, n] both."""
         weight, scorer = self._rows[0].weight, self.scorer.weight
         # One product per hop for all that is multiplied by it.
-        found = torch.stack(times_levels(view, self.hops, torch.cat([weight, scorer.t()], 1)))
+        found = times_levels(view, self.hops, torch.cat([weight, scorer.t()], 1))
         projected, references, own = found.split([weight.shape[1], len(scorer) - 1, 1], 2)
-        # One reference row serves all hops if it is the only one.
-        reference = [level[:, place % level.shape[1]] for place, level in enumerate(references)]
-        return projected, torch.stack(reference), own.squeeze(2)
+        # Level l takes the l-th reference, or the only one.
+        reference = references.expand(-1, -1, self.hops + 1).diagonal(dim1=0, dim2=2).t()
+        return projected, reference, own.squeeze(2)
 
     def _weights(self, reference: Tensor, own: Tensor) -> Tensor:
         """[L + 1, n] from both shares of each score."""

@@ -24,7 +24,7 @@ from typing import Any
 import graphsilo.errors
 from graphsilo import loading
 from graphsilo.errors import ConfigError, GraphsiloError, RunError
-from graphsilo.experiments.checks import check_findable
+from graphsilo.experiments.check_own import check_findable
 from graphsilo.experiments.config import RunConfig
 from graphsilo.federation import registry
 from graphsilo.federation.trust import allowed

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphsilo.federation.kinds import MASKED, compressed
-from graphsilo.federation.secure.peers import MIN_PARTIES
+from graphsilo.federation.secure import MIN_PARTIES
 from graphsilo.report import curves, figures
 from graphsilo.report.formats import (
     MISSING,

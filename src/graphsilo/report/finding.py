@@ -49,13 +49,13 @@ def choice(record: RunRecord) -> str:
     selected = str(record.config.get("evaluation", {}).get("select_by", "accuracy"))
     taken, said = list[str](), {name: list[float]() for name in names}
     for seed in record.seeds:
-        logs = {row.round: row.log or {} for row in seed.rounds}
-        number = logs.get(seed.best_round, {}).get("chosen")
+        # Of the last choice up to the round whose models are reported: a method need not choose in every one.
+        logs = [row.log for row in seed.rounds if row.log and row.round <= seed.best_round]
+        number = logs[-1].get("chosen") if logs else None
         if number is not None and 0 <= int(number) < len(names):
             taken.append(names[int(number)])
         for place, name in enumerate(names):
-            values = [value for log in logs.values() if (value := log.get(f"chosen_{place}")) is not None]
-            said[name] += [max(values, key=metric_of(selected).goodness)] if values else []
+            said[name] += [value for log in logs if (value := log.get(f"chosen_{place}")) is not None][-1:]
     if not taken:
         return ""
     counts = Counter(taken).most_common()
@@ -67,10 +67,8 @@ def choice(record: RunRecord) -> str:
     good = metric_of(selected).goodness
     means = sorted(((fmean(values), name) for name, values in said.items() if values), key=lambda each: -good(each[0]))
     each = listed(f"{name} {metric(value, selected)}" for value, name in means[:SHOWN])
-    tried = f", and less of {len(means) - SHOWN} others" if len(means) > SHOWN else ""
-    return (
-        f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}{tried}, at the best round of each."
-    )
+    tried = f", and no more of {len(means) - SHOWN} others" if len(means) > SHOWN else ""
+    return f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}{tried}, at the reported round."
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
-from graphsilo.evaluate.significance import over_seeds
+from graphsilo.evaluate.spread import over_seeds
 from graphsilo.experiments.storage.records import PartitionFacts, RunRecord, Seed, Spent
 
 MISSING = "–"

@@ -19,7 +19,8 @@ from graphsilo.errors import RunError
 from graphsilo.evaluate.metrics import ordered
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.storage import disk
-from graphsilo.experiments.storage.records import RunRecord, Scores, Seed, read_run
+from graphsilo.experiments.storage.reading import read_run
+from graphsilo.experiments.storage.records import RunRecord, Scores, Seed
 from graphsilo.report.formats import Names, Spread, spread
 
 KIND_WORDS = {

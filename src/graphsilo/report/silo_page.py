@@ -17,16 +17,17 @@ from markupsafe import Markup
 
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
-from graphsilo.data.silos.scaling import visible_rows
+from graphsilo.data.silos.column_scales import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
-from graphsilo.experiments.checks import BY_SETTINGS
+from graphsilo.experiments.check_answers import BY_SETTINGS
 from graphsilo.experiments.effects import settled
-from graphsilo.experiments.references import method_of, reference_config, with_alone
+from graphsilo.experiments.references import reference_config, with_alone
 from graphsilo.experiments.service.run_over import check_remote
+from graphsilo.experiments.simulation import method_of
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.account import Account
-from graphsilo.federation.compression import compressible
+from graphsilo.federation.compressing import compressible
 from graphsilo.federation.exposure import visible_to_silo
 from graphsilo.federation.kinds import KINDS, SHORT, compressed
 from graphsilo.federation.policy import DisclosurePolicy, small_classes

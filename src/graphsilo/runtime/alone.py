@@ -16,11 +16,10 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import CutLinks
 from graphsilo.errors import FederationError, GraphsiloError, UnsupportedError
-from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.client import COMMON, ClientBase, ClientContext
 from graphsilo.federation.interface import Failure, Federation, handler
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message, Tensors
-from graphsilo.federation.model_files import COMMON
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig

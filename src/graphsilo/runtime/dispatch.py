@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,12 @@ from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure, Handler, handlers_of
 from graphsilo.federation.message import Message, tensors_in
-from graphsilo.federation.own import theirs
-from graphsilo.federation.policy import Gate
-from graphsilo.federation.secure.messages import CALL
+from graphsilo.federation.secure import CALL
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.hosted import HostedClient, Turn
+
+if TYPE_CHECKING:
+    from graphsilo.federation.policy import Gate
 
 
 @dataclass
@@ -95,6 +96,8 @@ def call(
 
 def _failure(held: HostedClient, name: str, error: Exception, gate: Gate | None) -> Failure:
     """What leaves of an error, and what stays."""
+    from graphsilo.federation.own import theirs
+
     kind, reason = type(error).__name__, str(error) or repr(error)
     ours = isinstance(error, GraphsiloError)
     trace = "\n".join(getattr(error, "__notes__", [])) if ours else traceback.format_exc()

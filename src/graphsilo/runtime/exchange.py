@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -28,17 +28,15 @@ from graphsilo.federation.message import (
     numbers_in,
     tensors_in,
 )
-from graphsilo.federation.outliers import idle, outliers
-from graphsilo.federation.secure.fixed import LARGEST_WEIGHTED
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.machine import peak
-from graphsilo.runtime.secure import SecureSums, impossible_total
 from graphsilo.types import ClientId
 
+if TYPE_CHECKING:
+    from graphsilo.runtime.secure import SecureSums
+
 _WEIGHT = "num_samples"
-_ROUNDING = 1e-6
-"""Of a secure sum, beside what is added up."""
 
 
 class Witness(Protocol):
@@ -113,14 +111,14 @@ class Exchange(Federation):
             limit, specs = self.limits[client], message.specs()
             weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
             looked_at = [spec for spec in specs if spec.form == "tensor" or spec.name in weights]
-            if found := _strange_count(message, looked_at, limit):
+            if found := strange_count(message, looked_at, limit):
                 raise MessageError(
                     f"client {client} claims to stand for {found}; its silo said before round 1 that it holds "
                     f"{limit:g} at most."
                 )
             message.check_size(limit, self.degrees.get(client, math.inf))
             self._check_steady(client, message)
-        _check_whole(message)
+        check_whole(message)
 
     def _check_steady(self, client: ClientId, message: Message) -> None:
         """Refuse a number that the client has said otherwise before."""
@@ -135,30 +133,6 @@ class Exchange(Federation):
             if len(spec.steady) == 1:
                 said[spec.steady[0]] = value
 
-    def _check_total(
-        self, handler: Handler[Any, Any], request: Message, message: Message, clients: Sequence[ClientId]
-    ) -> None:
-        """Refuse a secure sum that cannot be one: nobody saw the answers, and nobody knows whose fault it is.
-
-        Raises:
-            FederationError: It cannot be.
-        """
-        count = len(clients)
-        limit = sum(self.limits.get(client, math.inf) for client in clients)
-        try:
-            if found := _strange_count(message, message.specs(), limit):
-                held = (
-                    f"; {count} silos said before round 1 that they hold {limit:g} at most" if limit < math.inf else ""
-                )
-                raise MessageError(f"it stands for {found}{held}.")
-            _check_whole(message)
-            _check_means(message)
-            with _looking(type(message)):
-                message.check_total(request, count)
-                message.check_size(limit, sum(self.degrees.get(client, math.inf) for client in clients))
-        except MessageError as error:
-            raise impossible_total(handler, count, error) from None
-
     def exchange(
         self,
         handler: Handler[Request, Reply],
@@ -172,6 +146,8 @@ class Exchange(Federation):
         if not self.limits:
             yield from taken
             return
+        from graphsilo.federation.outliers import idle, outliers
+
         each = list(taken)
         failed = [answer for _, answer, _ in each if isinstance(answer, Failure)]
         wrong = [failure.reason for failure in failed if failure.kind == MessageError.__name__]
@@ -222,7 +198,7 @@ class Exchange(Federation):
             answer: Reply | Failure
             found: Mapping[str, Any] = {}
             try:
-                with _looking(reply_type) if client in self.limits else nullcontext():
+                with looking(reply_type) if client in self.limits else nullcontext():
                     came, found = decode_known(reply.data, carrier, largest_value=self.largest_value)
                     if isinstance(came, reply_type):
                         answer = came
@@ -277,9 +253,6 @@ class Exchange(Federation):
         if self.secure is None or not handler.types()[1].specs():  # of nothing there is nothing to hide
             return super().sum(handler, request, to=to)
         total = self.secure.sum(self, handler, request, to)
-        if total.message is not None:
-            one = request if isinstance(request, Message) else next(iter(request.values()))
-            self._check_total(handler, one, total.message, total.clients)
         if self.witness is not None:
             self.witness.opened(handler, request, total)
         return total
@@ -342,7 +315,7 @@ class Exchange(Federation):
 
 
 @contextmanager
-def _looking(kind: type[Message]) -> Iterator[None]:
+def looking(kind: type[Message]) -> Iterator[None]:
     """Nothing that stands in an answer from elsewhere ends a run in the middle of looking at it.
 
     Raises:
@@ -356,7 +329,7 @@ def _looking(kind: type[Message]) -> Iterator[None]:
         ) from error
 
 
-def _check_whole(message: Message) -> None:
+def check_whole(message: Message) -> None:
     """Refuse numbers that count nothing: below 0, -0.0, not whole.
 
     Raises:
@@ -374,7 +347,7 @@ def _check_whole(message: Message) -> None:
                 )
 
 
-def _strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:
+def strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:
     """Which of some fields counts fewer than none or more than ``limit``, and how many; empty: none does.
 
     A plain count, a tensor of counts without a bound of its own, and whole numbers among several tensors.
@@ -393,25 +366,6 @@ def _strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -
             claimed = min(edges) if min(edges) < 0 else max(edges)
             return f"{claimed:g} items ({type(message).__name__}.{spec.name})"
     return ""
-
-
-def _check_means(message: Message) -> None:
-    """Refuse sums of weighted numbers that are larger than what each client holds its own against.
-
-    Raises:
-        MessageError: They are.
-    """
-    for spec in message.specs():
-        if spec.weighted_by is None:
-            continue
-        weight = float(getattr(message, spec.weighted_by))
-        some = [torch.aminmax(tensor) for tensor in tensors_in(getattr(message, spec.name)) if tensor.numel()]
-        size = max((max(-float(low), float(high)) for low, high in some), default=0.0)
-        if size > LARGEST_WEIGHTED * weight * (1 + _ROUNDING) + _ROUNDING:
-            raise MessageError(
-                f"{type(message).__name__}.{spec.name} comes to {size:.3g} with weights of {weight:g} in all, and none "
-                f"of its numbers may be larger than {LARGEST_WEIGHTED:g}."
-            )
 
 
 def _check_request(request: Message) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.client import ClientBase, ClientContext, copied
+from graphsilo.federation.client import COMMON, ClientBase, ClientContext, copied
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message, Tensors
-from graphsilo.federation.model_files import COMMON, fill_tensors, scale_tensors, word_tensors
-from graphsilo.runtime.parties import Parties
 from graphsilo.types import ClientId
+
+if TYPE_CHECKING:
+    from graphsilo.runtime.parties import Parties
 
 Numbering: TypeAlias = tuple[int, int, dict[str, int]]
 """Round of a client's last call, how often its step had been asked for before in it, and that of every step."""
@@ -167,6 +168,8 @@ class HostedClient:
     def finish(self, *, embeddings: bool, study: bool, reported: Reported | None = None) -> dict[str, Any]:
         """Models of the last and the best round, by what features are scaled and filled, and embeddings and answers of
         the best on the first evaluation set."""
+        from graphsilo.federation.model_files import fill_tensors, scale_tensors, word_tensors
+
         client, silo = self.client, self.client.silo
         result: dict[str, Any] = {"last": client.final_models(), "best": self.best}
         if silo.scale is not None:

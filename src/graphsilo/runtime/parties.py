@@ -14,18 +14,8 @@ from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import STAYS_AT_THE_SILO, Failure
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.message import Message, check_shapes, expected_shapes, message_shapes
-from graphsilo.federation.secure.messages import (
-    AGAIN,
-    CONFIRM,
-    MASK,
-    OPEN,
-    SHARE,
-    Again,
-    Came,
-    Confirmed,
-    Post,
-    Roster,
-)
+from graphsilo.federation.secure import AGAIN, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.secure.messages import Again, Came, Confirmed, Post, Roster
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Identity, Party, Purpose, Unproved
 from graphsilo.federation.wire import Encoded

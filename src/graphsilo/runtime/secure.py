@@ -7,39 +7,31 @@ short exchanges. What a client is asked is decided by ``federation.secure``; her
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import torch
 
 from graphsilo.errors import DisclosureError, FederationError, GraphsiloError, MessageError, one_line
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.interface import Failure, Handler, Reply, Request, Total
-from graphsilo.federation.message import Message
+from graphsilo.federation.message import Message, tensors_in
+from graphsilo.federation.secure import AGAIN, CALL, CONFIRM, MASK, MIN_PARTIES, OPEN, SHARE
 from graphsilo.federation.secure.coordinator import SecureSum, SecureSumFailed
-from graphsilo.federation.secure.messages import (
-    AGAIN,
-    CALL,
-    CONFIRM,
-    MASK,
-    OPEN,
-    SHARE,
-    Again,
-    Confirmation,
-    Letters,
-    Masked,
-    Offer,
-    Opening,
-)
+from graphsilo.federation.secure.fixed import LARGEST_WEIGHTED
+from graphsilo.federation.secure.messages import Again, Confirmation, Letters, Masked, Offer, Opening
 from graphsilo.federation.secure.party import Directory, Purpose, Unproved
-from graphsilo.federation.secure.peers import MIN_PARTIES
 from graphsilo.federation.wire import Encoded
+from graphsilo.runtime.exchange import Exchange, check_whole, looking, strange_count
 from graphsilo.types import ClientId
 
-if TYPE_CHECKING:
-    from graphsilo.runtime.exchange import Exchange
-
 Answer = TypeVar("Answer", bound=Message)
+
+_ROUNDING = 1e-6
+"""Of a sum, beside what is added up."""
 
 
 class SecureSums:
@@ -117,6 +109,9 @@ class SecureSums:
         for client in counted:
             exchange.note_answer(client, kind)
         failures = {client: failure for client, failure in failures.items() if client not in counted}
+        if total is not None:
+            asked = request if isinstance(request, Message) else next(iter(request.values()))
+            _check_total(exchange, handler, asked, total, counted)
         return Total(total, counted, _in_order(failures))
 
     def answers(
@@ -236,6 +231,48 @@ class Attempt:
                 out |= {client: text, peer: text}
         self.failures |= {client: _failed(client, self.handler, MessageError(text)) for client, text in out.items()}
         raise SecureSumFailed("silos contradict each other, and nothing of the sum was opened.")
+
+
+def _check_total(
+    exchange: Exchange, handler: Handler[Any, Any], request: Message, message: Message, clients: Sequence[ClientId]
+) -> None:
+    """Refuse a secure sum that cannot be one: nobody saw the answers, and nobody knows whose fault it is.
+
+    Raises:
+        FederationError: It cannot be.
+    """
+    count = len(clients)
+    limit = sum(exchange.limits.get(client, math.inf) for client in clients)
+    try:
+        if found := strange_count(message, message.specs(), limit):
+            held = f"; {count} silos said before round 1 that they hold {limit:g} at most" if limit < math.inf else ""
+            raise MessageError(f"it stands for {found}{held}.")
+        check_whole(message)
+        _check_means(message)
+        with looking(type(message)):
+            message.check_total(request, count)
+            message.check_size(limit, sum(exchange.degrees.get(client, math.inf) for client in clients))
+    except MessageError as error:
+        raise impossible_total(handler, count, error) from None
+
+
+def _check_means(message: Message) -> None:
+    """Refuse sums of weighted numbers that are larger than what each client holds its own against.
+
+    Raises:
+        MessageError: They are.
+    """
+    for spec in message.specs():
+        if spec.weighted_by is None:
+            continue
+        weight = float(getattr(message, spec.weighted_by))
+        some = [torch.aminmax(tensor) for tensor in tensors_in(getattr(message, spec.name)) if tensor.numel()]
+        size = max((max(-float(low), float(high)) for low, high in some), default=0.0)
+        if size > LARGEST_WEIGHTED * weight * (1 + _ROUNDING) + _ROUNDING:
+            raise MessageError(
+                f"{type(message).__name__}.{spec.name} comes to {size:.3g} with weights of {weight:g} in all, and none "
+                f"of its numbers may be larger than {LARGEST_WEIGHTED:g}."
+            )
 
 
 def impossible_total(handler: Handler[Any, Any], clients: int, error: MessageError) -> FederationError:

@@ -12,9 +12,7 @@ from graphsilo.data.silos.scaling import FeatureScale, prepared
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
-from graphsilo.federation.model_files import read_answers
 from graphsilo.federation.registry import Method
-from graphsilo.federation.scaling import ScalingClient
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.types import ClientId
 
@@ -61,9 +59,12 @@ class ClientSetup:
 
     def client(self, silo: Silo) -> ClientBase[Any]:
         """The client that has this silo."""
-        # Whoever agrees on a scale looks at features as they were read.
-        own = silo if self.method.client is ScalingClient else prepared(silo, self.scaling, self.scale)
-        spec = self.models[silo.client]
+        own = silo if self.method.client.takes_unscaled else prepared(silo, self.scaling, self.scale)
+        spec, beside = self.models[silo.client], None
+        if self.beside is not None:
+            from graphsilo.federation.model_files import read_answers
+
+            beside = read_answers(self.beside, self.seed, silo.client)
         return self.method.client(
             ClientContext(
                 silo.client,
@@ -75,6 +76,6 @@ class ClientSetup:
                 self.common,
                 compression=self.compression,
                 select_by=self.select_by,
-                beside=read_answers(self.beside, self.seed, silo.client),
+                beside=beside,
             )
         )

@@ -118,20 +118,19 @@ def calibrated_cross_entropy(logits: Tensor, labels: Tensor, prior: Tensor, *, s
 
 
 def info_nce(scores: Tensor, positive: Tensor, candidates: Tensor | None = None) -> Tensor:
-    """−log(Σ_positive e^s / Σ_candidates e^s); 0 for an item without positives.
+    """−log(Σ_positive e^s / Σ_candidates e^s) [...]; 0 for an item without positives.
 
     Args:
-        scores: [b, m] similarities over a temperature.
-        positive: [b, m] booleans, what an item is drawn to.
-        candidates: [b, m] booleans, what it is compared with, positives included; None for all.
+        scores: [..., m] similarities over a temperature.
+        positive: [..., m] booleans, what an item is drawn to.
+        candidates: [..., m] booleans, what it is compared with, positives included; None for all.
 
     Source: van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", 2018, with any
     number of positives.
     """
-    has = positive.any(1)
-    known = scores[has] if candidates is None else scores[has].masked_fill(~candidates[has], -torch.inf)
-    near = scores[has].masked_fill(~positive[has], -torch.inf)
-    return scores.new_zeros(len(scores)).masked_scatter(has, known.logsumexp(1) - near.logsumexp(1))
+    known = scores if candidates is None else scores.masked_fill(~candidates, -torch.inf)
+    near = scores.masked_fill(~positive, -torch.inf)
+    return (known.logsumexp(-1) - near.logsumexp(-1)).masked_fill(~positive.any(-1), 0.0)
 
 
 def prototype_mse(rows: Tensor, labels: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:

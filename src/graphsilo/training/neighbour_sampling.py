@@ -8,52 +8,15 @@ neighbourhoods.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
-from graphsilo.errors import ConfigError
 from graphsilo.models.operators import SparseOperator, entries_of
 from graphsilo.models.view import GraphTensors, Norm, View, distinct
-from graphsilo.types import Task
-
-# More draws than this cost more than a layer without sampling, which 0 asks for.
-Neighbours: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
-
-
-def neighbours_per_layer(asked: int | tuple[int, ...], model: str, depth: int, task: Task) -> tuple[int, ...]:
-    """How many are sampled, from the items outwards; () where every layer takes all.
-
-    Args:
-        asked: One number for every layer, or one for each; 0 takes all.
-        model: Its name.
-        depth: Its layers that mix rows.
-        task: The run's.
-
-    Raises:
-        ConfigError: The model does not mix rows layer by layer, or has other layers, or the items are no nodes.
-    """
-    counts = (asked,) * max(depth, 1) if isinstance(asked, int) else asked
-    if not any(counts) and (isinstance(asked, int) or len(counts) == depth):
-        return ()
-    if task != "node" or not depth:
-        raise ConfigError(
-            f"method.fan_out={asked if isinstance(asked, int) else list(asked)} samples neighbours of training nodes, "
-            f"layer by layer: for the task node and a model such as gcn, sage, gat, gin, gcnii or appnp. The task is "
-            f"{task}, the model {model}; use another model, or fan_out=0."
-        )
-    if len(counts) != depth:
-        came = f"a list of {len(counts) or 'no'} number{'' if len(counts) == 1 else 's'} came"
-        alone = f". One for all layers is said without brackets: fan_out={counts[0]}" if len(counts) == 1 else ""
-        raise ConfigError(
-            f"method.fan_out is one number for all layers, or a list with one for each: the model has {depth} "
-            f"layers, {came}{alone}."
-        )
-    return counts
 
 
 class Draws(NamedTuple):

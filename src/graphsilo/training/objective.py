@@ -21,8 +21,6 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View
-from graphsilo.training.neighbour_sampling import SampledView
-from graphsilo.training.upstream import gradients_of, traced
 
 
 class Step(NamedTuple):
@@ -151,6 +149,8 @@ class Objective(ABC):
         assert source is None or isinstance(source, torch.Generator), "masks are drawn ahead for traces alone"
         with torch.enable_grad():
             loss = self.loss(model, batch, source)
+        from graphsilo.training.upstream import gradients_of
+
         return gradients_of(loss, parameters)
 
 
@@ -210,6 +210,8 @@ class ClassifyItems(Objective):
 
     def _view(self, items: NDArray[np.int64], generator: torch.Generator) -> View:
         if self.fan_out:
+            from graphsilo.training.neighbour_sampling import SampledView
+
             return SampledView(self.data, items, self.fan_out, generator)
         return self.data.full if self.all_items else self.data.view(items)
 
@@ -259,6 +261,8 @@ class ClassifyItems(Objective):
         node_weights: Tensor | None,
     ) -> list[Tensor]:
         """The gradients of the weighted loss and a term, from one pass for both."""
+        from graphsilo.training.upstream import traced
+
         (logits, embeddings), pull = traced(model, batch.view, generator, parameters)
         labels, rows = batch.labels, batch.rows
         with torch.no_grad():
@@ -298,54 +302,10 @@ class ClassifyItems(Objective):
         return not self.fan_out and (size <= 0 or size >= self.num_samples)
 
 
-class PredictLinks(Objective):
-    """Binary cross-entropy of dot products of embeddings: linked pairs against as many random ones.
-
-    Negatives are uniform pairs of nodes, drawn anew for each step (they may hit a link, which is rare on sparse
-    graphs; Hamilton et al., NeurIPS 2017, do the same).
-    """
-
-    def __init__(self, data: GraphTensors, silo: Silo):
-        if silo.links is None:
-            raise ValueError("link prediction needs a silo with links")
-        self.data = data
-        self._pairs = torch.from_numpy(np.ascontiguousarray(silo.links.train)).to(data.device)
-        self.num_samples = int(self._pairs.shape[1])
-
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        if size <= 0 or size >= self.num_samples:
-            yield self._with_negatives(self._pairs, generator)
-            return
-        order = torch.randperm(self.num_samples, generator=generator).to(self.data.device)
-        for part in order.split(size):
-            yield self._with_negatives(self._pairs[:, part], generator)
-
-    def _with_negatives(self, positive: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        count = positive.shape[1]
-        negative = torch.randint(self.data.num_nodes, (2, count), generator=generator).to(positive.device)
-        target = torch.cat([positive.new_ones(count), positive.new_zeros(count)]).to(torch.float32)
-        return torch.cat([positive, negative], dim=1), target
-
-    def loss(self, model: Model, batch: tuple[Tensor, Tensor], generator: torch.Generator | None) -> Tensor:
-        pairs, target = batch
-        scores = link_scores(model(self.data.full, generator), pairs)
-        return F.binary_cross_entropy_with_logits(scores, target.to(scores.dtype))
-
-
-def link_scores(embeddings: Tensor, pairs: Tensor | NDArray[np.int64]) -> Tensor:
-    """Dot product of the two ends' embeddings.
-
-    Args:
-        embeddings: [nodes, p].
-        pairs: [2, m] node numbers.
-
-    Returns:
-        [m] scores; a link is likelier the larger.
-    """
-    ends = torch.as_tensor(pairs, device=embeddings.device)
-    return (embeddings[ends[0]] * embeddings[ends[1]]).sum(dim=1)
-
-
 def objective(data: GraphTensors, silo: Silo, fan_out: Sequence[int] = ()) -> Objective:
     """The loss that fits the silo's task; ``fan_out`` as for ``ClassifyItems``, without meaning for links."""
-    return PredictLinks(data, silo) if silo.schema.task == "link" else ClassifyItems(data, silo, fan_out=fan_out)
+    if silo.schema.task != "link":
+        return ClassifyItems(data, silo, fan_out=fan_out)
+    from graphsilo.training.links import PredictLinks
+
+    return PredictLinks(data, silo)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from graphsilo.models.base import Model, Outputs
 from graphsilo.models.view import View
@@ -26,13 +24,17 @@ def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inp
     over a second and 60 MB in every process.
     """
     with torch.enable_grad():
-        ends = [_Given.apply(output, slope) for output, slope in zip(outputs, upstream, strict=True)]  # type: ignore[no-untyped-call]
+        ends = [torch.dot(output.flatten(), slope.flatten()) for output, slope in zip(outputs, upstream, strict=True)]
         whole = sum(ends[1:], ends[0])
     return gradients_of(whole, inputs)
 
 
 def traced(
-    model: Model, view: View, generator: torch.Generator | None, parameters: Sequence[Tensor]
+    model: Model,
+    view: View,
+    generator: torch.Generator | None,
+    parameters: Sequence[Tensor],
+    others: View | None = None,
 ) -> tuple[Outputs, Callable[[Tensor, Tensor | None], list[Tensor]]]:
     """Logits and embeddings of one pass, and the way back from gradients of both to those of the parameters.
 
@@ -43,12 +45,21 @@ def traced(
         view: On these rows.
         generator: Source of dropout; None for evaluation.
         parameters: The model's, in its order.
+        others: Embeddings are of these rows instead, in evaluation (``Model.outputs_beside``).
     """
-    found = model.trace(view, generator)
-    if found is not None:
-        return Outputs(found.logits, found.embeddings), found.pull
+    first = model.trace(view, generator)
+    if first is not None and others is None:
+        return Outputs(first.logits, first.embeddings), first.pull
+    second = None if others is None else model.trace(others, None)
+    if first is not None and second is not None:
+
+        def both(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
+            pulled = second.pull(torch.zeros_like(second.logits), inner)
+            return [one.add_(other) for one, other in zip(first.pull(gradient), pulled, strict=True)]
+
+        return Outputs(first.logits, second.embeddings), both
     with torch.enable_grad():
-        outputs = model.outputs(view, generator)
+        outputs = model.outputs(view, generator) if others is None else model.outputs_beside(view, others, generator)
 
     def back(gradient: Tensor, inner: Tensor | None) -> list[Tensor]:
         if inner is None or not outputs.embeddings.requires_grad:
@@ -56,18 +67,3 @@ def traced(
         return gradients_through(outputs, [gradient, inner], parameters)
 
     return Outputs(*(output.detach() for output in outputs)), back
-
-
-class _Given(torch.autograd.Function):
-    """A number that stands for a loss whose gradient is known."""
-
-    @staticmethod
-    def forward(ctx: Any, output: Tensor, upstream: Tensor) -> Tensor:
-        ctx.save_for_backward(upstream)
-        return output.new_zeros(())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, one: Tensor) -> tuple[Tensor, None]:
-        (upstream,) = ctx.saved_tensors
-        return upstream, None

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition import graph_rules, partition_graphs
-from graphsilo.data.partition.graphs import mean_degrees, mean_features
+from graphsilo.data.partition.graphs import graph_rules, mean_degrees, mean_features, partition_graphs
 from graphsilo.errors import ConfigError, PartitionError
 
 

@@ -12,14 +12,12 @@ from graphsilo.data.partition import partition
 from graphsilo.data.partition.splits import (
     check_ratios,
     cut_points,
-    global_split,
-    map_to_clients,
     own_split,
-    predefined_split,
     ratios_for,
     stratified_split,
     stratified_splits,
 )
+from graphsilo.data.partition.whole_splits import global_split, map_to_clients, predefined_split
 from graphsilo.errors import ConfigError, DataError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition import partition_graphs
+from graphsilo.data.partition.graphs import partition_graphs
 from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.pooling import pool_silos
 from graphsilo.errors import DataError

@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition import partition, partition_graphs
+from graphsilo.data.partition import partition
+from graphsilo.data.partition.graphs import partition_graphs
 from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.link_task import build_link_silos
 from graphsilo.data.silos.perturb import PerturbOptions, flip_labels, hide_features, perturb, thin_edges, thin_labels

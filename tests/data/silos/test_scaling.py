@@ -11,21 +11,16 @@ import scipy.sparse as sp
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.scales import ScaleName, Scaling
-from graphsilo.data.silos.scaling import (
+from graphsilo.data.silos.column_scales import (
     ColumnSums,
-    FeatureScale,
-    far_apart,
-    lost_values,
     other_units,
     other_units_here,
     own_scale,
-    prepared,
-    scaled,
-    scaled_graph,
     squares_of,
     sums_of,
     visible_rows,
 )
+from graphsilo.data.silos.scaling import FeatureScale, far_apart, lost_values, prepared, scaled, scaled_graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError, DataError
 

@@ -12,13 +12,8 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition, partition
 from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.silos.pooling import pooled_silo
-from graphsilo.data.silos.scenarios import (
-    build_silos,
-    check_scenario,
-    grow,
-    missing_classes,
-    partition_for_scenario,
-)
+from graphsilo.data.silos.scenarios import build_silos, check_scenario, partition_for_scenario
+from graphsilo.data.silos.unseen import grow, missing_classes
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.transforms import largest_component
 from graphsilo.errors import ConfigError, PartitionError, UnsupportedError

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import graphsilo
 from graphsilo.data import Graph, GraphCollection, load_graph, save_graph
-from graphsilo.data.sources.files import atomic_files, remove_unfinished
+from graphsilo.data.sources.atomic import atomic_files, remove_unfinished
 from graphsilo.errors import DataError, RunError
 
 
@@ -145,7 +145,7 @@ def test_files_written_together_take_their_places_together(tmp_path: Path, count
 def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib\n"
-        "from graphsilo.data.sources.files import atomic_file\n"
+        "from graphsilo.data.sources.atomic import atomic_file\n"
         "with atomic_file(pathlib.Path(sys.argv[1])) as file:\n"
         "    os.kill(os.getpid(), 9)\n"
     )

@@ -7,8 +7,8 @@ import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.sources import catalog, generated
+from graphsilo.data.sources.directions import is_undirected
 from graphsilo.data.sources.generated import generate
-from graphsilo.data.sources.transforms import is_undirected
 from graphsilo.errors import ConfigError
 from kit.generated import edge_homophily
 

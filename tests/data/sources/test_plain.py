@@ -10,7 +10,8 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.plain import SIGNED, class_numbers, collection, plain_graph, settle_classes
+from graphsilo.data.sources.classes import SIGNED, settle_classes
+from graphsilo.data.sources.plain import class_numbers, collection, plain_graph
 from graphsilo.errors import DataError
 
 GIVEN: dict[str, Any] = {

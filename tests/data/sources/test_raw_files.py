@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data import Graph, GraphCollection, entry, load
-from graphsilo.data.sources import catalog, entries, raw_files
+from graphsilo.data.sources import catalog, conversion, entries, raw_files
 from graphsilo.errors import DataError
 from kit.raw_files import copy_raw
 
@@ -125,7 +125,7 @@ def test_compact_collection(tmp_path: Path) -> None:
     # Graph 0 is the path 0 - 1 - 2, with one link listed twice and a loop at 2; graph 1 has two lonely nodes.
     path = tmp_path / "C.txt.xz"
     path.write_bytes(lzma.compress(COMPACT.encode()))
-    graphs = raw_files.read_compact_collection(path, name="C", num_classes=2)
+    graphs = conversion.read_compact_collection(path, name="C", num_classes=2)
     assert graphs.pointer.tolist() == [0, 3, 5]
     assert graphs.labels.tolist() == [1, 0]
     assert graphs.union.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
@@ -138,7 +138,7 @@ def test_damaged_compact_collection(tmp_path: Path, text: str) -> None:
     path = tmp_path / "C.txt"
     path.write_text(text)
     with pytest.raises(DataError, match=r"damaged|ends within"):
-        raw_files.read_compact_collection(path, name="C", num_classes=2)
+        conversion.read_compact_collection(path, name="C", num_classes=2)
 
 
 # name: nodes of each class, as the raw files' own description has them

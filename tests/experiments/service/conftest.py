@@ -1,14 +1,10 @@
-"""The sites that these tests speak to."""
+"""A place for a coordinator's kit."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-from kit.sites import make_sites, short_path, sites, standing
-
-__all__ = ["make_sites", "short_path", "sites", "standing"]
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from kit.site_tables import assert_same, numbers
 
 _FIRST, _, _LAST = os.environ.get("GRAPHSILO_DRAWS", "16").rpartition(":")
 DRAWS = range(int(_FIRST or 0), int(_LAST))
+"""The first five are quick tests."""
 
 METHODS = (
     "fedavg", "fedprox", "scaffold", "fedproto", "fedgta", "fedridge", "moon", "fedpg", "fedtgp", "gcfl", "feddc",
@@ -138,7 +139,7 @@ def models(folder: Path, pattern: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob(pattern)}
 
 
-@pytest.mark.parametrize("number", DRAWS)
+@pytest.mark.parametrize("number", [pytest.param(one, marks=[] if one < 5 else [pytest.mark.slow]) for one in DRAWS])
 def test_apart_as_in_one_process(number: int, tmp_path: Path) -> None:
     draw = random.Random(number)
     names = ["north", "south", "west", "east"][: draw.randint(3, 4)]

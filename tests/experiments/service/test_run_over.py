@@ -17,7 +17,7 @@ from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import run_over
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import reading
 from graphsilo.experiments.tracking import JSONLines
 from graphsilo.federation.journal import read
 from graphsilo.federation.policy import DEFAULT_KINDS
@@ -70,6 +70,7 @@ def write_rare(folder: Path, name: str, number: int, **more: Any) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_rare_class_is_known_from_sums_alone(
     make_sites: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,7 @@ def test_reference_rows_stand_apart(sites: Any, tmp_path: Path) -> None:
         assert left <= {"opened.json"}
 
 
+@pytest.mark.slow
 def test_a_silo_that_lets_out_no_scores_has_a_row_alone_as_well(make_sites: Callable[..., Any], tmp_path: Path) -> None:
     """The row was lost for all silos: its comparison item by item is a score."""
     sites = make_sites({"south": {"kinds": ["model", "counts", "statistic"]}})
@@ -166,7 +168,7 @@ def test_a_silo_that_lets_out_no_scores_has_a_row_alone_as_well(make_sites: Call
     run_over(sites.transport, config, name="test", clients=sites.clients, out=tmp_path / "out")
     run(config, out=tmp_path / "whole")
     apart, whole = (
-        records.read(folder / "references" / "alone").seeds[0].clients
+        reading.read(folder / "references" / "alone").seeds[0].clients
         for folder in (tmp_path / "out", tmp_path / "whole")
     )
     assert [row.test for row in apart] == [row.test for row in whole]

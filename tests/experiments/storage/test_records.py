@@ -14,7 +14,7 @@ from graphsilo.errors import RunError
 from graphsilo.evaluate.metrics import summarise
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.runner import run
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import reading
 from graphsilo.experiments.storage.records import Means, RunRecord, Scores, record_of, tree_of
 from graphsilo.federation import registry
 from kit import SCHEMA, check_result, fits, molecules, result_tree, seed_tree, silo_tree
@@ -67,11 +67,11 @@ def test_collections_of_graphs_have_it_too(small: Callable[..., RunConfig], tmp_
 
 def test_the_published_schema_is_that_of_the_records() -> None:
     stored = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    assert stored == records.schema(), f"write it anew: python scripts/result_schema.py > {SCHEMA.name}"
+    assert stored == reading.schema(), f"write it anew: python scripts/result_schema.py > {SCHEMA.name}"
 
 
 def test_the_schema_refuses_another_form() -> None:
-    schema = records.schema()
+    schema = reading.schema()
     assert fits(result_tree(), schema) == []
     for wrong in (
         {**result_tree(), "novelty": 1},
@@ -120,4 +120,4 @@ def test_a_silos_own_result_is_not_the_runs(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps(own))
     assert check_result(tmp_path) == own
     with pytest.raises(RunError, match="what silo north was sent about a run"):
-        records.read_run(tmp_path)
+        reading.read_run(tmp_path)

@@ -194,6 +194,7 @@ def test_trials_in_processes_and_on_dask(tmp_path):
 OWN = Path(__file__).parents[3] / "examples" / "own_method.py"
 
 
+@pytest.mark.slow
 def test_methods_of_ones_own_are_tuned_as_files_and_as_objects(tmp_path):
     as_file = graphsilo.tune(
         SMALL, methods=["fedavg", str(OWN)], trials=2, out=tmp_path / "file", final=False, executor="processes:1",

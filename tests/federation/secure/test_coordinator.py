@@ -65,7 +65,7 @@ def _recoverable(expected: Peers, shared: set[int], masked: set[int], opened: se
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("parties", [3, 4, 5, *(pytest.param(many, marks=pytest.mark.slow) for many in (6, 7))])
+@pytest.mark.parametrize("parties", [3, 4, *(pytest.param(many, marks=pytest.mark.slow) for many in (5, 6, 7))])
 def test_every_set_of_clients_that_drop_out(parties, step):
     for size in range(parties + 1):
         for gone in itertools.combinations(range(parties), size):
@@ -83,6 +83,7 @@ def test_clients_that_drop_out_at_several_steps(parties, data):
     check(parties, gone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_clients_of_a_sparse_graph_that_drop_out(step, monkeypatch):
     """As above among the neighbours of a circle, with few clients so that all sets of one and two are tried."""

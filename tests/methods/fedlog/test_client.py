@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.data.silos.scaling import FeatureScale, own_scale, scaled
+from graphsilo.data.silos.column_scales import own_scale
+from graphsilo.data.silos.scaling import FeatureScale, scaled
 from graphsilo.methods.fedlog.messages import RangeRequest
 from graphsilo.testing.small import play
 from kit.fedlog import SHORT, build, silo_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphsilo.methods.fedridge.solve import Spectrum, corrections, pack, upper_product
+from graphsilo.methods.fedridge.solve import corrections, pack, ridges, upper_product
 from kit.fedridge import whole
 
 # -- solutions -------------------------------------------------------------------------------------------------------
@@ -32,21 +32,18 @@ def test_triangles_of_products_are_added_up_in_float64(width):
 
 def test_a_ridge_by_hand():
     # (M + I)⁻¹ (1, 0) with M = [[2, 1], [1, 2]]: the inverse of [[3, 1], [1, 3]] is [[3, -1], [-1, 3]] / 8.
-    spectrum = Spectrum(torch.tensor([[2.0, 1], [1, 2]]).double())
-    (found,) = spectrum.solve(torch.tensor([[1.0], [0]]).double(), [1.0])
+    (found,) = ridges(torch.tensor([[2.0, 1], [1, 2]]).double(), torch.tensor([[1.0], [0]]).double(), [1.0])
     assert found.flatten().tolist() == pytest.approx([3 / 8, -1 / 8])
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 30, 200])
-def test_all_penalties_from_one_decomposition(rows):
+def test_all_penalties_whatever_the_rank(rows):
     draw = torch.Generator().manual_seed(rows)
     matrix = torch.randn(rows, 30, generator=draw, dtype=torch.float64)
     right = matrix.t() @ torch.randn(rows, 3, generator=draw, dtype=torch.float64)
     gram = matrix.t() @ matrix
-    spectrum = Spectrum(gram)
-    assert spectrum.rank == min(rows, 30)
     penalties = (1e-3, 1.0, 100.0)
-    for penalty, solved in zip(penalties, spectrum.solve(right, penalties), strict=True):
+    for penalty, solved in zip(penalties, ridges(gram, right, penalties), strict=True):
         exact = torch.linalg.solve(gram + penalty * torch.eye(30, dtype=torch.float64), right)
         assert torch.allclose(solved, exact, rtol=1e-9, atol=1e-11)
 
@@ -78,5 +75,5 @@ def test_directions_that_rounding_made_do_not_count() -> None:
     square = wide.t() @ wide
     wanted = [torch.linalg.solve(square + each * torch.eye(58, dtype=torch.float64), right) for each in penalties]
     for tolerance in (1e-17, 2.2e-15, 1e-11):
-        for found, exact in zip(Spectrum(square.clone(), tolerance).solve(right, penalties), wanted, strict=True):
+        for found, exact in zip(ridges(square.clone(), right, penalties, tolerance), wanted, strict=True):
             assert torch.allclose(wide @ found, wide @ exact, atol=1e-4)  # what is predicted, of the size of 0.1

@@ -90,8 +90,8 @@ def test_histograms_by_hand():
     places = layout.places(np.array([[0], [1], [1]], dtype=np.uint8))
     nodes, gradients = np.array([[0, 2], [1, 2], [1, 0]]), np.array([[5, 1], [-7, 2], [2, -4]])
     found = forest.histograms(places, 3, nodes, np.array([[0, 1], [1, 2]]), gradients, np.ones((3, 2), np.int64))
-    assert found[0].tolist() == [[-5, 0, -5], [2, 0, 2], [2, 0, 2]]
-    assert found[1].tolist() == [[3, 1, 2], [2, 1, 1], [2, 1, 1]]
+    assert found[:, 0].tolist() == [[-5, 0, -5], [2, 0, 2], [2, 0, 2]]
+    assert found[:, 1].tolist() == [[3, 1, 2], [2, 1, 1], [2, 1, 1]]
 
 
 def test_a_step_draws_so_many_of_the_columns():

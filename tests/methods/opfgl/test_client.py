@@ -153,6 +153,7 @@ def test_stage_two_starts_from_stage_one_and_is_held_to_it(mean):
         torch.testing.assert_close(found[name], value.detach(), atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_every_setting_of_the_surrogate_is_heard():
     silos = blocks()
     base = {"links": "learned", "nodes_per_class": 2, "expand_classes": 0, "expand_confidence": 0.5, "expand_degree": 1}

@@ -16,8 +16,10 @@ from graphsilo.federation.client import ClientContext, EvaluateRequest
 from graphsilo.federation.codec import encode_tree
 from graphsilo.methods import fedprox
 from graphsilo.methods.fedavg import TrainRequest
+from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.offloading import ClientCache, OffloadedState, OffloadFolder
+from graphsilo.runtime.local.offload_folder import OffloadFolder
+from graphsilo.runtime.local.offloading import OffloadedState
 from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.testing import conformance
 from kit.damage import small_files
@@ -32,7 +34,7 @@ def cache_of(simulation_of, troubled, tmp_path):
         silo = next(silo for silo in simulation_of.silos if silo.client == client)
         return troubled.Client(ClientContext(client, silo, config, simulation_of.models[client], seed=0))
 
-    def build(limit, name="offloaded", kind=ClientCache):
+    def build(limit, name="offloaded", kind=ClientCache.within):
         def folder():
             (tmp_path / name).mkdir()
             return tmp_path / name
@@ -147,8 +149,9 @@ def test_a_call_that_is_made_again_draws_anew_after_offloading(cache_of):
     for held in (one, all_):
         for client in (0, 1, 0):
             held.get(client).begin("train", 1)
-            held._changed.add(client)
-            held._shrink() if held.limit else None
+            if held.limit:
+                held._changed.add(client)
+                held._shrink()
     assert one.get(0).client.repeat == all_.get(0).client.repeat == 1
 
 

@@ -19,7 +19,7 @@ import pytest
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.errors import FederationError
 from graphsilo.federation.journal import read
-from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.secure import CALL, CONFIRM, MASK, OPEN, SHARE
 from graphsilo.runtime.engines.choice import kits_of
 from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision
@@ -94,7 +94,7 @@ def every_step(*quick: str) -> Any:
     )
 
 
-@every_step(SHARE, OPEN)
+@every_step(OPEN)
 def test_worker_killed_at_each_step(step: str, sites: Any, tmp_path: Path) -> None:
     """It has forgotten its keys: all go back to the last checkpoint, and the run comes to the same."""
     victim = sites.supervisors["south"]

@@ -22,7 +22,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.release import Release, ReleaseRequest
-from graphsilo.federation.secure.messages import CALL
+from graphsilo.federation.secure import CALL
 from graphsilo.federation.secure.opened import MOST_OFFERED
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest

@@ -514,14 +514,13 @@ def test_any_damage_to_a_packet_is_a_protocol_error() -> None:
 # -- what leaves is in the log -----------------------------------------------------------------------------------------
 
 
-def test_cards_and_failures_are_in_the_silos_log(make_sites: Callable[..., Any]) -> None:
+def test_cards_and_failures_are_in_the_silos_log(sites: Any) -> None:
     """Whatever leaves a silo is in its log: what it says of itself before a run, and the words of a failure, too."""
-    sites = make_sites()
     site = sites.supervisors["north"]
     card = ask(site, {"do": "cards"})["cards"][0][1]
     refused = ask(site, {"do": "restore", "run": "none", "seed": 0, "mark": "seed0-round1"})
     assert not refused["ok"]
-    first, second = journal.read(site.folder / "sent" / "north.jsonl")
+    *_, first, second = journal.read(site.folder / "sent" / "north.jsonl")
     assert (first.way, first.message, first.run) == ("sent", "card", "")
     assert {note.name for note in first.fields} == set(card)
     assert str(first).startswith("before a run, the silo's card, to the coordinator: ")

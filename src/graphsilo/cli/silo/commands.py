@@ -110,8 +110,7 @@ def read(file: Path) -> tuple[SiloFile, Silo, Reading | None]:
         GraphsiloError: With all that is wrong with file, policy and data.
     """
     from graphsilo.data.silos.own import read_silo_file
-    from graphsilo.data.silos.union import check_finite
-    from graphsilo.data.sources.faults import Faults
+    from graphsilo.data.sources.faults import Faults, check_finite
     from graphsilo.federation.policy import DisclosurePolicy
 
     described = read_silo_file(file)

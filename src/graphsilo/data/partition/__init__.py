@@ -2,7 +2,6 @@
 
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.audit import Audit, ClientAudit, audit
-from graphsilo.data.partition.graphs import graph_rules, partition_graphs
 from graphsilo.data.partition.registry import added, adopt, entry, partition, rules
 from graphsilo.data.partition.rule import Rule
 
@@ -15,8 +14,6 @@ __all__ = [
     "adopt",
     "audit",
     "entry",
-    "graph_rules",
     "partition",
-    "partition_graphs",
     "rules",
 ]

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.sources.transforms import undirected_pattern
+from graphsilo.data.sources.directions import undirected_pattern
 from graphsilo.types import NodeIds
 
 
@@ -71,3 +71,9 @@ def positions_inside(
 def edges_inside(edges: NDArray[np.int64], clients: Sequence[NodeIds], *, num_nodes: int) -> list[NDArray[np.int64]]:
     """The edges of each client in global ids, [2, e_k], in the order in which they were listed."""
     return [edges[:, columns] for columns in positions_inside(edges, clients, num_nodes=num_nodes)]
+
+
+def members(parts: NDArray[np.int64], count: int) -> list[NodeIds]:
+    """Ascending nodes of each part."""
+    order = np.argsort(parts, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(parts, minlength=count))[:-1])

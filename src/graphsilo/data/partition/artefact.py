@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,16 +19,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.arrays import read_npz
 from graphsilo.data.graph import SPLITS, Graph, GraphCollection
-from graphsilo.data.sources.files import atomic_file
 from graphsilo.errors import PartitionError, RunError
-from graphsilo.notebook import table
 from graphsilo.types import ClientId, NodeIds
 
 OptionValue: TypeAlias = str | int | float | bool | None
 FORMAT = 1
-_PARTS = ("nodes", *SPLITS)
+PARTS = ("nodes", *SPLITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +85,8 @@ class Partition:
         rows = [[f"client {client}", *map(len, parts)] for client, parts in enumerate(each)]
         every = ["all", _count(self.nodes), _count(self.train), _count(self.val), _count(self.test)]
         title = f"Partition of {self.data} by {self.rule}"
+        from graphsilo.notebook import table
+
         return table(title, ["", self._items, "train", "val", "test"], [every, *rows])
 
     @property
@@ -111,7 +108,7 @@ class Partition:
         def emptied(parts: tuple[NDArray[np.int64], ...]) -> tuple[NDArray[np.int64], ...]:
             return tuple(part[..., :0] if client in clients else part for client, part in enumerate(parts))
 
-        kept: dict[str, Any] = {part: emptied(getattr(self, part)) for part in _PARTS}
+        kept: dict[str, Any] = {part: emptied(getattr(self, part)) for part in PARTS}
         return replace(
             self,
             **kept,
@@ -185,6 +182,8 @@ class Partition:
         header = {**self._header(), "sha256": self.content_hash}
         arrays = {**self._arrays(), "header": np.array(json.dumps(header, sort_keys=True))}
         try:
+            from graphsilo.data.sources.atomic import atomic_file
+
             with atomic_file(target) as stream:
                 np.savez_compressed(stream, allow_pickle=False, **arrays)
         except OSError as error:
@@ -204,65 +203,9 @@ class Partition:
         Raises:
             PartitionError: The file is missing, damaged, of a newer format, or not a partition.
         """
-        arrays = _read_arrays(Path(path))
-        header: dict[str, Any] = {}
-        if "header" in arrays:
-            try:
-                header = json.loads(str(arrays.pop("header")))
-                version = int(header["format"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise PartitionError(f"{path}: the header is damaged ({error}); cut again.") from error
-            if version > FORMAT:
-                raise PartitionError(f"{path} has format {version}; this version reads up to {FORMAT}: update it.")
-        return cls._assemble(Path(path), arrays, header, num_nodes)
+        from graphsilo.data.partition.stored import read
 
-    @classmethod
-    def _assemble(
-        cls, path: Path, arrays: dict[str, NDArray[Any]], header: dict[str, Any], num_nodes: int | None
-    ) -> Partition:
-        for name, array in arrays.items():
-            dimensions = 2 if name.startswith("added_") else 1
-            if not np.issubdtype(array.dtype, np.integer) or array.ndim != dimensions:
-                raise PartitionError(f"{path}: '{name}' must hold whole numbers; got {array.dtype} {array.shape}.")
-        clients = sum(name.startswith("nodes_") for name in arrays)
-        wanted = [f"nodes_{client}" for client in range(clients)]
-        if any(name.startswith(("train_", "val_", "test_")) for name in arrays):
-            wanted = [f"{part}_{client}" for part in _PARTS for client in range(clients)]
-        absent = [name for name in wanted if name not in arrays]
-        if not clients or absent:
-            raise PartitionError(
-                f"{path} is not a partition: {absent[0] if absent else 'nodes_0'} is missing. Wanted: nodes_k, "
-                f"train_k, val_k, test_k for k = 0, 1, …"
-            )
-        empty = np.zeros(0, dtype=np.int64)
-        parts = {
-            part: tuple(arrays.get(f"{part}_{client}", empty).astype(np.int64) for client in range(clients))
-            for part in _PARTS
-        }
-        added = [arrays[f"added_{i}"].astype(np.int64) for i in range(clients + 1) if f"added_{i}" in arrays]
-        largest = max((int(part.max()) + 1 for part in parts["nodes"] if len(part)), default=0)
-        options = dict(header.get("options", {}))
-        ratios = header.get("ratios")
-        result = cls(
-            rule=str(header.get("rule", "files")),
-            seed=int(header.get("seed", 0)),
-            data=str(header.get("data", path.stem)),
-            num_nodes=int(header["num_nodes"]) if "num_nodes" in header else (num_nodes or largest),
-            nodes=parts["nodes"],
-            train=parts["train"],
-            val=parts["val"],
-            test=parts["test"],
-            options=options,
-            split=str(header.get("split", "stored")),
-            ratios=None if ratios is None else (float(ratios[0]), float(ratios[1]), float(ratios[2])),
-            kind="graph" if header.get("kind") == "graph" else "node",
-            new_part=arrays["new_part"].astype(np.int64) if "new_part" in arrays else None,
-            cropped=arrays["cropped"].astype(np.int64) if "cropped" in arrays else None,
-            added_edges=tuple(added) if added else None,
-        )
-        if "sha256" in header and header["sha256"] != result.content_hash:
-            raise PartitionError(f"{path} was changed after it was written (its sha256 does not fit): cut again.")
-        return result
+        return read(Path(path), num_nodes)
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -278,7 +221,7 @@ class Partition:
         }
 
     def _arrays(self) -> dict[str, NDArray[np.int64]]:
-        arrays = {f"{part}_{client}": ids for part in _PARTS for client, ids in enumerate(getattr(self, part))}
+        arrays = {f"{part}_{client}": ids for part in PARTS for client, ids in enumerate(getattr(self, part))}
         if self.new_part is not None:
             arrays["new_part"] = self.new_part
         if self.cropped is not None:
@@ -286,34 +229,6 @@ class Partition:
         for client, edges in enumerate(self.added_edges or ()):
             arrays[f"added_{client}"] = edges
         return arrays
-
-
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Every array of an .npz.
-
-    Raises:
-        PartitionError: The file is missing or damaged, or something else.
-    """
-    if path.is_dir():
-        raise PartitionError(f"the partition {path} is a folder; name a file in it, such as {path / 'partition.npz'}.")
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-        if not start.startswith(b"PK"):
-            raise PartitionError(
-                f"{path} is not a stored partition: an .npz was wanted, such as `graphsilo partition --out FILE.npz` "
-                f"writes. A table with one client number per node is named by partition.path={path}, together with "
-                f"the rule 'files'."
-            )
-        return read_npz(path)
-    except FileNotFoundError:
-        raise PartitionError(f"the partition {path} does not exist; `graphsilo partition` writes one.") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        reason = "it holds Python objects" if "pickle" in str(error) else str(error).rstrip(".")
-        raise PartitionError(
-            f"{path} cannot be read as a partition ({reason}): the file is damaged, or not an .npz of plain arrays. "
-            f"Write it again with `graphsilo partition`."
-        ) from error
 
 
 def _count(parts: tuple[NodeIds, ...]) -> int:

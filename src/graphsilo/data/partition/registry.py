@@ -14,7 +14,6 @@ import numpy as np
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import rules as folder
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.own import rule_of
 from graphsilo.data.partition.rule import Cut, CutOptions, Rule
 from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios, splits_for
 from graphsilo.errors import ConfigError, PartitionError, nearest
@@ -49,6 +48,8 @@ def adopt(name: str, thing: Any) -> str:
     Raises:
         ConfigError: A rule of graphsilo or of an installed package has its name.
     """
+    from graphsilo.data.partition.own import rule_of
+
     rule = thing if isinstance(thing, Rule) else rule_of(name, thing)
     if _ADDED.pop(rule.name, None) is not None:
         _rules.cache_clear()
@@ -85,7 +86,11 @@ def entry(rule: str) -> Rule:
     Raises:
         ConfigError: There is none.
     """
-    found = _rules().get(rule) or _rules().get(rule.lower())
+    name = rule.lower()
+    if name in (found.name for found in iter_modules(folder.__path__)):  # in a file of its own name: no other is read
+        own: Sequence[Rule] = import_module(f"{folder.__name__}.{name}").RULES
+        return next(one for one in own if one.name == name)
+    found = _rules().get(rule) or _rules().get(name)
     if found is None:
         raise ConfigError(f"there is no partition rule '{rule}': {nearest(rule, list(_rules()))}")
     return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph, mixed
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import CutLinks, Silo
-from graphsilo.data.sources.transforms import is_symmetric
+from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.errors import DataError, UnsupportedError
 
 

@@ -24,9 +24,9 @@ from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
 from graphsilo.data.silos.link_task import enough_links
 from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.sources.classes import is_signed, signed_note
+from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import name_fault, unseen_fault
-from graphsilo.data.sources.plain import is_signed, signed_note
-from graphsilo.data.sources.transforms import is_symmetric
 from graphsilo.data.sources.vocabulary import (
     Vocabulary,
     alike_words,

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.silos.parts import disjoint_union, require_training, split_items
+from graphsilo.data.silos.joining import disjoint_union
+from graphsilo.data.silos.parts import require_training, split_items
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import DataError, several
 

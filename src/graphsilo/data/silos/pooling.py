@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.pairs import pair_keys
-from graphsilo.data.silos.parts import disjoint_union, first_numbers, keep_edges, with_added_links
+from graphsilo.data.silos.joining import disjoint_union, first_numbers
+from graphsilo.data.silos.parts import keep_edges, with_added_links
 from graphsilo.data.silos.scenarios import ScenarioOptions, build_silos
 from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import ConfigError

@@ -11,7 +11,7 @@ Source: FedLoG (Kim et al., ICLR 2025, appendix F); GraphSAINT-style inductive s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -25,10 +25,8 @@ from graphsilo.data.partition.adjacency import positions_inside, undirected_adja
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.registry import entry, partition
 from graphsilo.data.partition.rule import CutOptions
-from graphsilo.data.silos.link_task import build_link_silos
 from graphsilo.data.silos.parts import (
     induced,
-    keep_edges,
     require_training,
     split_items,
     with_added_links,
@@ -155,59 +153,8 @@ def partition_for_scenario(
     )
 
 
-def missing_classes(
-    labels: NDArray[np.int64],
-    nodes: NodeIds,
-    train: NodeIds,
-    *,
-    num_classes: int,
-    missing: str = "smallest_present",
-    min_missing_nodes: int = 0,
-) -> list[int]:
-    """Classes that a client loses, ascending.
-
-    Args:
-        labels: [N] classes of all nodes.
-        nodes, train: Global ids of the client's nodes and training nodes.
-        num_classes: C.
-        missing: ``smallest_present`` or ``absent``; see ``ScenarioOptions``.
-        min_missing_nodes: Smallest number of local nodes to remove, as long as one class stays.
-
-    Source: FedLoG, appendix F, as its published node counts show.
-    """
-    counts = np.bincount(labels[train], minlength=num_classes)
-    own = labels[nodes]
-    local = np.bincount(own[own >= 0], minlength=num_classes)
-    present = [int(label) for label in np.argsort(counts, kind="stable") if counts[label] > 0]
-    lost = np.flatnonzero(counts == 0).tolist()
-    if missing == "absent":
-        return sorted(lost)
-    while len(present) > 1:
-        lost.append(present.pop(0))
-        if local[lost].sum() >= min_missing_nodes:
-            break
-    return sorted(lost)
-
-
-def grow(adjacency: sp.csr_matrix, nodes: NodeIds, *, hops: int, allowed: Mask | None = None) -> NodeIds:
-    """Nodes within ``hops`` of ``nodes`` and not among them, ascending; only through and to ``allowed`` nodes."""
-    reached = np.zeros(adjacency.shape[0], dtype=bool)
-    reached[nodes] = True
-    frontier = nodes
-    added = [np.zeros(0, dtype=np.int64)]
-    for _ in range(hops):
-        fresh = np.unique(adjacency[frontier].indices).astype(np.int64)
-        fresh = fresh[~reached[fresh]]
-        if allowed is not None:
-            fresh = fresh[allowed[fresh]]
-        reached[fresh] = True
-        added.append(fresh)
-        frontier = fresh
-    return np.sort(np.concatenate(added))
-
-
 @dataclass(frozen=True, eq=False)
-class _Context:
+class Context:
     """What all silos of one build share."""
 
     graph: Graph
@@ -254,6 +201,8 @@ def build_silos(
     chosen = check_scenario(scenario)
     if task == "link":
         _require_seen(chosen)
+        from graphsilo.data.silos.link_task import build_link_silos
+
         return build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
     if task != "node":
         raise UnsupportedError(
@@ -262,7 +211,9 @@ def build_silos(
     partition.check(graph)
     _require_parts(partition, chosen)
     context = _context(graph, partition, chosen, settings)
-    build = {"seen": _seen, "inductive": _inductive, "unseen": _unseen, "open": _unseen}[chosen]
+    build: Callable[[Context, ClientId], Silo] = _seen if chosen == "seen" else _inductive
+    if chosen in ("unseen", "open"):
+        from graphsilo.data.silos.unseen import build_unseen as build
     silos = [build(context, client) for client in partition.present]
     require_training(silos, "node", partition.split)
     return silos
@@ -299,6 +250,8 @@ def build_silo(
         )
     if task == "link":
         _require_seen(chosen)
+        from graphsilo.data.silos.link_task import build_link_silos
+
         return build_link_silos(graph, partition, ratios=link_ratios, first_client=client)[0]
     if task != "node":
         raise UnsupportedError(f"a graph from tables serves the tasks node and link; '{task}' was asked for.")
@@ -311,7 +264,7 @@ def build_silo(
     return replace((_seen if chosen == "seen" else _inductive)(context, 0), client=client)
 
 
-def _context(graph: Graph, partition: Partition, scenario: Scenario, options: ScenarioOptions) -> _Context:
+def _context(graph: Graph, partition: Partition, scenario: Scenario, options: ScenarioOptions) -> Context:
     base = with_added_links(graph, partition)
     shared: list[EvaluationSet] = []
     adjacency, cropped = None, None
@@ -331,7 +284,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
             name: np.unique(np.concatenate(ids)) for name, ids in (("val", partition.val), ("test", partition.test))
         }
         shared.append(EvaluationSet("global", base, items, owner))
-    return _Context(
+    return Context(
         graph=base,
         partition=partition,
         scenario=scenario,
@@ -345,7 +298,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
     )
 
 
-def _seen(context: _Context, client: int) -> Silo:
+def _seen(context: Context, client: int) -> Silo:
     part = context.partition
     nodes = part.nodes[client]
     graph = induced(context.graph, nodes, context.inside[client], context.table)
@@ -356,11 +309,11 @@ def _seen(context: _Context, client: int) -> Silo:
         train=items["train"],
         evaluations=(EvaluationSet("seen", graph, items), *context.shared),
         schema=context.schema,
-        facts=_facts(graph, items["train"]),
+        facts=facts_of(graph, items["train"]),
     )
 
 
-def _inductive(context: _Context, client: int) -> Silo:
+def _inductive(context: Context, client: int) -> Silo:
     silo = _seen(context, client)
     if not len(silo.train):
         raise PartitionError(
@@ -370,49 +323,7 @@ def _inductive(context: _Context, client: int) -> Silo:
     nodes = context.partition.nodes[client][silo.train]
     graph = induced(context.graph, nodes, context.inside[client], context.table)
     train = np.arange(len(nodes), dtype=np.int64)
-    return replace(silo, graph=graph, train=train, facts=_facts(graph, train))
-
-
-def _unseen(context: _Context, client: int) -> Silo:
-    part, options = context.partition, context.options
-    assert context.adjacency is not None
-    labels = context.graph.labels
-    nodes = part.nodes[client]
-    lost = missing_classes(
-        labels,
-        nodes,
-        part.train[client],
-        num_classes=context.graph.num_classes,
-        missing=options.missing,
-        min_missing_nodes=options.min_missing_nodes,
-    )
-    kept = nodes[~np.isin(labels[nodes], lost)]
-    graph = induced(context.graph, kept, context.inside[client], context.table)
-    items = split_items(kept, part, client)
-
-    returned = grow(context.adjacency, kept, hops=options.hops, allowed=context.cropped)
-    grown = induced(context.graph, np.concatenate([kept, returned]), table=context.table)
-    if options.edges == "touching":
-        grown = keep_edges(grown, grown.edges.min(axis=0, initial=grown.num_nodes) < len(kept))
-    scored = labels[returned] >= 0
-    if part.cropped is not None and context.scenario == "open":
-        scored &= np.isin(returned, part.cropped)
-    lacking = np.isin(labels[returned], lost)
-    index = len(kept) + np.arange(len(returned))
-    questions = {"missing_class": index[scored & lacking], "unseen_node": index[scored & ~lacking]}
-    return Silo(
-        client=client,
-        graph=graph,
-        train=items["train"],
-        evaluations=(EvaluationSet("seen", graph, items), EvaluationSet("grown", grown, questions), *context.shared),
-        schema=context.schema,
-        facts={
-            **_facts(graph, items["train"]),
-            "missing_classes": lost,
-            "removed_nodes": len(nodes) - len(kept),
-            "returned_nodes": len(returned),
-        },
-    )
+    return replace(silo, graph=graph, train=train, facts=facts_of(graph, train))
 
 
 def _require_seen(scenario: Scenario) -> None:
@@ -430,5 +341,5 @@ def _require_parts(partition: Partition, scenario: Scenario) -> None:
         )
 
 
-def _facts(graph: Graph, train: Items) -> dict[str, float | int | list[int]]:
+def facts_of(graph: Graph, train: Items) -> dict[str, float | int | list[int]]:
     return {"nodes": graph.num_nodes, "edges": graph.num_edges, "train": len(train)}

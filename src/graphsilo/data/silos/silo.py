@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.transforms import has_directions
-from graphsilo.data.truth import Words
+from graphsilo.data.sources.directions import has_directions
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.scaling import FeatureScale
+    from graphsilo.data.truth import Words
 
 Items: TypeAlias = "NDArray[np.int64]"
 """Local numbers of what is scored: nodes (node task) or graphs (graph task)."""

@@ -18,14 +18,15 @@ from pydantic import model_validator
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits, noted
 from graphsilo.data.scales import ScaleOptions, Scaling
-from graphsilo.data.sources import cache, files, generated, transforms
+from graphsilo.data.sources import cache, files
+from graphsilo.data.sources.empty import Rules
 from graphsilo.data.sources.entries import CatalogEntry, entry, find, names
-from graphsilo.data.sources.missing import Missing, Rules
 from graphsilo.data.sources.raw_files import read_raw
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import setting
 
 if TYPE_CHECKING:
+    from graphsilo.data.sources.generated import BlockModel
     from graphsilo.data.sources.tables import Reading, TableSpec
     from graphsilo.data.sources.vocabulary import Learned
 
@@ -95,15 +96,16 @@ class LoadOptions(ScaleOptions):
         Raises:
             ConfigError: An option is unknown or of the wrong type.
         """
-        kind = generated.GENERATORS.get(name)
+        kind = generator(name)
         if isinstance(options, cls) or not isinstance(options, Mapping | None):
             return cls.of(options, owner=name, origin=origin)
         values = dict(options or {})
         for key in values.keys() - cls.model_fields.keys():
-            if kind is None and any(key in other.model_fields for other in generated.GENERATORS.values()):
+            generators = [] if kind else [item.name for item in names() if item.generated]
+            if any(key in other.model_fields for one in generators if (other := generator(one))):
                 raise ConfigError(
                     f"unknown setting 'data.{key}' for {name}; it is a setting of generated data "
-                    f"({', '.join(generated.GENERATORS)})."
+                    f"({', '.join(generators)})."
                 )
         if kind is None:
             return cls.of(values, owner=name, beside=beside, origin=origin)
@@ -112,6 +114,16 @@ class LoadOptions(ScaleOptions):
         settings = {**made.generator, **own}
         kind.of(settings, owner=name, beside=[*beside, *(cls.model_fields.keys() - {"generator"})])
         return made.model_copy(update={"generator": settings})
+
+
+def generator(name: str) -> type[BlockModel] | None:
+    """What makes a generated data set, with its settings; None of any other."""
+    found = find(name)
+    if found is None or not found.generated:
+        return None
+    from graphsilo.data.sources.generated import GENERATORS
+
+    return GENERATORS[found.name]
 
 
 def is_file(name: str) -> bool:
@@ -154,10 +166,10 @@ def memory_needed(name: str, options: LoadOptions | Mapping[str, Any] | None = N
     Raises:
         ConfigError: An unknown data set or option.
     """
-    if is_file(name) or not entry(name).generated:
+    kind = None if is_file(name) or not entry(name).generated else generator(name)
+    if kind is None:
         return 0
-    found = entry(name).name
-    return generated.GENERATORS[found].of(LoadOptions.parse(options, name=found).generator, owner=found).least_bytes
+    return kind.of(LoadOptions.parse(options, name=kind.name).generator, owner=kind.name).least_bytes
 
 
 def load(
@@ -190,9 +202,10 @@ def load(
     found = entry(name)
     chosen = LoadOptions.parse(options, name=found.name)
     _own_tables_only(chosen, found.name)
-    if found.generated:
+    if (kind := generator(found.name)) is not None:
+        made = kind.of({"seed": seed, **chosen.generator}, owner=found.name).generate()
         # Generated graphs are undirected by construction; to check it would take longer than to make them.
-        return _apply(generated.generate(found.name, chosen.generator, seed=seed), chosen, undirected_already=True)
+        return _apply(made, chosen, undirected_already=True)
     if chosen.generator:
         raise ConfigError(f"{found.name} is not generated, so it takes no generator settings; got {chosen.generator}.")
     if chosen.use_node_attributes and found.pyg_class != "TUDataset":
@@ -277,6 +290,7 @@ def load_spec(
         ConfigError, DataError: As :func:`load`.
     """
     from graphsilo.data.sources import tables
+    from graphsilo.data.sources.missing import Missing
 
     chosen = _own_options(options, spec.file)
     if spec.directed and "undirected" not in chosen.model_fields_set:
@@ -304,6 +318,11 @@ def _apply(
         if options.largest_component:
             raise ConfigError(f"largest_component needs one graph; {graph.name} is a collection of {len(graph)}.")
         return replace(graph, union=_apply(graph.union, options, undirected_already=undirected_already).union)
+    wants_degrees = options.degree_features is True or (options.degree_features == "auto" and not graph.num_features)
+    if undirected_already and not (wants_degrees or options.largest_component or options.scale == "unit_rows"):
+        return graph
+    from graphsilo.data.sources import transforms
+
     if options.undirected and not undirected_already:
         graph = transforms.undirected(graph)
     elif not undirected_already:
@@ -314,7 +333,7 @@ def _apply(
     features: Features = graph.features
     if options.scale == "unit_rows":
         features = transforms.row_normalize(features)
-    if options.degree_features is True or (options.degree_features == "auto" and not graph.num_features):
+    if wants_degrees:
         degrees = transforms.one_hot_degree(graph, max_degree=options.max_degree)
         features = transforms.append_features(features, degrees)
         graph = replace(graph, estimated=(*graph.estimated, "degree"))

@@ -13,8 +13,9 @@ from pydantic import model_validator
 
 from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.description import Day, Description
+from graphsilo.data.sources.empty import Rule
 from graphsilo.data.sources.faults import Faults, is_number, name_fault
-from graphsilo.data.sources.missing import EMPTY_WORDS, ESTIMATES, INDICATOR, Rule, fill_value
+from graphsilo.data.sources.missing import EMPTY_WORDS, ESTIMATES, INDICATOR, fill_value
 from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
 from graphsilo.data.sources.vocabulary import ANY_OTHER, Learned, sorted_words
 from graphsilo.data.truth import TRUTH

@@ -8,6 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import scipy.sparse as sp
+
+from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.errors import ConfigError, DataError, GraphsiloError
 
 MAX_FAULTS = 20
@@ -95,3 +99,29 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def check_finite(item: Graph | GraphCollection) -> None:
+    """Refuse NaN and infinity among the features: one such number would silently spoil every model.
+
+    Raises:
+        DataError: Names the first one.
+    """
+    graph = item.union
+    values = graph.features.data if sp.issparse(graph.features) else np.asarray(graph.features)
+    # A finite sum proves that every entry is finite; an overflowing sum of finite entries is looked at again.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)):
+            return
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad) == 0:
+        return
+    value, row, column = values.flat[bad[0]], *divmod(int(bad[0]), max(graph.num_features, 1))
+    if sp.issparse(graph.features):
+        row = int(np.searchsorted(graph.features.indptr, bad[0], side="right") - 1)
+        column = int(graph.features.indices[bad[0]])
+    name = f" ('{graph.feature_names[column]}')" if graph.feature_names else ""
+    raise DataError(
+        f"{item.name}: feature {column}{name} of node {row} is {value}, and {len(bad)} features in all are NaN or "
+        f"infinite. Models need finite numbers: fill in or drop what is missing."
+    )

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import SPLITS, Graph, GraphCollection, noted
 from graphsilo.data.sources import plain, pyg
+from graphsilo.data.sources.classes import ClassNames, is_signed
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.missing import UNLABELLED, unlabelled_note
-from graphsilo.data.sources.plain import ClassNames, is_signed, plain_graph
+from graphsilo.data.sources.plain import plain_graph
 from graphsilo.errors import ConfigError, DataError, several, shown
 
 Names = str | Sequence[str] | None

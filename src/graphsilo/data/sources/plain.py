@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
+from graphsilo.data.sources.classes import SIGNED, SPARE, TIMES, ClassNames
 from graphsilo.data.sources.transforms import compact_features, stack_features
 from graphsilo.errors import DataError, shown
 
-SIGNED = ("-1", "1")
-"""Names of two classes that are written so."""
-_SPARE, _TIMES = 16, 2
-"""A class may be numbered so far beyond so many times the classes that there are."""
 _NODES_PER_EDGE = 100
 """Nodes for each edge, where edges alone say how many there are, from which a node's number must be a slip."""
-
-Item = TypeVar("Item", bound="Graph | GraphCollection")
-ClassNames: TypeAlias = "tuple[str, ...] | None"
 
 
 def plain_graph(
@@ -211,7 +204,7 @@ def class_numbers(
         )
     distinct = np.unique(there)
     count = int((distinct >= 0).sum())
-    if count and int(distinct[-1]) >= _TIMES * count + _SPARE:
+    if count and int(distinct[-1]) >= TIMES * count + SPARE:
         raise DataError(
             f"{name}: {what} has {count} different classes, one of them numbered {int(distinct[-1])}; classes are "
             f"numbered from 0, and all numbers below it would be classes, too. Where {int(distinct[-1])} stands for "
@@ -226,52 +219,6 @@ def class_numbers(
 def class_count(labels: NDArray[np.int64], names: ClassNames, said: int | None = None) -> int:
     """How many classes there are: as is said, else as they are named, else one more than the largest number."""
     return said or (int(labels.max(initial=-1)) + 1 if names is None else len(names))
-
-
-def settle_classes(items: Sequence[Item]) -> list[Item]:
-    """One person's data, or several silos', with their classes as they are meant.
-
-    Raises:
-        DataError: There are said to be far more classes than labels.
-    """
-    labels = sum(int((item.labels >= 0).sum()) for item in items)
-    classes = max(item.num_classes for item in items)
-    if classes > max(_SPARE, labels) and labels:
-        raise DataError(
-            f"{items[0].name}: there are said to be {classes} classes, and only {labels} labels are there. Number the "
-            f"classes from 0 without gaps, and say how many there are (num_classes)."
-        )
-    names = [item.union.class_names for item in items]
-    # Who has labels -1 and 1 alone among others that number their classes from 0 has unknown ones, too.
-    return [_unsigned(item) if None in names and item.union.class_names == SIGNED else item for item in items]
-
-
-def is_signed(words: Iterable[str]) -> bool:
-    """Whether these are all words of labels, and of the two classes -1 and 1.
-
-    Example:
-        >>> is_signed(["+1", "-1"]), is_signed(["-1", "0", "1"])
-        (True, False)
-    """
-    return {word.removeprefix("+") for word in words} - {"nan", "NaN"} == set(SIGNED)
-
-
-def signed_note(class_names: ClassNames) -> tuple[str, ...]:
-    """Says so where -1 is a class."""
-    if class_names is None or not is_signed(class_names):
-        return ()
-    return (
-        "the labels are -1 and 1, which are taken as two classes: where -1 stands for unknown, leave those labels "
-        "empty (NaN).",
-    )
-
-
-def _unsigned(item: Item) -> Item:
-    labels = 2 * item.labels - 1
-    labels[item.labels < 0] = -1
-    if isinstance(item, GraphCollection):
-        return replace(item, labels=labels, union=replace(item.union, class_names=None))
-    return replace(item, labels=labels, class_names=None)
 
 
 def _edges(edges: NDArray[Any], name: str) -> NDArray[np.int64]:

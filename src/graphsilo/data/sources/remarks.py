@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.sources.plain import signed_note
+from graphsilo.data.sources.classes import signed_note
 from graphsilo.data.sources.tables import Reading, TableSpec
 from graphsilo.errors import several
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from graphsilo import documents
 from graphsilo.data.graph import SPLITS, Graph, OutsideLinks, names_among_silos
 from graphsilo.data.sources.arrow import pa, pc
+from graphsilo.data.sources.classes import is_signed
 from graphsilo.data.sources.columns import DateRule, FeatureTable, find_gaps, parse_decimals, read_features
 from graphsilo.data.sources.description import (
     Description,
@@ -41,9 +42,9 @@ from graphsilo.data.sources.description import (
     Vocabularies,
     WordMaps,
 )
+from graphsilo.data.sources.empty import Rules
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.missing import UNLABELLED, Missing, Rules, far_notes, unlabelled_note
-from graphsilo.data.sources.plain import is_signed
+from graphsilo.data.sources.missing import UNLABELLED, Missing, far_notes, unlabelled_note
 from graphsilo.data.sources.table_files import (
     Query,
     Table,

@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
-from graphsilo.experiments.checks import BY_SETTINGS, check_models, check_parties, check_robust
+from graphsilo.experiments.check_answers import BY_SETTINGS, check_parties, check_robust
+from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.experiments.participants import left_out

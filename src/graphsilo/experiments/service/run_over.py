@@ -19,23 +19,17 @@ from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card_notes, compare_cards
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, FederationError, UnsupportedError
-from graphsilo.experiments.checks import refuse_remote
+from graphsilo.experiments.check_own import refuse_remote
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Participants, absent_words, left_out
-from graphsilo.experiments.references import reference_config, reference_method
+from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import secure_sums
-from graphsilo.experiments.simulation import model_entries, model_specs
+from graphsilo.experiments.simulation import model_entries, model_specs, reference_method
 from graphsilo.experiments.storage import disk
-from graphsilo.experiments.storage.records import (
-    FederationFacts,
-    OwnSeed,
-    OwnSummary,
-    RunRecord,
-    SiloShare,
-    tree_of,
-)
+from graphsilo.experiments.storage.reading import FederationFacts, OwnSeed, OwnSummary, SiloShare
+from graphsilo.experiments.storage.records import RunRecord, tree_of
 from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry

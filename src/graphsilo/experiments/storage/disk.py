@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import msgspec
 
 from graphsilo.data.arrays import read_npz
-from graphsilo.data.sources.files import atomic_file, atomic_files
+from graphsilo.data.sources.atomic import atomic_file, atomic_files
 from graphsilo.errors import ConfigError, RunError
 
 if TYPE_CHECKING:

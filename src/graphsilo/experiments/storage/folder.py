@@ -1,4 +1,4 @@
-"""The folder of a run, from the first look at it to its report; a run without one keeps nothing."""
+"""The folder of a run, from the first look at it to its report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.partition import Partition
 from graphsilo.data.partition.rules.files import GIVEN
-from graphsilo.data.sources.files import load_graph, remove_unfinished
+from graphsilo.data.sources.atomic import remove_unfinished
+from graphsilo.data.sources.files import load_graph
 from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.given import DATA, PARTITION
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import Simulation
-from graphsilo.experiments.storage import disk, records, results
+from graphsilo.experiments.storage import disk, reading, tables
 from graphsilo.experiments.storage.checkpoint import Checkpoints
+from graphsilo.experiments.storage.place import Place
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.experiments.storage.resume import check_free, differences, holds_run, reason, stored_config
 from graphsilo.federation.ledger import Ledger
@@ -28,26 +30,25 @@ _PLACES = {DATA: "data.name", PARTITION: "partition.file", GIVEN: "partition.pat
 """Files that hold what was given in memory, and the settings that name them."""
 
 
-class Folder:
-    """Where a run writes, if it writes: no stage of the run has to ask.
+class Folder(Place):
+    """A folder that a run writes.
 
     Args:
-        path: The folder; None keeps nothing.
+        path: The folder.
         resume: Whether the run that it holds goes on.
-
-    Attributes:
-        checkpoints: Of the run, once ``open`` has looked at them.
     """
 
-    def __init__(self, path: str | Path | None, *, resume: bool = False):
-        self.path, self.resume = None if path is None else Path(path), resume
-        self.checkpoints: Checkpoints | None = None
+    path: Path
+
+    def __init__(self, path: str | Path, *, resume: bool = False):
+        super().__init__(resume=resume)
+        self.path = Path(path)
         self._copies: dict[Path, Path] = {}
 
     def reference(self, name: str) -> Folder:
         """The folder of a reference row."""
-        place = None if self.path is None else self.path / "references" / name
-        return Folder(place, resume=self.resume and place is not None and place.exists())
+        place = self.path / "references" / name
+        return Folder(place, resume=self.resume and place.exists())
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -58,9 +59,6 @@ class Folder:
             ConfigError: It holds a run that is not to go on.
             RunError: It cannot be written.
         """
-        if self.path is None:
-            yield
-            return
         if not self.resume:
             check_free(self.path)
         with disk.owned(self.path):
@@ -72,8 +70,6 @@ class Folder:
         Raises:
             ConfigError: Something else is there.
         """
-        if self.path is None:
-            return config
         for file, setting in _PLACES.items():
             source, target = own and own / file, self.path / file
             if source is None or config.get(setting) != str(source) or not self._is_place(target, source):
@@ -99,7 +95,6 @@ class Folder:
 
     def _check_partition(self, simulation: Participants) -> None:
         """Refuse to write the partition over a file that no run of this folder has left."""
-        assert self.path is not None
         place = self.path / PARTITION
         if not isinstance(simulation, Simulation) or not place.exists() or holds_run(self.path):
             return
@@ -120,13 +115,11 @@ class Folder:
             ConfigError: Another run is here, or one that did not keep what is wanted now.
             RunError: What is here is damaged, or another version's.
         """
-        if self.path is None:
-            return None
         why = partial(reason, self.path, settings, simulation)
         self.checkpoints = Checkpoints(self.path / "checkpoints", fingerprint, settings, why)
         if not self.resume:
             return None
-        done = records.read_run(self.path) if (self.path / "result.json").exists() else None
+        done = reading.read_run(self.path) if (self.path / "result.json").exists() else None
         begun = stored_config(self.path)
         if done is not None and done.fingerprint != fingerprint:
             raise ConfigError(
@@ -162,8 +155,6 @@ class Folder:
 
     def begin(self, settings: Mapping[str, Any], simulation: Participants) -> None:
         """Write what the run is made of."""
-        if self.path is None:
-            return
         for source, target in self._copies.items():
             disk.write_bytes(target, source.read_bytes())
         disk.write_text(self.path / "config.yaml", documents.write(settings))
@@ -171,14 +162,14 @@ class Folder:
 
     def write(self, record: RunRecord, ledgers: list[tuple[int, Ledger]] | None = None) -> None:
         """Tables and result: where that stands, the run is complete. Without ledgers the result alone."""
-        if self.path is not None and ledgers is not None:
-            results.write(self.path, record, ledgers)
-        elif self.path is not None:
-            results.write_record(self.path, record)
+        if ledgers is not None:
+            tables.write(self.path, record, ledgers)
+        else:
+            tables.write_record(self.path, record)
 
     def draw(self, report: Callable[[Path], Any] | None, *, again: bool = True) -> None:
         """Have the report drawn, if somebody draws; ``again``: also where it is there."""
-        if self.path is not None and report is not None and (again or not (self.path / "report.html").exists()):
+        if report is not None and (again or not (self.path / "report.html").exists()):
             report(self.path)
 
 

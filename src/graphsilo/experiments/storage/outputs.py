@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from graphsilo.data.silos.scaling import FeatureScale, scaled
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
+from graphsilo.experiments.progress import Aggregates
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage import disk
-from graphsilo.federation.averaging import packed, unpacked
 from graphsilo.federation.client import ClientContext, common_model
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.model_files import (
@@ -89,44 +89,6 @@ def write_outputs(
         if arrays:
             disk.write_arrays(disk.study_path(folder, seed), arrays)
     return numbers
-
-
-class Aggregates:
-    """The server's models of one round: one for all clients, or one for each.
-
-    Args:
-        of: The model of every client; one object where several have the same.
-    """
-
-    def __init__(self, of: Mapping[ClientId, Tensors] | None = None):
-        self._of = {client: weights for client, weights in (of or {}).items() if weights}
-
-    def keep(self, others: Mapping[ClientId, Tensors], clients: Collection[ClientId] | None) -> None:
-        """Take copies of these in place of what is kept; only those of some clients where these are named."""
-        copies: dict[int, Tensors] = {}
-        for client, weights in others.items():
-            if weights and (clients is None or client in clients):
-                if id(weights) not in copies:
-                    copies[id(weights)] = {name: tensor.detach().clone() for name, tensor in weights.items()}
-                self._of[client] = copies[id(weights)]
-
-    def of(self, client: ClientId) -> Tensors | None:
-        """The model that is kept for a client."""
-        return self._of.get(client)
-
-    def distinct(self) -> list[tuple[ClientId | None, Tensors]]:
-        """Each model and whose it is: one that is everybody's is nobody's."""
-        if len({id(weights) for weights in self._of.values()}) == 1:
-            return [(None, next(iter(self._of.values())))]
-        return list(self._of.items())
-
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return packed(self._of)
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Aggregates:
-        return cls(unpacked(state))
 
 
 def write_missing_embeddings(

@@ -1,21 +1,20 @@
-"""What a run comes to: ``result.json`` and the tables beside it, and ``Result`` for Python."""
+"""What a run comes to: the record that ``result.json`` holds, and ``Result`` for Python."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 
 from graphsilo.__about__ import __version__
-from graphsilo.drawing import COLUMN
 from graphsilo.evaluate.metrics import leading, per_client
-from graphsilo.evaluate.significance import item_errors, summarise_seeds
+from graphsilo.evaluate.spread import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
     backbone_warnings,
@@ -30,7 +29,6 @@ from graphsilo.experiments.outcome import (
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.progress import Reported, SeedProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
-from graphsilo.experiments.storage import disk, views
 from graphsilo.experiments.storage.records import (
     FORMAT,
     ClientScores,
@@ -49,13 +47,8 @@ from graphsilo.experiments.storage.records import (
     record_of,
     tree_of,
 )
-from graphsilo.experiments.storage.views import flatten
-from graphsilo.federation.ledger import COLUMNS, Ledger, Rows
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import PAIRED
-
-LEDGER_ROWS = 1 << 18
-"""Rows of the ledger after which a part of its table is written: what is held of it at once."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +68,15 @@ class Result:
         shown = "no score" if score is None else f"{score:.3f}"
         return f"Result({self.record.method.title} on {self.record.data.name}: {shown}, out={self.out})"
 
+    @property
+    def _views(self) -> ModuleType:
+        """How it is shown, which training has no use for."""
+        from graphsilo.experiments.storage import views
+
+        return views
+
     def _repr_html_(self) -> str:
-        return views.html(self.record)
+        return str(self._views.html(self.record))
 
     @cached_property
     def tree(self) -> dict[str, Any]:
@@ -106,15 +106,15 @@ class Result:
             ConfigError: There is no such table.
             UnsupportedError: Neither library is installed.
         """
-        return views.frame(self.record, self.out, kind)
+        return self._views.frame(self.record, self.out, kind)
 
-    def plot(self, metric: str | None = None, *, width: float = COLUMN) -> Any:
+    def plot(self, metric: str | None = None, *, width: float | None = None) -> Any:
         """A figure for a paper or a notebook: validation and test along rounds, a band from the lowest to the highest
         seed; below, every client alone and together, where a row of these was run and kept.
 
         Args:
             metric: What is shown; None takes accuracy (link prediction: AUC).
-            width: Inches; by default one column.
+            width: Inches; None takes one column of a paper.
 
         Returns:
             A ``matplotlib.figure.Figure``; its ``savefig`` writes it, ``graphsilo.drawing.save`` with embedded fonts.
@@ -123,7 +123,7 @@ class Result:
             ConfigError: The run was not scored by such a metric.
             UnsupportedError: matplotlib is not installed.
         """
-        return views.figure(self.record, self.out, metric=metric, width=width)
+        return self._views.figure(self.record, self.out, metric=metric, width=width)
 
 
 def seed_result(
@@ -306,44 +306,3 @@ def first_warnings(config: RunConfig, method: Method, simulation: Participants) 
         *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
         *config.remarks, *setting_warnings(config, simulation),
     ]  # fmt: skip
-
-
-def write(folder: Path, record: RunRecord, ledgers: list[tuple[int, Ledger]]) -> None:
-    """The tables, then ``result.json``: where it stands, the run is complete."""
-    flat = [{"seed": seed.seed, **flatten(tree_of(row))} for seed in record.seeds for row in seed.rounds]
-    names = dict.fromkeys(["seed", *(name for row in flat for name in row)])
-    disk.write_parquet(folder / "rounds.parquet", [{name: [row.get(name) for row in flat] for name in names}])
-    disk.write_parquet(folder / "ledger.parquet", _ledger_parts(ledgers))
-    write_record(folder, record)
-
-
-def _ledger_parts(ledgers: Iterable[tuple[int, Ledger]]) -> Iterator[dict[str, Any]]:
-    """The ledgers' rows, some hundred thousand at a time."""
-    waiting: list[tuple[int, Rows]] = []
-    count = 0
-    for seed, ledger in ledgers:
-        for rows in ledger.tables():
-            waiting.append((seed, rows))
-            count += len(rows.clients)
-            if count >= LEDGER_ROWS:
-                yield _ledger_columns(waiting)
-                waiting, count = [], 0
-    if waiting:
-        yield _ledger_columns(waiting)
-
-
-def _ledger_columns(rows: Sequence[tuple[int, Rows]]) -> dict[str, Any]:
-    counts = [len(each.clients) for _, each in rows]
-    own = {"client": "clients", "bytes": "bytes", "messages": "messages"}
-    columns: dict[str, Any] = {"seed": disk.Repeated([seed for seed, _ in rows], counts)}
-    for name in COLUMNS:
-        if name in own:
-            columns[name] = np.concatenate([getattr(each, own[name]) for _, each in rows]).astype(np.int64)
-        else:
-            columns[name] = disk.Repeated([getattr(each, name) for _, each in rows], counts)
-    return columns
-
-
-def write_record(folder: Path, record: RunRecord) -> None:
-    """``result.json`` alone, in place of the one that is there."""
-    disk.write_json(folder / "result.json", tree_of(record))

@@ -10,7 +10,7 @@ from typing import Any
 from graphsilo import drawing
 from graphsilo.errors import ConfigError, RunError, UnsupportedError, library, nearest
 from graphsilo.evaluate.metrics import leading, metric_of
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import reading, records
 from graphsilo.experiments.storage.records import RunRecord, tree_of
 from graphsilo.notebook import table
 
@@ -22,7 +22,7 @@ def alone(folder: Path | None) -> RunRecord | None:
     for label in ("alone", "local"):
         if folder is not None and (folder / "references" / label / "result.json").exists():
             try:
-                return records.read_run(folder / "references" / label)
+                return reading.read_run(folder / "references" / label)
             except RunError:
                 continue
     return None
@@ -145,7 +145,7 @@ def _plus_minus(value: records.MeanStd | None) -> str | None:
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def figure(record: RunRecord, folder: Path | None, *, metric: str | None = None, width: float = drawing.COLUMN) -> Any:
+def figure(record: RunRecord, folder: Path | None, *, metric: str | None = None, width: float | None = None) -> Any:
     """Validation and test along rounds; and every client alone and together, where a row of these was run.
 
     Raises:
@@ -171,7 +171,7 @@ def figure(record: RunRecord, folder: Path | None, *, metric: str | None = None,
         if rows:
             panel = drawing.changes(rows, x=f"Test {axis[:1].lower()}{axis[1:]}", before="alone", after="together")
             panels.append((panel, _FRAME + _ROW * len(rows)))
-    return drawing.figure(panels, width=width)
+    return drawing.figure(panels, width=width or drawing.COLUMN)
 
 
 def metric_name(record: RunRecord, wanted: str | None) -> str:

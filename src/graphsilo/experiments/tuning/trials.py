@@ -17,7 +17,7 @@ from graphsilo.errors import library
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.batch import Outcome
 from graphsilo.experiments.batch.orders import STOP, scores_of
-from graphsilo.experiments.storage import records
+from graphsilo.experiments.storage import reading
 from graphsilo.experiments.tuning.record import MethodRecord, State, TrialRecord
 from graphsilo.experiments.tuning.space import Parameters, Settings, Space
 from graphsilo.federation import registry
@@ -224,7 +224,7 @@ class Trials:
             trial.set_user_attr(ERROR, outcome.error)
             self._study.tell(trial, state=states.FAIL)
         else:
-            found = records.read_run(outcome.out)
+            found = reading.read_run(outcome.out)
             value = (
                 None if found.summary.validation is None else found.summary.validation.metrics[self.metric.name].mean
             )

@@ -12,3 +12,10 @@ before the four short exchanges begin, so that hardly anybody drops out between 
 - ``party``, ``coordinator``: what a client and the coordinator do, without input or output
 - ``opened``: what a client has opened before, so that it never opens the same answer in two different sums
 """
+
+MIN_PARTIES = 3
+"""Of two clients each would know the other's answer from the sum."""
+CALL = "secure call "
+"""Before the name of a step of a method: its answer is kept for a sum."""
+AGAIN, SHARE, MASK, CONFIRM, OPEN = (f"secure {step}" for step in ("again", "share", "mask", "confirm", "open"))
+STEPS = frozenset({AGAIN, SHARE, MASK, CONFIRM, OPEN})

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphsilo.errors import FederationError, GraphsiloError, MessageError
 from graphsilo.federation.message import Message
-from graphsilo.federation.secure import masks, shamir
+from graphsilo.federation.secure import MIN_PARTIES, masks, shamir
 from graphsilo.federation.secure.fixed import BLOCK, Layout, Words, decode
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks
 from graphsilo.federation.secure.messages import (
@@ -43,7 +43,7 @@ from graphsilo.federation.secure.party import (
     roster_of,
     unlike_weights,
 )
-from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations
+from graphsilo.federation.secure.peers import Peers, confirmations
 from graphsilo.types import ClientId
 
 Reply = TypeVar("Reply", bound=Message)

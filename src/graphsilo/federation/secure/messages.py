@@ -7,13 +7,9 @@ import torch
 from torch import Tensor
 
 from graphsilo.federation.message import Message, sends
+from graphsilo.federation.secure import AGAIN, CONFIRM, MASK, OPEN, SHARE
 from graphsilo.federation.secure.masks import KEY_BYTES, TAG_BYTES, digest
 from graphsilo.federation.secure.shamir import SHARE_BYTES
-
-CALL = "secure call "
-"""Before the name of a step of a method: its answer is kept for a sum."""
-AGAIN, SHARE, MASK, CONFIRM, OPEN = (f"secure {step}" for step in ("again", "share", "mask", "confirm", "open"))
-STEPS = frozenset({AGAIN, SHARE, MASK, CONFIRM, OPEN})
 
 ASKED = 32
 KEYS = 3 * KEY_BYTES

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.sources.files import locked_file
+from graphsilo.data.sources.atomic import locked_file
 from graphsilo.errors import DisclosureError
 
 MOST_OFFERED = 32

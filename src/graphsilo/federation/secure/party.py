@@ -25,7 +25,7 @@ from torch import Tensor
 
 from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.message import Message
-from graphsilo.federation.secure import masks, shamir
+from graphsilo.federation.secure import MIN_PARTIES, masks, shamir
 from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, bits_of, headroom, outweighs
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks, label
 from graphsilo.federation.secure.messages import (
@@ -47,7 +47,7 @@ from graphsilo.federation.secure.messages import (
     rows,
 )
 from graphsilo.federation.secure.opened import OpenedSums
-from graphsilo.federation.secure.peers import MIN_PARTIES, Peers, confirmations, honest
+from graphsilo.federation.secure.peers import Peers, confirmations, honest
 from graphsilo.types import ClientId
 
 MAX_BITS = 40

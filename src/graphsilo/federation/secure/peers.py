@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MIN_PARTIES = 3
-"""Of two clients each would know the other's answer from the sum."""
 ALL_PEERS = 32
 """Most clients that all mask with each other."""
 

@@ -96,12 +96,9 @@ class Client(TrainingClient[FedPGConfig]):
         for _ in range(self.config.local_epochs):
             for batch in objective.batches(self.batch_size, draw):
                 membership, view = self._pulled(batch)
-                (logits, _), back = traced(self.model, batch.view, draw, parameters)
-                (others, embeddings), back_embeddings = traced(self.model, view, None, parameters)
+                (logits, embeddings), back = traced(self.model, batch.view, draw, parameters, view)
                 drawn = self._pull(embeddings, membership, targets, present)
-                learned = back(objective.slope(logits, batch), None)
-                pulled = back_embeddings(torch.zeros_like(others), drawn)
-                yield [one + other for one, other in zip(learned, pulled, strict=True)], batch
+                yield back(objective.slope(logits, batch), drawn), batch
 
     def _pulled(self, batch: Classified) -> tuple[Membership, View]:
         """What is pulled in a step, and its view: all items, or labelled ones where no other counts."""

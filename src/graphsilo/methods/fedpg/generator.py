@@ -21,32 +21,23 @@ Discrepancy: TypeAlias = Literal["one_minus_cosine", "cosine"]
 _TINY = 1e-12
 
 
-class HopQueries(NamedTuple):
-    """What the rows of one hop learn from.
-
-    Attributes:
-        rows: [a] numbers of those that learn.
-        values: [m_h, p] uploaded prototypes, as unit vectors.
-        positive: [a, m_h] which of them each row is drawn to; from the others it is pushed.
-    """
-
-    rows: Tensor
-    values: Tensor
-    positive: Tensor
-
-
 class Queries(NamedTuple):
-    """What the generator learns from in one round.
+    """What the generator learns from in one round: for each hop up to q of the m uploaded prototypes.
 
     Attributes:
         values: [m, p] uploaded prototypes, as unit vectors.
-        hops: L + 1 of them.
+        served: [L + 1, q, p] those that serve at each hop, any vectors behind them.
+        candidates: [L + 1, 1, q] which do serve.
+        positive: [L + 1, C, q] which of them each row is drawn to, none for a row that does not learn; from the others
+            it is pushed.
         shift: What the margin adds to the similarity of positives: ∓M.
         margin: M.
     """
 
     values: Tensor
-    hops: list[HopQueries]
+    served: Tensor
+    candidates: Tensor
+    positive: Tensor
     shift: float
     margin: float
 
@@ -123,12 +114,13 @@ def make_queries(prototypes: Tensor, present: Tensor, config: FedPGConfig, draw:
     values = prototypes[present]
     chosen = choose_queries(classes, hops, (num_classes, levels), config.hop_share, draw)
     margin = margin_between(values, classes, num_classes, limit=config.margin, by=config.discrepancy)
-    units, found = unit_rows(values), []
-    for level, mine in enumerate(chosen):
-        # A row without a prototype of its own class and hop has nothing to learn, even if other hops lend it some.
-        alive = present[:, :, level].any(0).nonzero()
-        found.append(HopQueries(alive[:, 0] * levels + level, units[mine], classes[mine] == alive))
-    return Queries(units, found, -margin if config.margin_sign == "minus" else margin, margin)
+    order = chosen.int().argsort(dim=1, descending=True, stable=True)[:, : int(chosen.sum(1).max())]
+    candidates, units = chosen.gather(1, order).unsqueeze(1), unit_rows(values)
+    # A row without a prototype of its own class and hop has nothing to learn, even if other hops lend it some.
+    alive = present.any(0).t().unsqueeze(2)
+    own = classes[order].unsqueeze(1) == torch.arange(num_classes, device=classes.device).unsqueeze(1)
+    shift = -margin if config.margin_sign == "minus" else margin
+    return Queries(units, units[order], candidates, own & candidates & alive, shift, margin)
 
 
 def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1.0) -> Tensor:
@@ -142,11 +134,10 @@ def contrastive_loss(universal: Tensor, queries: Queries, temperature: float = 1
         temperature: T.
     """
     unit = universal / universal.norm(dim=1, keepdim=True).clamp_min(_TINY)
-    each = [
-        info_nce((unit[rows] @ values.t() + queries.shift * positive) / temperature, positive)
-        for rows, values, positive in queries.hops
-    ]
-    return torch.cat(each).mean()
+    positive, candidates = queries.positive, queries.candidates
+    cosines = unit.unflatten(0, (-1, len(positive))).transpose(0, 1) @ queries.served.mT
+    losses = info_nce((cosines + queries.shift * positive) / temperature, positive, candidates)
+    return losses.sum() / positive.any(2).sum()
 
 
 def client_similarity(prototypes: Tensor, present: Tensor) -> Tensor:

@@ -366,12 +366,11 @@ def alignment(
         difference = centre(difference, present)
     if reduction == "norm_sum":
         lengths = difference.norm(dim=-1, keepdim=True)
-        loss, gradient = lengths.sum(), difference / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)
-    else:
-        share = 1.0 / max(int(present.sum()) * prototypes.shape[-1], 1)
-        loss, gradient = difference.square().sum() * share, difference * (2.0 * share)
-    # Centring is a symmetric projection, hence its own transpose; squared residuals are centred already.
-    return loss, centre(gradient, present) if centred else gradient
+        gradient = difference / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)
+        # Centring is a symmetric projection, hence its own transpose.
+        return lengths.sum(), centre(gradient, present) if centred else gradient
+    share = 1.0 / max(int(present.sum()) * prototypes.shape[-1], 1)
+    return difference.square().sum() * share, difference * (2.0 * share)  # centred already
 
 
 def add_noise(prototypes: Tensor, present: Tensor, share: float, scale: float, draw: torch.Generator) -> Tensor:

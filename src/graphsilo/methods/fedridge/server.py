@@ -29,7 +29,7 @@ from graphsilo.methods.fedridge.messages import (
     whole,
 )
 from graphsilo.methods.fedridge.private import SENSITIVITY
-from graphsilo.methods.fedridge.solve import Spectrum, unpack
+from graphsilo.methods.fedridge.solve import ridges, unpack
 from graphsilo.models.columns import SCALE
 from graphsilo.types import ClientId
 
@@ -234,8 +234,8 @@ class Server(ServerBase[FedRidgeConfig]):
                 for kind in {asked, asked.removesuffix(LABELLED)} & found.keys():
                     # Sums with label features hold those without, which come first.
                     width = len(right) - (0 if kind == asked else 2 * self.schema.num_classes)
-                    spectrum = Spectrum(square[:width, :width].contiguous(), noise)
-                    found[kind][place] = spectrum.solve(right[:width], self.config.ridge)
+                    part = square[:width, :width].contiguous()
+                    found[kind][place] = ridges(part, right[:width], self.config.ridge, noise)
         return found
 
     def aggregate(self) -> Tensors | None:

@@ -45,46 +45,28 @@ def unpack(packed: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Ten
     return torch.from_numpy(copy(size, packed.to(dtype).numpy(), uplo="L")[0].T)
 
 
-class Spectrum:
-    """A positive semidefinite matrix, ready for ridges, without the directions that nothing lies in.
+def ridges(matrix: Tensor, right: Tensor, penalties: Sequence[float], tolerance: float = RANK) -> list[Tensor]:
+    """(M + penalty · I)⁻¹ right, [p, k], of every penalty, without the directions that nothing lies in.
 
-    Of full rank each penalty takes a Cholesky factor. Else its eigenvectors are H U diag(λ)^-½ with H Hᵀ
-    the matrix and U diag(λ) Uᵀ = Hᵀ H.
+    Silos have fewer rows than columns, often. Then M = H Hᵀ with a pivoted Cholesky factor H of r columns, right = H z,
+    and H (HᵀH + penalty · I)⁻¹ z takes p r² instead of p³.
 
     Args:
-        matrix: [p, p] float64, of which the upper triangle is read.
+        matrix: [p, p] M, positive semidefinite, float64, of which the upper triangle is read.
+        right: [p, k], in what M spans.
+        penalties: At least 0.
         tolerance: Share of the largest diagonal entry below which a direction counts as empty.
-
-    Attributes:
-        rank: How many directions there are.
     """
-
-    def __init__(self, matrix: Tensor, tolerance: float = RANK):
-        largest = float(matrix.diagonal().max()) if len(matrix) else 0.0
-        self._matrix, self.rank = matrix, 0
-        if largest <= 0:
-            return
-        # Silos have fewer rows than columns, often: a pivoted Cholesky factor of r columns takes p r² instead of p³.
-        factor, pivots, self.rank, _ = lapack.dpstrf(matrix.numpy().T, tol=tolerance * largest, lower=1)
-        if self.rank == len(matrix):
-            return
-        rows = torch.from_numpy(factor[:, : self.rank]).tril()
-        self._half = torch.empty_like(rows)
-        self._half[torch.from_numpy(pivots.astype("int64") - 1)] = rows  # M = half halfᵀ
-        self._values, self._turned = torch.linalg.eigh(upper_product(self._half, self._half), UPLO="U")
-        # A direction that rounding alone made is none: dividing by its eigenvalue would make it count most.
-        least = len(self._values) * torch.finfo(torch.float64).eps * self._values.max()
-        self._inverse = torch.where(self._values > least, 1 / self._values, 0.0)
-
-    def solve(self, right: Tensor, penalties: Sequence[float]) -> list[Tensor]:
-        """(M + penalty · I)⁻¹ right of every penalty, for right sides that lie in what M spans. ``right``: [p, k]."""
-        if self.rank == 0:
-            return [torch.zeros_like(right) for _ in penalties]
-        if self.rank == len(self._matrix):
-            return _ridges(self._matrix, right, penalties)
-        inner = (self._turned.t() @ (self._half.t() @ right)) * self._inverse[:, None]
-        inner = torch.cat([inner / (self._values + penalty)[:, None] for penalty in penalties], dim=1)
-        return list((self._half @ (self._turned @ inner)).split(right.shape[1], dim=1))
+    largest = float(matrix.diagonal().max()) if len(matrix) else 0.0
+    if largest <= 0:
+        return [torch.zeros_like(right) for _ in penalties]
+    found, pivots, rank, _ = lapack.dpstrf(matrix.numpy().T, tol=tolerance * largest, lower=1)
+    if rank == len(matrix):
+        return _ridges(matrix, right, penalties)
+    factor, order = torch.from_numpy(found[:, :rank]).tril(), torch.from_numpy(pivots.astype("int64") - 1)
+    inner = torch.linalg.solve_triangular(factor[:rank], right[order[:rank]], upper=False)
+    solved = factor @ torch.cat(_ridges(upper_product(factor, factor), inner, penalties), dim=1)
+    return list(torch.empty_like(solved).index_copy_(0, order, solved).split(right.shape[1], dim=1))
 
 
 def corrections(rows: Tensor, residual: Tensor, penalties: Sequence[float]) -> list[Tensor]:

@@ -126,9 +126,9 @@ class Client(ClientBase[FedTreesConfig]):
         found = found.reshape(len(cells), -1)
         return Cells(counts=torch.from_numpy(self._enough(found, found).astype(np.int32)))
 
-    def _enough(self, numbers: Whole, counts: Whole) -> Whole:
+    def _enough(self, numbers: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
         """Numbers without those of fewer rows than may be told of."""
-        return np.where(counts >= self.config.min_count, numbers, 0)
+        return numbers if self.config.min_count == 1 else np.where(counts >= self.config.min_count, numbers, 0)
 
     @handler
     def start(self, request: StartRequest) -> Done:
@@ -174,8 +174,7 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
         found = self._sums(COMMON, request.step, nodes, wanted)
-        found = self._enough(found, found[:, 2:]).astype(np.int32)
-        first, second, counts = (torch.from_numpy(np.ascontiguousarray(found[:, place])) for place in range(3))
+        first, second, counts = torch.from_numpy(self._enough(found, found[2]).astype(np.int32))
         return Histograms(gradients=first, hessians=second, counts=counts)
 
     def _need(self, steps: int) -> None:
@@ -186,8 +185,8 @@ class Client(ClientBase[FedTreesConfig]):
                 f"has missed some. It can take part again once it is given the forest."
             )
 
-    def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Whole:
-        """[W, 3, B] histograms of the own rows for the tree of a step, beside what a forest says so far."""
+    def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Floats:
+        """[3, W, B] histograms of the own rows for the tree of a step, beside what a forest says so far."""
         layout, places = self.layout(step)
         first, second = self._once((track, step), lambda: self._whole_gradients(track))
         return forest.histograms(places, layout.size, nodes, wanted, first, second)
@@ -200,10 +199,10 @@ class Client(ClientBase[FedTreesConfig]):
         margins = self._says(track, self.data)[self.train]
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
 
-    def layout(self, step: int) -> tuple[Layout, Whole]:
+    def layout(self, step: int) -> tuple[Layout, NDArray[np.int32]]:
         """What stands where in the histograms of a step, and the entries that each own row counts in."""
 
-        def make() -> tuple[Layout, Whole]:
+        def make() -> tuple[Layout, NDArray[np.int32]]:
             layout = Layout.drawn(self._edges.numpy(), self.config.drawn(len(self._edges)), self.context.seed, step)
             return layout, layout.places(self._codes)
 
@@ -287,9 +286,11 @@ class Client(ClientBase[FedTreesConfig]):
     def _grow_alone(self, step: int) -> None:
         mine = self._forests[ALONE]
         growing = forest.Growing(self.config.rule, self.layout(step)[0], len(mine["base"]), self._scale)
+        nodes = None
         while len(growing.wanted):
             upper = torch.from_numpy(growing.columns), torch.from_numpy(growing.thresholds)
-            growing.grow(self._sums(ALONE, step, forest.leaves_of(self._trained, *upper), growing.wanted))
+            nodes = forest.leaves_of(self._trained, *upper, nodes)
+            growing.grow(self._sums(ALONE, step, nodes, growing.wanted))
         self._forests[ALONE] = forest.joined(mine, growing.tree())
 
     @cached_property

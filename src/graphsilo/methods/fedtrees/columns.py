@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.silos.silo import Schema
-from graphsilo.data.sources.transforms import to_undirected
+from graphsilo.data.sources.directions import to_undirected
 from graphsilo.models.columns import BLOCK, projection, unit_rows
 from graphsilo.models.view import GraphTensors, Matrix
 

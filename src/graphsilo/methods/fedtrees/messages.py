@@ -159,7 +159,7 @@ class Histograms(Message):
         if bool((self.counts > self.counts[:, :1]).any()):
             raise MessageError("Histograms has more training nodes in a bin than in all of them.")
         empty = self.counts == 0
-        if bool((self.gradients[empty] != 0).any() or (self.hessians[empty] != 0).any()):
+        if bool((empty & (self.gradients != 0)).any() or (empty & (self.hessians != 0)).any()):
             raise MessageError("Histograms has a sum over no training node that is not 0.")
 
     def check_answer(self, request: Message) -> None:

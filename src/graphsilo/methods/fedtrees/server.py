@@ -131,7 +131,7 @@ class Server(ServerBase[FedTreesConfig]):
                 wanted=torch.from_numpy(growing.wanted), ends=torch.from_numpy(layout.ends), largest=self.largest,
             )  # fmt: skip
             found = federation.sum(Client.histograms, request, to=asked).require(config.min_clients)
-            growing.grow(np.stack([each.numpy() for each in (found.gradients, found.hessians, found.counts)], axis=1))
+            growing.grow(np.stack([each.numpy() for each in (found.gradients, found.hessians, found.counts)]))
         self.forest = forest.joined(self.forest, growing.tree())
         self._hand_out(federation, asked)
 

@@ -44,8 +44,8 @@ from graphsilo.training.label_propagation import (
     propagate_labels,
     without_loops,
 )
+from graphsilo.training.links import PredictLinks, link_scores
 from graphsilo.training.local import load_weights, tensors_of
-from graphsilo.training.objective import PredictLinks, link_scores
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.sharing import shared
 from graphsilo.training.work import Begin

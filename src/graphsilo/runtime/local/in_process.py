@@ -12,7 +12,7 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.hosted import NOBODY, Reported
-from graphsilo.runtime.local.offloading import ClientCache
+from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.types import ClientId
 
@@ -28,7 +28,7 @@ class InProcess(Exchange):
         budget: MemoryBudget | None = None,
     ):
         super().__init__(clients, ledger)
-        self.cache = ClientCache(self.clients, make_client, budget)
+        self.cache = ClientCache.within(self.clients, make_client, budget)
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]

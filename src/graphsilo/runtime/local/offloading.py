@@ -13,7 +13,7 @@ import gc
 import os
 import shutil
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +26,14 @@ from graphsilo.errors import RunError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Failure
-from graphsilo.federation.secure.messages import CALL, STEPS
+from graphsilo.federation.secure import CALL, STEPS
 from graphsilo.federation.wire import Encoded
 from graphsilo.models.view import forget_tensors
-from graphsilo.runtime.dispatch import Inbox, call
+from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.hosted import READS_ONLY, HostedClient, Numbering, Reported, Turn
-from graphsilo.runtime.local.placement import MemoryBudget, graphs_of
+from graphsilo.runtime.local.clients import ClientCache
+from graphsilo.runtime.local.placement import graphs_of
 from graphsilo.runtime.local.shared_files import join_shared, read_shared, received, split_shared, write_shared
-from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
-from graphsilo.runtime.parties import Parties
 from graphsilo.types import ClientId
 
 
@@ -52,79 +51,39 @@ class OffloadedState:
     remember: tuple[str, ...]
     shared: tuple[str, ...] = ()
 
-
-class OffloadFolder:
-    """A folder for the states of offloaded clients, for as long as a run lasts.
-
-    Args:
-        beside: Folder of the run, which this process owns; states stand in its ``offloaded``, so that checkpoints can
-            be links to them. None takes a temporary folder.
-    """
-
-    def __init__(self, beside: Path | None):
-        self._beside = beside
-        self._folder: Path | None = None
-        self._lock: int | None = None
-        self._count = 0
-        if beside is not None:  # what a killed process left
-            shutil.rmtree(beside / "offloaded", ignore_errors=True)
-
-    def fresh(self) -> Path:
-        """An empty folder for one federation; what the one before offloaded is removed.
+    def restore(self, held: HostedClient) -> None:
+        """Put a client in memory where it was.
 
         Raises:
-            RunError: It cannot be made.
+            RunError: The file cannot be read.
         """
-        try:
-            if self._folder is None:
-                if self._beside is None:
-                    remove_abandoned()
-                    self._folder, self._lock = make_folder()
-                else:
-                    self._folder = self._beside / "offloaded"
-                    self._folder.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self._folder / str(self._count), ignore_errors=True)
-            self._count += 1
-            place = self._folder / str(self._count)
-            place.mkdir()
-        except OSError as error:
-            raise RunError(
-                f"a folder for clients that are not in memory could not be made ({error}). Free some space, or choose "
-                f"another --out."
-            ) from error
-        return place
-
-    def close(self) -> None:
-        """Remove the folder."""
-        if self._folder is not None:
-            remove_folder(self._folder, self._lock)
-            self._folder = self._lock = None
+        if self.path is not None:
+            held.load_state(_read(self.path, held.client.id))
+        for view in self.remember:
+            held.remember(view)
 
 
-class ClientCache:
-    """The clients of one process.
+class OffloadingCache(ClientCache):
+    """The clients of one process, of whom so many stay in memory, and one more while it works.
 
     Args:
-        clients: Their numbers.
-        make: Makes a client anew, with the same numbers every time.
-        budget: How many stay in memory (and one more while it works), and where the others go; None keeps all.
-
-    Attributes:
-        limit: Most clients in memory at rest; None for all.
-        parties: The clients in secure sums; answers that wait for one stay in memory.
+        clients, make: As of those that are all in memory.
+        limit: Most in memory at rest.
+        folder: Where the others go.
+        first: The first client, made already.
     """
 
     def __init__(
         self,
         clients: Sequence[ClientId],
         make: Callable[[ClientId], ClientBase[Any]],
-        budget: MemoryBudget | None = None,
+        limit: int,
+        folder: Path,
+        first: HostedClient,
     ):
-        self.clients = tuple(sorted(clients))
-        self.limit: int | None = None
-        self.parties = Parties()
-        self._make, self._folder = make, Path()
-        self._here: OrderedDict[ClientId, HostedClient] = OrderedDict()  # the longest unused first
+        super().__init__(clients, make)
+        self.limit: int = limit
+        self._folder = folder
         self._files: dict[ClientId, tuple[Path, tuple[str, ...]]] = {}  # with those beside it that it refers to
         self._shared: Counter[str] = Counter()  # how many of them refer to a file
         self._changed: set[ClientId] = set()
@@ -133,13 +92,7 @@ class ClientCache:
         self._graphs: Counter[int] = Counter()
         self._undead: list[weakref.ref[ClientBase[Any]]] = []
         self._written = 0
-        for client in self.clients:
-            held = self.get(client)
-            if budget is not None and len(self._here) == 1:
-                self.limit = budget.limit(len(self.clients), int(encode_tree(held.client.state()).nbytes))
-                if self.limit is not None:  # the others are made when they are asked
-                    self._folder = budget.folder()
-                    break
+        self._take(first)
 
     def get(self, client: ClientId) -> HostedClient:
         """A client, made again if it has to be. It stays until others need its place.
@@ -147,20 +100,20 @@ class ClientCache:
         Raises:
             RunError: Its offloaded state cannot be read.
         """
-        held = self._here.get(client)
-        if held is None:
-            held = HostedClient(self._make(client), self.parties)
-            if client in self._files:
-                held.load_state(_read(self._files[client][0], client))
-            for view in self._to_remember.get(client, ()):
-                held.remember(view)
-            if client in self._numbers:
-                held.numbering, held.turn = self._numbers[client]
-            self._here[client] = held
-            self._graphs.update(graphs_of(held.client.silo).keys())
-        elif self.limit is not None:
+        if client in self._here:
             self._here.move_to_end(client)
+            return self._here[client]
+        held = HostedClient(self._make(client))
+        path, shared = self._files.get(client, (None, ()))
+        OffloadedState(path, self._to_remember.get(client, ()), shared).restore(held)
+        if client in self._numbers:
+            held.numbering, held.turn = self._numbers[client]
+        self._take(held)
         return held
+
+    def _take(self, held: HostedClient) -> None:
+        self._here[held.client.id] = held
+        self._graphs.update(graphs_of(held.client.silo).keys())
 
     def call(
         self, client: ClientId, handler: str, round_number: int, inbox: Inbox, turn: Turn | None = None
@@ -170,30 +123,23 @@ class ClientCache:
         Raises:
             RunError: A state cannot be offloaded, or read again.
         """
-        if handler in STEPS:  # it has its answer, and need not be in memory itself
-            return self.parties.answer(client, handler, inbox.data)
-        held = self.get(client)
-        if self.limit is None:
-            return call(held, handler, round_number, inbox, None, turn)
-        if (turn and turn[1]) or handler.removeprefix(CALL) not in READS_ONLY:
+        if handler not in STEPS and ((turn and turn[1]) or handler.removeprefix(CALL) not in READS_ONLY):
             self._changed.add(client)
         # While it works the one before stays: what both share is not made twice.
-        reply = call(held, handler, round_number, inbox, None, turn)
+        reply = super().call(client, handler, round_number, inbox, turn)
         self._shrink()
         return reply
 
     def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
         """Have clients keep a copy of their models of a view; who is offloaded does so when it is back."""
         wanted = set(self.clients) if clients is None else set(self.clients).intersection(clients)
-        for client in wanted & self._here.keys():
-            self._here[client].remember(view)
-            self._changed.add(client)
-        if self.limit is not None:
-            for client in wanted - self._here.keys():
-                self._to_remember[client] = tuple(sorted({*self._to_remember.get(client, ()), view}))
+        super().remember(wanted, view)
+        self._changed |= wanted & self._here.keys()
+        for client in wanted - self._here.keys():
+            self._to_remember[client] = tuple(sorted({*self._to_remember.get(client, ()), view}))
 
     def states(self, uncounted: Mapping[ClientId, int] = MappingProxyType({})) -> dict[ClientId, Any]:
-        """Every client's state, without what was not counted: as a tree, or as a file where some are offloaded.
+        """Every client's state, without what was not counted, as a file.
 
         Args:
             uncounted: From which step on a client takes back what it changed.
@@ -205,8 +151,6 @@ class ClientCache:
             self.get(client).settle(uncounted.get(client))
             if client in uncounted:
                 self._changed.add(client)
-        if self.limit is None:
-            return {client: held.state() for client, held in self._here.items()}
         for client in [*self._here]:
             self._write(client)
         found = {}
@@ -222,21 +166,14 @@ class ClientCache:
             RunError: A file cannot be read, or a state cannot be offloaded.
         """
         for client, state in states.items():
-            if isinstance(state, OffloadedState) and self.limit is not None:
+            if isinstance(state, OffloadedState):
                 self._forget(client)
                 if state.path is not None:
                     self._keep(client, self._taken(state.path, state.shared, client), state.shared)
                 if state.remember:
                     self._to_remember[client] = state.remember
-                continue
-            held = self.get(client)
-            if not isinstance(state, OffloadedState):
-                held.load_state(state)
-            elif state.path is not None:
-                held.load_state(_read(state.path, client))
-            for view in state.remember if isinstance(state, OffloadedState) else ():
-                held.remember(view)
-            if self.limit is not None:
+            else:
+                super().load({client: state})
                 self._to_remember.pop(client, None)
                 self._changed.add(client)
                 self._shrink()
@@ -245,7 +182,7 @@ class ClientCache:
         self, client: ClientId, embeddings: bool, study: bool, reported: Reported | None = None
     ) -> dict[str, Any]:
         """A client's models, embeddings, study and answers at the end of a run."""
-        found = self.get(client).finish(embeddings=embeddings, study=study, reported=reported)
+        found = super().finish(client, embeddings, study, reported)
         self._shrink()
         return found
 
@@ -253,9 +190,7 @@ class ClientCache:
 
     def _shrink(self) -> None:
         """Park the longest unused clients; whoever is between two steps that belong together stays."""
-        if self.limit is None or len(self._here) <= self.limit:
-            return
-        for client in [*self._here][: len(self._here) - self.limit]:
+        for client in [*self._here][: max(0, len(self._here) - self.limit)]:
             if self._here[client].client.can_be_offloaded:
                 self._offload(client)
 
@@ -334,7 +269,7 @@ class ClientCache:
                 del self._graphs[number]
                 forget_tensors(graph)
         held.release()
-        if len(self._undead) >= max(16, self.limit or 0):
+        if len(self._undead) >= max(16, self.limit):
             if any(gone() is not None for gone in self._undead):
                 # Clients of this method hold themselves: only the collector, which is slow, finds them.
                 gc.collect()

@@ -28,8 +28,9 @@ from graphsilo.federation.own import Own, admit, class_at
 from graphsilo.federation.trust import allow
 from graphsilo.runtime.alone import client_of
 from graphsilo.runtime.dispatch import Inbox
+from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
-from graphsilo.runtime.local.offloading import ClientCache, received_states, sent_states
+from graphsilo.runtime.local.offloading import received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
 from graphsilo.types import ClientId
@@ -116,7 +117,7 @@ def _start(header: Mapping[str, Any], payloads: Sequence[Any]) -> ClientCache:
         return place
 
     budget = MemoryBudget(header["resident"], header["graph_bytes"], folder, header["processes"])
-    return ClientCache(header["clients"], make, budget)
+    return ClientCache.within(header["clients"], make, budget)
 
 
 @lru_cache(maxsize=_MAX_MAPPED)

@@ -33,8 +33,10 @@ from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.exchange import Exchange, bundled
 from graphsilo.runtime.hosted import NOBODY, Reported
+from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
-from graphsilo.runtime.local.offloading import ClientCache, OffloadFolder, received_states, sent_states
+from graphsilo.runtime.local.offload_folder import OffloadFolder
+from graphsilo.runtime.local.offloading import received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget, beside_coordinator, expected_work, graph_bytes
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.runtime.lost import MAX_LOSSES, StateLost, how_it_ended
@@ -157,7 +159,7 @@ class WorkerPool:
             place.mkdir(exist_ok=True)
             return place
 
-        here = ClientCache(
+        here = ClientCache.within(
             self.here,
             lambda client: setup.client(self._silos[client]),
             MemoryBudget(self.resident, self._graph_bytes[0], folder, processes),

@@ -29,7 +29,8 @@ from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message
 from graphsilo.federation.model_files import SCALE, flat, scale_tensors, tensor_file
 from graphsilo.federation.scaling import ScalingClient, message_of
-from graphsilo.federation.secure.messages import ANSWERS, CALL, MASK, Offer
+from graphsilo.federation.secure import CALL, MASK
+from graphsilo.federation.secure.messages import ANSWERS, Offer
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime.alone import AloneClient
 from graphsilo.runtime.dispatch import handler_of

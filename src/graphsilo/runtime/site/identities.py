@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from graphsilo.data.sources.files import atomic_file, locked_file
+from graphsilo.data.sources.atomic import atomic_file, locked_file
 from graphsilo.errors import DisclosureError
 from graphsilo.federation.secure.party import Identity, Unproved
 from graphsilo.runtime.site.certified import Kits

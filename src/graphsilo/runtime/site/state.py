@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.data.sources.files import atomic_file
+from graphsilo.data.sources.atomic import atomic_file
 from graphsilo.errors import MessageError, RunError
 from graphsilo.federation.codec import decode_tree, encode_tree
 

@@ -29,10 +29,11 @@ from graphsilo.__about__ import __version__
 from graphsilo.data.graph import content_hash
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card_of
+from graphsilo.data.silos.column_scales import other_units_here
 from graphsilo.data.silos.own import SiloFile, read_silo_file
-from graphsilo.data.silos.scaling import other_units_here, prepared
+from graphsilo.data.silos.scaling import prepared
 from graphsilo.data.silos.silo import Schema, Silo
-from graphsilo.data.sources.files import atomic_file
+from graphsilo.data.sources.atomic import atomic_file
 from graphsilo.errors import (
     ConfigError,
     DataError,
@@ -71,7 +72,7 @@ from graphsilo.federation.model_files import (
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
-from graphsilo.federation.secure.messages import STEPS
+from graphsilo.federation.secure import STEPS
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig

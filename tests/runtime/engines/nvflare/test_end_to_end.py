@@ -19,7 +19,7 @@ pytest.importorskip("nvflare")
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
-from graphsilo.federation.secure.messages import CALL, CONFIRM, MASK, OPEN, SHARE
+from graphsilo.federation.secure import CALL, CONFIRM, MASK, OPEN, SHARE
 from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 from kit.site_meddling import Meddling, once
 

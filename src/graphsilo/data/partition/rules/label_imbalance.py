@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.partition.adjacency import members
 from graphsilo.data.partition.rule import OPENFGL, Cut, Rule
 from graphsilo.data.partition.rules.louvain import CommunityOptions, LouvainOptions, balanced, communities
-from graphsilo.data.partition.rules.metis import PartOptions, members, membership
+from graphsilo.data.partition.rules.metis import PartOptions, membership
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.adjacency import undirected_adjacency
+from graphsilo.data.partition.adjacency import members, undirected_adjacency
 from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule, Seed
-from graphsilo.data.partition.rules.metis import members
 from graphsilo.errors import PartitionError
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.adjacency import undirected_adjacency
+from graphsilo.data.partition.adjacency import members, undirected_adjacency
 from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule, Seed
 from graphsilo.errors import PartitionError
 from graphsilo.random import numpy_generator
@@ -73,12 +73,6 @@ def _metis(adjacency: sp.csr_matrix, parts: int, recursive: bool | None, seed: i
         options=pymetis.Options() if seed is None else pymetis.Options(seed=seed),
     )
     return np.asarray(found, dtype=np.int64)
-
-
-def members(parts: NDArray[np.int64], count: int) -> list[NodeIds]:
-    """Ascending nodes of each part."""
-    order = np.argsort(parts, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(parts, minlength=count))[:-1])
 
 
 def cut(graph: Graph, clients: int, seed: int, options: MetisOptions) -> Cut:

@@ -1,0 +1,191 @@
+"""The scale of columns: their means and deviations, of one silo's rows or from sums of all silos'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.scales import ScaleName
+from graphsilo.data.silos.scaling import FeatureScale, wide_blocks
+from graphsilo.data.silos.silo import Silo
+
+OTHER_UNIT = 30.0
+"""Deviations of one column at two silos so many times apart are taken for a sign of two units, such as EUR and cents,
+of which even a hundredfold is less where a few numbers are far from the others."""
+_NORMAL_IQR = 1.3489795003921634
+"""Distance of the quartiles of a normal distribution with deviation 1."""
+_MOSTLY = 0.5
+"""Share of entries that are not 0 from which a sparse column is centred: it is filled anyway."""
+_CONSTANT = 2.0**-44
+"""A deviation so small a part of its mean is rounding: the mean of one number over and over need not be that number."""
+_COLUMNS = 64
+"""Columns whose quantiles are taken at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSums:
+    """What some rows add to the means of columns.
+
+    Attributes:
+        rows: How many they are.
+        sums: [d] float64 sum of each column.
+        others: [d] int64 entries that are neither 0 nor 1.
+        filled: [d] int64 entries that are not 0; [0] of dense features, which need none.
+    """
+
+    rows: int
+    sums: NDArray[np.float64]
+    others: NDArray[np.int64]
+    filled: NDArray[np.int64]
+
+    def centre(self) -> NDArray[np.float64]:
+        """[d] what is subtracted from each column: its mean, or 0 where it is mostly 0 and kept sparse."""
+        mean = self.sums / max(self.rows, 1)
+        return np.where(self.filled < _MOSTLY * self.rows, 0.0, mean) if len(self.filled) else mean
+
+    def scale(self, centre: NDArray[np.float64], squares: NDArray[np.float64], rows: int) -> FeatureScale:
+        """The scale that follows from a second look.
+
+        Two looks, since Σx² - (Σx)²/n of 250,000 ± 60 has lost most of its digits.
+
+        Args:
+            centre: As ``centre`` gives it.
+            squares: [d] sum of (x - centre)².
+            rows: Over how many rows.
+        """
+        return _scale(centre, np.sqrt(squares / max(rows, 1)), plain=self.others == 0)
+
+
+def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDArray[np.bool_]) -> FeatureScale:
+    varies = spread > _CONSTANT * np.abs(centre)
+    factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
+    return FeatureScale(np.where(plain, 0.0, centre), np.where(plain, 1.0, factor))
+
+
+def visible_rows(silo: Silo) -> Features:
+    """[n, d] features of the rows that count: what training sees."""
+    graph = silo.graph
+    if not isinstance(graph, GraphCollection):
+        return graph.features
+    if len(silo.train) == len(graph):
+        return graph.union.features
+    return graph.subset(silo.train).union.features
+
+
+def sums_of(features: Features) -> ColumnSums:
+    """What these rows add to the means."""
+    n, d = features.shape
+    if isinstance(features, np.ndarray):
+        sums, others = np.zeros(d), np.zeros(d, dtype=np.int64)
+        # About one of the rows: numbers of float64 that hardly differ would lose in their sum what they differ by.
+        about = features[0] if n and features.dtype == np.float64 else np.zeros(d)
+        for block in wide_blocks(features):
+            others += ((block != 0) & (block != 1)).sum(axis=0)
+            block -= about
+            sums += block.sum(axis=0)
+        return ColumnSums(n, sums + n * about, others, np.zeros(0, dtype=np.int64))
+    data, columns = features.data.astype(np.float64), features.indices
+    return ColumnSums(
+        n,
+        np.asarray(np.bincount(columns, weights=data, minlength=d), dtype=np.float64),
+        np.bincount(columns[(data != 0) & (data != 1)], minlength=d),
+        np.bincount(columns[data != 0], minlength=d),
+    )
+
+
+def squares_of(features: Features, centre: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[d] sum of (x - centre)² over these rows."""
+    n, d = features.shape
+    if isinstance(features, np.ndarray):
+        total = np.zeros(d)
+        for block in wide_blocks(features):
+            block -= centre
+            np.square(block, out=block)
+            total += block.sum(axis=0)
+        return total
+    columns = features.indices
+    kept = np.bincount(columns, weights=(features.data - centre[columns]) ** 2, minlength=d)
+    squares: NDArray[np.float64] = kept + (n - np.bincount(columns, minlength=d)) * centre**2
+    return squares
+
+
+def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
+    """The scale of a silo that is alone.
+
+    Args:
+        silo: Its own rows count; where it has no row to train on, as for graph classification, all that it has.
+        how: ``standard`` or ``robust``.
+    """
+    rows = visible_rows(silo)
+    return scale_of_rows(rows if rows.shape[0] else silo.graph.union.features, how)
+
+
+def scale_of_rows(rows: Features, how: ScaleName) -> FeatureScale:
+    """The scale that some rows alone give; see :func:`own_scale`."""
+    found = sums_of(rows)
+    if how == "robust":
+        return _robust(rows, found)
+    centre = found.centre()
+    return found.scale(centre, squares_of(rows, centre), found.rows)
+
+
+def _robust(rows: Features, found: ColumnSums) -> FeatureScale:
+    """Median and quartiles; where the quartiles are one, as of a column that is mostly one value, the deviation."""
+    n, d = rows.shape
+    middle, spread = np.zeros(d), np.zeros(d)
+    by_column = rows if isinstance(rows, np.ndarray) else rows.tocsc()
+    if n:
+        for start in range(0, d, _COLUMNS):
+            part = by_column[:, start : start + _COLUMNS]
+            block = np.asarray(part if isinstance(part, np.ndarray) else part.toarray(), dtype=np.float64)
+            low, middle[start : start + _COLUMNS], high = np.percentile(block, (25, 50, 75), axis=0)
+            spread[start : start + _COLUMNS] = (high - low) / _NORMAL_IQR
+    if len(found.filled):
+        middle = np.where(found.filled < _MOSTLY * n, 0.0, middle)
+    deviation: NDArray[np.float64] = np.sqrt(squares_of(rows, middle) / max(n, 1))
+    return _scale(middle, np.where(spread > 0, spread, deviation), plain=found.others == 0)
+
+
+def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
+    """A sentence for each column whose numbers at some silos range so much further that they may have another unit.
+
+    Args:
+        graphs: Of silos whose features are scaled together, as they were read.
+        names: What the silos are called.
+    """
+    factors = np.stack([scale_of_rows(graph.features, "standard").factor for graph in graphs])
+    said = []
+    for column, name in enumerate(graphs[0].feature_names or ()):
+        known = np.flatnonzero(factors[:, column])
+        order = known[np.argsort(factors[known, column])]
+        usual = order[len(order) // 2] if len(order) else 0
+        found = [(names[silo], _times(factors[usual, column], factors[silo, column])) for silo in known.tolist()]
+        far = [f"{times} times as far at {silo}" for silo, times in found if times is not None]
+        if far:
+            said.append(_other_unit(name, f"{' and '.join(far)} as at {names[usual]}"))
+    return said
+
+
+def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
+    """As :func:`other_units`, for one silo by what it is told of all."""
+    own = own_scale(silo, "standard").factor
+    names = silo.schema.feature_names or ()
+    found = [(name, _times(agreed.factor[column], own[column])) for column, name in enumerate(names)]
+    return [_other_unit(name, f"{times} times as far here as over all silos") for name, times in found if times]
+
+
+def _times(usual: float, factor: float) -> str | None:
+    """How many times further numbers range that are scaled by another factor than usual, where that is conspicuous."""
+    ratio = usual / factor if usual and factor else 1.0
+    return None if 1 / OTHER_UNIT < ratio < OTHER_UNIT else f"{float(f'{ratio:.1g}'):g}"
+
+
+def _other_unit(name: str, what: str) -> str:
+    return (
+        f"the numbers of '{name}' range about {what}: are they in another unit? units: {{{name}: FACTOR}} under nodes "
+        f"of a description brings them to the others', and scale_by: silo scales every silo by its own numbers."
+    )

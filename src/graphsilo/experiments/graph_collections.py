@@ -1,0 +1,103 @@
+"""Collections of graphs, for graph classification, from a configuration to silos."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphsilo.data.graph import GraphCollection
+from graphsilo.data.partition.artefact import Partition
+from graphsilo.data.partition.graphs import partition_graphs
+from graphsilo.data.silos.graph_task import build_graph_silos
+from graphsilo.data.silos.pooling import pool_silos
+from graphsilo.data.silos.silo import Silo
+from graphsilo.errors import DataError, UnsupportedError
+from graphsilo.experiments.config import RunConfig
+from graphsilo.experiments.simulation import Simulation, check_backbone, simulated, spoiler, taking_part, task_of
+from graphsilo.federation.registry import Method
+
+
+def prepare_graphs(config: RunConfig, method: Method | None, collections: list[GraphCollection]) -> Simulation:
+    task = task_of(config, collections[0])
+    check_backbone(config, task)
+    if config.scenario.name != "seen":
+        raise UnsupportedError(
+            f"scenario '{config.scenario.name}' is about nodes; graph classification is asked on 'seen' only."
+        )
+    if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
+        raise UnsupportedError(
+            "graphs of different silos have no edges between them: there is no global graph to score."
+        )
+    chosen = config.partition
+    features = chosen.options.get("features", "strict")
+    if features == "strict":
+        _check_widths(config, collections)
+    if chosen.file is not None:
+        partition = Partition.load(chosen.file)
+    else:
+        rule = chosen.rule
+        if rule == "auto":
+            rule = "domains" if len(collections) > 1 else "dirichlet"
+        partition = partition_graphs(
+            collections if len(collections) > 1 else collections[0],
+            rule,
+            clients=None if rule == "domains" else chosen.clients,
+            seed=chosen.seed,
+            ratios=chosen.ratios,
+            options=chosen.options,
+        )
+    partition, wide = taking_part(config, partition)
+    silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
+    facts = _collection_facts(partition, wide, collections, silos)
+    spoil = spoiler(config)
+    if spoil is not None:
+        silos = [spoil(silo) for silo in silos]
+    if method is not None and method.pooled:
+        silos = [pool_silos(silos)]
+    first = collections[partition.present[0] if len(collections) > 1 else 0]
+    return simulated(config, method, first, wide, partition.absent, silos, task, facts, tuple(collections))
+
+
+def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:
+    """Refuse collections whose nodes have different numbers of features, and say which setting brings them together."""
+    first = collections[0]
+    for client, other in enumerate(collections):
+        if other.num_features != first.num_features:
+            names = config.data.name
+            raise DataError(
+                f"all silos must describe nodes by as many features: client 0 ({names[0]}) has {first.num_features}, "
+                f"client {client} ({names[client]}) has {other.num_features}. partition.features=degree gives the "
+                f"nodes of all of them a one-hot degree in place of their features. Where data.degree_features made "
+                f"the columns, because the data has none, data.max_degree=64 makes them as many everywhere."
+            )
+
+
+def _collection_facts(
+    partition: Partition, whole: Partition, collections: list[GraphCollection], silos: list[Silo]
+) -> dict[str, Any]:
+    """What an audit says of graphs: nothing is cut, so there are only counts."""
+    total = sum(len(collection) for collection in collections)
+    held = np.concatenate(whole.nodes)
+    rows = []
+    for silo in silos:
+        client = silo.client
+        trained = silo.labels[silo.train]
+        counts = np.bincount(trained[trained >= 0], minlength=silo.schema.num_classes)
+        labels = np.bincount(silo.graph.labels[silo.graph.labels >= 0], minlength=silo.schema.num_classes)
+        rows.append(
+            {
+                "client": client,
+                "nodes": silo.num_items,
+                "train": len(partition.train[client]),
+                "val": len(partition.val[client]),
+                "test": len(partition.test[client]),
+                "labels": labels.tolist(),
+                "missing_classes": np.flatnonzero(counts == 0).tolist(),
+            }
+        )
+    return {
+        "items": "graphs",
+        "is_disjoint_cover": len(held) == len(np.unique(held)) == total,
+        "per_client": rows,
+    }
