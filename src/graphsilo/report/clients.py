@@ -13,11 +13,11 @@ from graphsilo.report.finding import Finding, Gain, points
 from graphsilo.report.formats import (
     MISSING,
     bar_width,
+    describe_share,
     in_sentence,
     integer,
     mean,
     metric,
-    scored_part,
     sortable,
 )
 from graphsilo.report.plot import present
@@ -203,7 +203,7 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
         "sorted_up": sign == 1,
         "rows": table,
         "first": FIRST_ROWS if len(table) > 2 * FIRST_ROWS else len(table),
-        "note": _note(len(rows), len(table), main if main in names else None, scored_part(run.result)),
+        "note": _note(len(rows), len(table), main if main in names else None, describe_share(run.result)),
         "spread": _spread(scores, main),
     }
 

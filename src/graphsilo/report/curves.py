@@ -10,7 +10,7 @@ import numpy as np
 from graphsilo.evaluate.metrics import metric_of, ordered
 from graphsilo.experiments.storage.records import Seed
 from graphsilo.report.formats import MODES, in_sentence, mean, when_scored, words
-from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
+from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, thin
 from graphsilo.report.record import Run
 
 _POINTS = 200
@@ -177,7 +177,7 @@ class _Track:
 
     def __init__(self, seed: Seed) -> None:
         rows = seed.rounds
-        picked = spaced(len(rows), _POINTS)
+        picked = thin(len(rows), _POINTS)
         self.rows = [rows[i] for i in picked]
         self.rounds = [row.round for row in self.rows]
         self.best, self.seed = seed.best_round, seed.seed
@@ -261,7 +261,7 @@ def _short(values: Any) -> list[float]:
 def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
     seeds = [{row.round: row for row in seed.rounds} for seed in run.seeds]
     common: list[int] = sorted(set.intersection(*(set(rows) for rows in seeds)))
-    common = [common[place] for place in spaced(len(common), _POINTS)]
+    common = [common[place] for place in thin(len(common), _POINTS)]
     return {
         "round": common,
         **{key: [mean(getattr(rows[when], key) for rows in seeds) for when in common] for key in keys},
