@@ -191,7 +191,7 @@ class Client(ClientBase[AutoConfig]):
             count > FIRST and "trees" not in self._parts
         ):  # fmt: skip
             raise MessageError(
-                f"{count} kinds of models, number {preferred} of them preferred, were named; this silo has {FIRST} kinds "
+                f"{count} kinds of models, number {preferred} of them preferred, were named; this silo has {FIRST} "
                 f"before the first tree and {len(CHOICES)} after it."
             )
 
