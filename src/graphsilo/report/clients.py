@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphsilo.evaluate.metrics import main_ones, metric_of, ordered
+from graphsilo.evaluate.metrics import main_ones, metric_of, sort_metrics
 from graphsilo.experiments.storage.records import ClientScores
 from graphsilo.experiments.storage.views import by_client
 from graphsilo.report.exchange import CLIENT_ROWS
@@ -136,7 +136,7 @@ def rows_of(run: Run) -> list[Context]:
         for row in seed.clients:
             gathered.setdefault(row.client, []).append(row)
     audit = {holder.client: holder for holder in run.result.partition.per_client}
-    names = ordered(
+    names = sort_metrics(
         name for rows in gathered.values() for name, value in rows[0].test.numbers.items() if value is not None
     )
     return [

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.metrics import COURSE, main_ones, metric_of, ordered
+from graphsilo.evaluate.metrics import COURSE, main_ones, metric_of, sort_metrics
 from graphsilo.experiments.storage.records import Scores, Seed
 from graphsilo.report.formats import MODES, join_words, words
 from graphsilo.report.record import Run
@@ -214,7 +214,7 @@ def _describe_modes(runs: Sequence[Run]) -> str:
 
 def _find_metrics(runs: Sequence[Run], view: Column) -> list[str]:
     """Metrics of which any seed has a number in this view."""
-    names = ordered(name for run in runs for name in run.metrics())
+    names = sort_metrics(name for run in runs for name in run.metrics())
     columns_ = {name: replace(view, metric=name) for name in names}
     return [
         name
