@@ -45,8 +45,8 @@ def test_names_of_every_kind():
     assert [name for name, _ in complete.words_of("run.precision")("b")] == ["bfloat16"]
     assert [name for name, _ in complete.devices("cu")] == ["cuda"]
     assert [name for name, _ in complete.references("g")] == ["global", "global_cut"]
-    assert len({name for name, _ in complete.explained("fedp")}) == len(complete.explained("fedp"))
-    assert {"pubMed", "perturb", "policy", "partition"} <= {name for name, _ in complete.explained("p")}
+    assert len({name for name, _ in complete.topics("fedp")}) == len(complete.topics("fedp"))
+    assert {"pubMed", "perturb", "policy", "partition"} <= {name for name, _ in complete.topics("p")}
 
 
 class Context:

@@ -76,7 +76,7 @@ def sheet(record: RunRecord) -> Sheet:
     return Sheet(f"Test, % ({counted})", columns, rows)
 
 
-def scored(record: RunRecord) -> str:
+def describe_scoring(record: RunRecord) -> str:
     """Whose model the table scores, on whose test data, and when; and how many silos, where not all were scored."""
     modes = {seed.mode for seed in record.seeds}
     reported = modes.pop() if len(modes) == 1 else "validation"

@@ -54,7 +54,7 @@ def check(
     say()
     show(bare((f"  {name}", value) for name, value in card_rows(card_of(described, held))))
     say()
-    say(stays(described, held))
+    say(list_private(described, held))
     say()
     say(
         "During a run the method's messages leave as well: `graphsilo explain METHOD` lists them, and the policy of "
@@ -167,7 +167,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
         yield Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation")
     if graph.num_features:
         columns = f"{count(graph.num_features)} column{'' if graph.num_features == 1 else 's'} of numbers"
-        yield Finding("ok", "features", f"{columns}, {_filled(described, reading)}")
+        yield Finding("ok", "features", f"{columns}, {_describe_filling(described, reading)}")
     else:
         yield Finding("note", "features", "there are none: nodes are told apart by their links alone")
     spread = {} if described.tables is None else described.tables.nodes.one_hot
@@ -210,7 +210,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     yield from _sums(described, held)
 
 
-def _filled(described: SiloFile, reading: Reading | None) -> str:
+def _describe_filling(described: SiloFile, reading: Reading | None) -> str:
     """Which empty cells were filled, and how."""
 
     empty = {} if reading is None else {name: number for name, number in reading.empty.items() if number}
@@ -367,7 +367,7 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def stays(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
+def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
     """What no card holds, and no message where that is asked."""
     from graphsilo.data.sources.table_files import Query
 
