@@ -90,7 +90,7 @@ def test_folders_of_runs_and_files():
 
 
 def test_names_need_no_torch():
-    code = "from graphsilo.cli import complete as c; [f('a') for f in (c.methods, c.data, c.models, c.explained)]"
+    code = "from graphsilo.cli import complete as c; [f('a') for f in (c.methods, c.data, c.models, c.topics)]"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; import sys; print('torch' in sys.modules)"],
         capture_output=True, text=True, check=True,
