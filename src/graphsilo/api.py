@@ -99,7 +99,7 @@ def load(
         if not is_graph(name):
             wanted = "the name of a data set, the path of a file, or a graph of PyTorch Geometric, NetworkX or DGL"
             raise unusable("graphsilo.load", wanted, name)
-        return catalog.prepared(graph_of(name), plain(options) or None)
+        return catalog.apply_options(graph_of(name), plain(options) or None)
     return catalog.load(fspath(name), root=root, options=plain(options) or None, seed=plain(seed))
 
 

@@ -197,7 +197,7 @@ def _exact(
     Args:
         config: Of the run.
         rounds: Of a seed.
-        before, moved, scored: ``Trial.moved`` in set-up, rounds and evaluations.
+        before, moved, scored: ``Trial.count_bytes`` in set-up, rounds and evaluations.
         alike: Whether enough later rounds were seen, and all clients together moved the same in each.
     """
     is_all, is_one = len(moved) >= rounds, len(config.run.seeds) == 1

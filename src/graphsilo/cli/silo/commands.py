@@ -143,7 +143,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     """
     import numpy as np
 
-    from graphsilo.data.silos.scaling import far_apart, lost_values
+    from graphsilo.data.silos.scaling import far_apart, find_lost_values
     from graphsilo.data.sources.remarks import remarks
     from graphsilo.data.sources.table_files import Query
 
@@ -204,7 +204,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
             )
     if reading is not None:
         yield from (Finding("note", "tables", text) for text in graph.notes)
-        yield from (Finding("note", "features", text) for text in lost_values(graph, described.scaling.scale))
+        yield from (Finding("note", "features", text) for text in find_lost_values(graph, described.scaling.scale))
     yield from _labels(described, held)
     yield from _policy(described, held)
     yield from _sums(described, held)
