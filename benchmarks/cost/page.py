@@ -67,7 +67,7 @@ def _blocks(part: Section) -> list[report.Block]:
         report.Table(table.caption, [(name, "") for name in table.columns], table.rows, is_hidden=not table.caption)
         for table in part.tables
     ]
-    figures = report.drawn(part.figures[0].group, part.figures) if part.figures else []
+    figures = report.pair_figures(part.figures[0].group, part.figures) if part.figures else []
     return [("note", part.text), *figures, *(("table", table) for table in tables)]
 
 

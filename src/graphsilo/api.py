@@ -99,7 +99,7 @@ def load(
         if not is_graph(name):
             wanted = "the name of a data set, the path of a file, or a graph of PyTorch Geometric, NetworkX or DGL"
             raise unusable("graphsilo.load", wanted, name)
-        return catalog.prepared(graph_of(name), plain(options) or None)
+        return catalog.apply_options(graph_of(name), plain(options) or None)
     return catalog.load(fspath(name), root=root, options=plain(options) or None, seed=plain(seed))
 
 
@@ -292,7 +292,7 @@ def run(
         out: Folder for results, checkpoints, models and the report; None writes nothing.
         resume: Go on from the checkpoints in ``out``; what is not said is as the run was begun with.
         report: Draw the report page, where there is a folder.
-        progress: True shows progress on stderr; or an observer that is told what happens, such as a tracker of
+        progress: True shows progress on stderr; or an observer that is notified of it all, such as a tracker of
             ``graphsilo.experiments.tracking``; or a list of them.
         settings: Single settings by dotted name, e.g. ``**{"evaluation.every": 5}``.
 
@@ -320,7 +320,7 @@ def run(
         if resume and config is None and place is not None and (place / "config.yaml").exists():
             config = place / "config.yaml"  # what is not said now is as the run was begun with
         settings |= {name: value for name, value in given.items() if name in _ARGUMENTS}
-        chosen = _configuration(config, _said(run, settings, scratch))
+        chosen = _configuration(config, _parse_call(run, settings, scratch))
         observer = _observer(progress, stack)
         draw = _draw_report if report else None
         return runner.run(chosen, out=place, resume=resume, observer=observer, report=draw, own=scratch)
@@ -367,7 +367,7 @@ def plan(
 
     line = planning.Connection.of(bandwidth, latency)
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
-        chosen = _configuration(config, _said(plan, settings, Path(folder)))
+        chosen = _configuration(config, _parse_call(plan, settings, Path(folder)))
         place = None if out is None else Path(out)
         finish = "" if place is None else "graphsilo.report:write"
         return planning.plan(chosen, seconds=seconds, line=line, out=place, finish=finish)
@@ -434,8 +434,8 @@ def tune(
     each = [methods] if isinstance(methods, str) or not isinstance(methods, Sequence | None) else methods
     if each:
         settings.setdefault("method", each[0])
-    with _given_in_memory(place) as kept_data:
-        call = _said(tune, settings, kept_data)
+    with _prepare_folder(place) as kept_data:
+        call = _parse_call(tune, settings, kept_data)
         names = [call.named("method", method) for method in each] if each else None
         chosen = _configuration(base, call)
         wanted = tuning.Plan.asked(
@@ -448,7 +448,7 @@ def tune(
 
 
 @contextmanager
-def _given_in_memory(place: Path) -> Iterator[Path]:
+def _prepare_folder(place: Path) -> Iterator[Path]:
     """The folder of a study, where a graph or partition in memory becomes a file; as it was if none is begun."""
     before = {path for path in (place, place / "data.npz", place / "partition.npz") if path.exists()}
     place.mkdir(parents=True, exist_ok=True)
@@ -680,7 +680,7 @@ def _folder(function: str, run: PathName | Result) -> Path:
     return run.out
 
 
-def _said(function: Callable[..., Any], said: Mapping[str, Any], scratch: Path) -> Door:
+def _parse_call(function: Callable[..., Any], said: Mapping[str, Any], scratch: Path) -> Door:
     """What a call says: arguments that ``run`` has, where one was given, and settings by dotted name.
 
     Raises:
@@ -707,7 +707,7 @@ def _said(function: Callable[..., Any], said: Mapping[str, Any], scratch: Path) 
         if name in _ARGUMENTS:
             continue
         if "." not in name:
-            hint = _meant(function, name, value, call.values)
+            hint = _suggest_argument(function, name, value, call.values)
             raise ConfigError(f"graphsilo.{function.__name__} has no argument '{name}'; {hint}")
         call.say(name, value, f"'{name}': {shown(value)}")
     return call
@@ -733,7 +733,7 @@ def _whole(name: str, value: Any) -> int:
     return found
 
 
-def _meant(function: Callable[..., Any], name: str, value: Any, said: Mapping[str, Any]) -> str:
+def _suggest_argument(function: Callable[..., Any], name: str, value: Any, said: Mapping[str, Any]) -> str:
     """How to say what a person most likely meant by an argument that there is not: as another one, or as a setting."""
     from graphsilo.experiments.config import SECTIONS
     from graphsilo.experiments.suggestions import suggestion
@@ -769,7 +769,7 @@ def _configuration(config: Any, call: Door) -> RunConfig:
 
 
 def _observer(progress: bool | Observer | Sequence[bool | Observer] | None, stack: ExitStack) -> Observer:
-    """Who is told what happens; what is shown is shown to its end."""
+    """The observer of a call; a display is closed in any case."""
     from graphsilo.experiments.observer import Observer, Several
     from graphsilo.experiments.tracking.base import Tracker
 
@@ -779,7 +779,7 @@ def _observer(progress: bool | Observer | Sequence[bool | Observer] | None, stac
             raise unusable("graphsilo.run(progress=...)", "True, a graphsilo.Observer or a list of them", item)
     observers = [item for item in wanted if isinstance(item, Observer)]
     if any(item is True for item in wanted):
-        shown = _shown_progress()
+        shown = _choose_display()
         stack.callback(shown.finish)
         for tracker in observers:
             if isinstance(tracker, Tracker):
@@ -788,12 +788,12 @@ def _observer(progress: bool | Observer | Sequence[bool | Observer] | None, stac
     return Several(*observers)
 
 
-def _shown_progress() -> LiveProgress | PlainProgress:
-    from graphsilo.cli.progress import LiveProgress, PlainProgress, shown
+def _choose_display() -> LiveProgress | PlainProgress:
+    from graphsilo.cli.progress import LiveProgress, PlainProgress, choose_progress
     from graphsilo.notebook import is_notebook
 
     if not is_notebook():
-        return shown()
+        return choose_progress()
     has_widgets = importlib.util.find_spec("ipywidgets") is not None
     return LiveProgress(None) if has_widgets else PlainProgress(print, is_brief=True)
 

@@ -25,4 +25,4 @@ Compressing: TypeAlias = Literal["none", "int8", "topk"]
 Averaging: TypeAlias = Literal["none", "trimmed_mean", "median", "krum", "clip"]
 """What makes one model of the clients': their weighted mean, or a rule that some liars cannot move at will."""
 COUNTING: tuple[Averaging, ...] = ("trimmed_mean", "krum")
-"""Rules that are told how many clients may lie."""
+"""Rules that take the number of clients that may lie."""

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.attacks.links import correlation, links, sampled
+from graphsilo.attacks.links import correlation, links, sample_pairs
 from kit.attacks import cases, recorded
 
 
 def test_half_of_the_pairs_are_linked():
     for _, silo in cases(recorded()):
-        pairs, linked = sampled(silo)
+        pairs, linked = sample_pairs(silo)
         adjacency = silo.graph.adjacency().toarray() != 0
         assert np.array_equal(adjacency[pairs[0], pairs[1]], linked)
         assert linked.sum() == (~linked).sum() == np.triu(adjacency, 1).sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsilo.attacks.measures import auc, auc_interval, caught, mean_interval, wilson
+from graphsilo.attacks.measures import auc, auc_interval, count_detected, mean_interval, wilson
 
 
 def test_wilson_by_hand():
@@ -41,8 +41,8 @@ def test_who_is_caught_at_a_false_alarm_in_a_hundred():
     scores = np.concatenate([np.arange(100.0), [98.5, 99.5, 50.0, 98.0]])
     truth = np.arange(104) >= 100
     # One of the 100 negatives, 99, may be above the threshold, which is then 98: 98.5 and 99.5 are caught, 98 is not.
-    assert caught(scores, truth) == (2, 4)
-    assert caught(scores, truth, 0.0) == (1, 4)
+    assert count_detected(scores, truth) == (2, 4)
+    assert count_detected(scores, truth, 0.0) == (1, 4)
 
 
 def test_the_mean_of_groups():

@@ -42,7 +42,7 @@ def test_what_was_sent_is_what_was_sent_then():
 
 def test_a_run_is_repeated_to_the_bit(tmp_path):
     runner.run(kit.small_run(run__seeds=[3, 4]), out=tmp_path / "run")
-    record, config = recorder.opened(tmp_path / "run")
+    record, config = recorder.open_run(tmp_path / "run")
     assert recorder.repeat(record, config, 4).differs == ""
     with pytest.raises(ConfigError, match=r"has seeds \[3, 4\]; 5 was asked for"):
         recorder.repeat(record, config, 5)
@@ -50,7 +50,7 @@ def test_a_run_is_repeated_to_the_bit(tmp_path):
 
 def test_other_scores_are_said(tmp_path):
     runner.run(kit.small_run(run__seeds=[0]), out=tmp_path / "run")
-    record, config = recorder.opened(tmp_path / "run")
+    record, config = recorder.open_run(tmp_path / "run")
     (seed,) = record.seeds
     other = replace(record, seeds=[replace(seed, best_round=seed.best_round + 1)])
     assert "seed 0 was run again and has other scores than result.json" in recorder.repeat(other, config, 0).differs
@@ -60,4 +60,4 @@ def test_a_run_between_machines_is_refused(tmp_path):
     runner.run(kit.small_run(run__seeds=[0]), out=tmp_path / "run")
     (tmp_path / "run" / "silos.json").write_text(json.dumps({}))
     with pytest.raises(RunError, match="which stayed at the silos"):
-        recorder.opened(tmp_path / "run")
+        recorder.open_run(tmp_path / "run")

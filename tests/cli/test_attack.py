@@ -41,5 +41,5 @@ def test_an_attack_with_one_figure_of_two_had_something_to_use():
     part = {"attack": "classes", "attacker": "silo", "uses": "counts"}
     found = [Outcome(**part, figure="AUC"), Outcome(**part, figure="share", value=0.5, low=0.1, high=0.9)]
     nothing = Outcome(attack="rows", attacker="reader", figure="share", uses="")
-    assert attack._unused(found) == []
-    assert attack._unused([*found, nothing]) == ["Nothing to use: rows (as reader)."]
+    assert attack._list_unused(found) == []
+    assert attack._list_unused([*found, nothing]) == ["Nothing to use: rows (as reader)."]

@@ -45,8 +45,8 @@ def test_names_of_every_kind():
     assert [name for name, _ in complete.words_of("run.precision")("b")] == ["bfloat16"]
     assert [name for name, _ in complete.devices("cu")] == ["cuda"]
     assert [name for name, _ in complete.references("g")] == ["global", "global_cut"]
-    assert len({name for name, _ in complete.explained("fedp")}) == len(complete.explained("fedp"))
-    assert {"pubMed", "perturb", "policy", "partition"} <= {name for name, _ in complete.explained("p")}
+    assert len({name for name, _ in complete.topics("fedp")}) == len(complete.topics("fedp"))
+    assert {"pubMed", "perturb", "policy", "partition"} <= {name for name, _ in complete.topics("p")}
 
 
 class Context:
@@ -90,7 +90,7 @@ def test_folders_of_runs_and_files():
 
 
 def test_names_need_no_torch():
-    code = "from graphsilo.cli import complete as c; [f('a') for f in (c.methods, c.data, c.models, c.explained)]"
+    code = "from graphsilo.cli import complete as c; [f('a') for f in (c.methods, c.data, c.models, c.topics)]"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; import sys; print('torch' in sys.modules)"],
         capture_output=True, text=True, check=True,

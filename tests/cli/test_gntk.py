@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from graphsilo.cli import gntk as command
-from graphsilo.cli.gntk import find_study, mended_graphs
+from graphsilo.cli.gntk import find_study, load_mended
 from graphsilo.errors import ConfigError, DataError, RunError, UnsupportedError
 from graphsilo.evaluate.gntk import compare
 from graphsilo.experiments.config import load_config
@@ -111,11 +111,11 @@ def test_a_study_of_another_method_or_none(mended):
     study = mended / "study" / "seed0" / "study.npz"
     np.savez(study, **{"client-0/real_features": np.zeros((3, 2))})
     with pytest.raises(RunError, match="no mended graph"):
-        mended_graphs(study, silos)
+        load_mended(study, silos)
     for junk in (b"", b"not an archive", b"PK\x03\x04 cut off"):
         study.write_bytes(junk)
         with pytest.raises(RunError, match="cannot be read"):
-            mended_graphs(study, silos)
+            load_mended(study, silos)
 
 
 def test_a_study_of_another_cut(mended):

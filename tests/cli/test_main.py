@@ -142,7 +142,7 @@ def test_a_signal_that_another_thread_receives_ends_a_command_that_waits():
     other.start()
     strike = threading.Timer(0.2, lambda: signal.pthread_kill(other.ident, signal.SIGTERM))
     try:
-        with cli._terminated_like_interrupted():
+        with cli._interrupt_on_sigterm():
             strike.start()
             with pytest.raises(KeyboardInterrupt):
                 cli.wait_until_stopped()

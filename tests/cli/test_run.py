@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from graphsilo.cli.app import references, whole_numbers
-from graphsilo.cli.run import claim_folder, folder_name, unfinished_run
+from graphsilo.cli.run import claim_folder, find_unfinished, folder_name
 from graphsilo.errors import ConfigError, installing
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.seed import SeedRun
@@ -161,15 +161,15 @@ def test_a_report_that_cannot_be_drawn_does_not_fail_the_run(call, small, monkey
 def test_which_run_is_resumed(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="holds no unfinished one"):
-        unfinished_run()
+        find_unfinished()
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "config.yaml").touch()
     (tmp_path / "runs" / "a" / "result.json").touch()
-    assert unfinished_run() == Path("runs/b")
+    assert find_unfinished() == Path("runs/b")
     (tmp_path / "runs" / "a" / "result.json").unlink()
     with pytest.raises(ConfigError, match=r"2 in runs/ are unfinished: name one with --out DIR \(runs/a, runs/b\)"):
-        unfinished_run()
+        find_unfinished()
 
 
 def test_resume_without_a_run(call, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphsilo.cli.summary import remarks, scored, sheet
+from graphsilo.cli.summary import describe_scoring, remarks, sheet
 from graphsilo.experiments.storage.records import RunRecord, record_of
 from kit import result_tree, round_tree, seed_tree
 
@@ -59,7 +59,7 @@ def test_run_and_references():
 def test_what_is_scored_is_said():
     mode = seed_tree()["modes"]["own_local"]
     seed = seed_tree(modes={"own_global": mode, "aggregate_local": mode})
-    assert scored(record(seeds=[seed])) == (
+    assert describe_scoring(record(seeds=[seed])) == (
         "Scored: clients' own models, test data of all (own_global) at the round that validation chose; "
         "aggregate_local is in result.json. Sent and received: for training, per seed; what evaluation takes is in "
         "ledger.parquet."
@@ -68,15 +68,20 @@ def test_what_is_scored_is_said():
 
 def test_nothing_is_chosen_by_validation_that_there_is_not():
     seed = seed_tree(validation={"accuracy": None})
-    assert "(own_local) at the last round. Sent" in scored(record(seeds=[seed]))
+    assert "(own_local) at the last round. Sent" in describe_scoring(record(seeds=[seed]))
 
 
 def test_seeds_that_draw_nothing_say_so_once():
     seed = seed_tree()
-    assert scored(record(seeds=[seed, {**seed, "seed": 1}])).count("All seeds gave the same numbers: nothing here") == 1
-    assert "All seeds" not in scored(record(seeds=[seed]))
+    assert (
+        describe_scoring(record(seeds=[seed, {**seed, "seed": 1}])).count(
+            "All seeds gave the same numbers: nothing here"
+        )
+        == 1
+    )
+    assert "All seeds" not in describe_scoring(record(seeds=[seed]))
     other = {**seed, "seed": 1, "test": {**seed["test"], "accuracy": 0.125}}
-    assert "All seeds" not in scored(record(seeds=[seed, other]))
+    assert "All seeds" not in describe_scoring(record(seeds=[seed, other]))
 
 
 def test_that_a_part_of_the_silos_is_scored_is_said():
@@ -88,7 +93,7 @@ def test_that_a_part_of_the_silos_is_scored_is_said():
         partition={**TREE["partition"], "clients": 4, "without": [{"client": 3}]},
     )
     text = "1 of 3 silos was scored (evaluation.share=0.5); Centralised: all 3. Sent and received:"
-    assert text in scored(scored_one)
+    assert text in describe_scoring(scored_one)
     assert "Worst scored client" in sheet(scored_one).columns
     assert sheet(scored_one).corner == "Test, % (1 seed, without client 3)"
 

@@ -19,7 +19,7 @@ from graphsilo.data import load
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.cards import card
 from graphsilo.data.silos.own import read_silo_file
-from graphsilo.data.silos.scaling import lost_values
+from graphsilo.data.silos.scaling import find_lost_values
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
@@ -277,4 +277,4 @@ def test_times_of_every_kind_of_table(tmp_path: Path, form: str) -> None:
     assert dict(zip(graph.external_ids.tolist(), graph.features[:, 0].tolist(), strict=True)) == dict(
         zip(names, map(float, when), strict=True)
     )
-    assert lost_values(graph, "standard") == []
+    assert find_lost_values(graph, "standard") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsilo.evaluate.choice import Judge, confusions, weighted, worth
+from graphsilo.evaluate.choice import Judge, confusions, weight_scores, worth
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 
@@ -44,7 +44,7 @@ def test_sums_of_silos_say_what_each_candidate_is_worth():
     assert counts[1].tolist() == [[10, 0], [10, 0]]
     assert worth(METRICS["accuracy"], counts, {}) == [1.0, 0.5]
     assert worth(METRICS["accuracy"], np.zeros_like(counts), {}) == []
-    ranked = weighted([Score(0.5, 4), Score(None, 0)]) + weighted([Score(1.0, 12), Score(0.8, 5)])
+    ranked = weight_scores([Score(0.5, 4), Score(None, 0)]) + weight_scores([Score(1.0, 12), Score(0.8, 5)])
     assert worth(METRICS["auc"], counts[:0], {"auc": ranked}) == pytest.approx([14 / 16, 0.8])
 
 
@@ -54,12 +54,12 @@ def test_how_good_a_choice_is_is_told_by_other_items() -> None:
     outputs = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])]
     judge = Judge(METRICS["accuracy"], labels)
     assert judge.best(outputs, 0) == 0
-    assert judge.held_out(outputs, 0).tolist() == [1, 0]
+    assert judge.cross_validate(outputs, 0).tolist() == [1, 0]
     # Of 40 items each group has two; a model that is right everywhere is taken by all of them, one apart as well.
     right = np.tile([1.0, 0.0], (40, 1))
     many = Judge(METRICS["accuracy"], np.zeros(40, dtype=np.int64))
-    assert many.held_out([1 - right, right], 1).tolist() == [1] * 40
-    assert not len(Judge(METRICS["accuracy"], labels[:0]).held_out([right[:0]], 0))
+    assert many.cross_validate([1 - right, right], 1).tolist() == [1] * 40
+    assert not len(Judge(METRICS["accuracy"], labels[:0]).cross_validate([right[:0]], 0))
 
 
 @pytest.mark.parametrize(("doubt", "best"), [(1.9, 1), (2.1, 0)])

@@ -243,7 +243,12 @@ def test_a_metric_is_computed_in_one_way():
 
 
 def test_order_and_what_stands_for_all():
-    assert metrics.ordered(["odd", "weighted_f1", "min_f1", "auc", "auc"]) == ["auc", "min_f1", "weighted_f1", "odd"]
+    assert metrics.sort_metrics(["odd", "weighted_f1", "min_f1", "auc", "auc"]) == [
+        "auc",
+        "min_f1",
+        "weighted_f1",
+        "odd",
+    ]
     assert metrics.leading(["ap", "auc"]) == "auc"
     assert metrics.leading(["auc", "accuracy"]) == "accuracy"
     assert metrics.leading(["odd"]) is None

@@ -25,7 +25,7 @@ from kit.doors import SMALL, idle
 def said(config=None, **arguments):
     """The configuration that a Python call makes."""
     with tempfile.TemporaryDirectory() as scratch:
-        call = api._said(graphsilo.run, arguments, Path(scratch))
+        call = api._parse_call(graphsilo.run, arguments, Path(scratch))
         return api._configuration(config, call)
 
 

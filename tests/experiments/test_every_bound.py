@@ -55,7 +55,7 @@ def refusals(name: str, value: Any, said: dict[str, str], folder: Path) -> Itera
     doors = (
         lambda: load_config(path),
         lambda: load_config(assignments=[f"{key}={json.dumps(item)}" for key, item in {**said, name: value}.items()]),
-        lambda: api._configuration(None, api._said(api.run, {**said, name: value}, folder)),
+        lambda: api._configuration(None, api._parse_call(api.run, {**said, name: value}, folder)),
     )
     for door in doors:
         with pytest.raises(ConfigError) as caught:

@@ -134,7 +134,7 @@ def nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 def by_call(config: Any = None, said: dict[str, Any] | None = None) -> Any:
     with tempfile.TemporaryDirectory() as scratch:
-        return api._configuration(config, api._said(api.run, said or {}, Path(scratch)))
+        return api._configuration(config, api._parse_call(api.run, said or {}, Path(scratch)))
 
 
 def doors(said: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def test_every_setting_is_in_the_configuration_whatever_the_door(section: str, t
         assert name in tree["given"]
         for door, config in made.items():
             assert config.model_dump() == first.model_dump(), f"{name} through {door} (with {companions})"
-        again = configure(tree, api._said(api.run, {}, tmp_path))
+        again = configure(tree, api._parse_call(api.run, {}, tmp_path))
         assert again.complete() == tree, f"{name}: written out and read again"
 
 

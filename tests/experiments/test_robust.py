@@ -16,7 +16,7 @@ from graphsilo.federation.robust import PLAIN, Robust
 from graphsilo.methods import scaffold
 from graphsilo.methods.fedavg import TrainReply
 from graphsilo.runtime.local import clients
-from graphsilo.testing.conformance import assemble, unchecked
+from graphsilo.testing.conformance import assemble, encode_unchecked
 from graphsilo.testing.small import play
 from kit.runs import learned
 from kit.stopped import stopped
@@ -61,7 +61,7 @@ def liar(monkeypatch):
             reply = decode(answer.data, kind)
             fields = [spec.name for spec in reply.specs() if spec.weighted_by]
             lies = {name: {key: factor * one for key, one in getattr(reply, name).items()} for name in fields}
-            return unchecked(replace(reply, **lies))
+            return encode_unchecked(replace(reply, **lies))
 
         monkeypatch.setattr(clients, "call", call)
 

@@ -147,7 +147,7 @@ class _Liar(InProcess):
         spec = self.draw.choice(message.specs())
         words, value = false(spec, getattr(message, spec.name), self.draw)
         self.outcome.told.append(f"{type(message).__name__}.{spec.name}: {words}")
-        return conformance.unchecked(replace(message, **{spec.name: value}))  # type: ignore[type-var]
+        return conformance.encode_unchecked(replace(message, **{spec.name: value}))  # type: ignore[type-var]
 
     def note_failure(self, failure: Failure) -> None:
         super().note_failure(failure)

@@ -8,7 +8,7 @@ from typing import Any
 from graphsilo.federation.codec import decode
 from graphsilo.runtime.protocol import Packet, pack, unpack
 from graphsilo.runtime.transport import Body, Parts, Transport, views_of
-from graphsilo.testing.conformance import unchecked
+from graphsilo.testing.conformance import encode_unchecked
 
 Before = Callable[[str, Mapping[str, Any]], None]
 After = Callable[[str, Mapping[str, Any], bytearray], bytearray]
@@ -86,6 +86,6 @@ def telling(
 def changed(answer: bytearray, kind: Any, change: Callable[[Any], Any]) -> bytearray:
     """Another message in the answer, well packed."""
     packet = unpack(answer)
-    encoded = unchecked(change(decode(bytes(packet.payloads[0]), kind)))
+    encoded = encode_unchecked(change(decode(bytes(packet.payloads[0]), kind)))
     packet.header["answers"][0]["fields"] = [list(item) for item in encoded.field_bytes]
     return pack(packet.header, [encoded.data])

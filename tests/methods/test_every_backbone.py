@@ -14,7 +14,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Trial
-from graphsilo.testing.settings import started
+from graphsilo.testing.settings import add_starts
 from graphsilo.training import neighbour_sampling
 from graphsilo.training.neighbour_sampling import SampledView
 from kit.broad import broadly
@@ -44,7 +44,7 @@ def config_of(method, model, **more):
         "partition.rule": "random", "partition.clients": 2, "model.name": model, "method.rounds": 1,
         "evaluation.models": False, **more,
     }  # fmt: skip
-    several = {"method": {"name": method, **started(entry, entry.quick)}}
+    several = {"method": {"name": method, **add_starts(entry, entry.quick)}}
     if "hidden" in shape or model == OWN:
         several["model"] = {"hidden": 8}
     return load_config(several, overrides=overrides)

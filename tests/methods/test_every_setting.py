@@ -9,7 +9,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import settled
 from graphsilo.federation import noise, registry
-from graphsilo.testing.settings import cases, check_case, learned, started
+from graphsilo.testing.settings import add_starts, cases, check_case, train_states
 from kit.broad import BROAD, broadly
 
 METHODS = {name: registry.load(name) for name in registry.names()}
@@ -50,5 +50,5 @@ def test_it_is_heard_and_idle_where_it_says_so(name, case):
 )
 def test_the_precision_of_a_run_is_heard(name):
     method = METHODS[name]
-    settings = started(method, method.quick)
-    assert learned(method, settings, "node", "bfloat16") != learned(method, settings, "node")
+    settings = add_starts(method, method.quick)
+    assert train_states(method, settings, "node", "bfloat16") != train_states(method, settings, "node")

@@ -71,7 +71,7 @@ def test_the_figure_has_a_mark_for_each_that_was_tried(record):
     assert (above.name, above.x, above.y) == ("above the prior", [0.9], [0])
     assert above.reach == [(0.8, 0.95)]
     assert (below.x, below.y) == ([0.6], [1])
-    assert attack_page.drawn([outcome()], "none", 0) is None
+    assert attack_page.draw_success([outcome()], "none", 0) is None
 
 
 def test_what_guards_change_stands_beside_the_method_as_it_comes(record, monkeypatch):

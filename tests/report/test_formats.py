@@ -52,5 +52,5 @@ def test_a_number_that_is_no_metric_is_not_shown_as_a_percentage() -> None:
 def test_names_in_sentences() -> None:
     assert formats.in_sentence("accuracy") == "accuracy"
     assert formats.in_sentence("macro_f1") == "Macro-F1"
-    assert formats.listed(["a", "b", "c"]) == "a, b and c"
+    assert formats.join_words(["a", "b", "c"]) == "a, b and c"
     assert formats.integer(13264) == "13\u202f264"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphsilo.evaluate.metrics import METRICS
-from graphsilo.report.glossary import TERMS, explained
+from graphsilo.report.glossary import TERMS, explain_terms
 
 
 def test_every_main_metric_is_explained_under_its_own_title() -> None:
@@ -12,4 +12,4 @@ def test_every_main_metric_is_explained_under_its_own_title() -> None:
 
 
 def test_words_stand_in_one_order_and_unknown_ones_are_left_out() -> None:
-    assert list(explained(["gap", "accuracy", "nothing"])) == ["accuracy", "gap"]
+    assert list(explain_terms(["gap", "accuracy", "nothing"])) == ["accuracy", "gap"]

@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.report.status_page import LONGEST_TEXT, MAX_CONNECTIONS, StatusPage, current_rounds, shown, time_left
+from graphsilo.report.status_page import (
+    LONGEST_TEXT,
+    MAX_CONNECTIONS,
+    StatusPage,
+    build_content,
+    current_rounds,
+    time_left,
+)
 from kit.pages import Visit
 
 NOW = 1_800_000_000.0
@@ -286,9 +293,9 @@ def test_closing_ends_open_connections(tree: dict[str, Any]) -> None:
 
 def test_shown_keeps_the_tree_as_it_was(tree: dict[str, Any]) -> None:
     before = json.dumps(tree)
-    shown(tree)
+    build_content(tree)
     assert json.dumps(tree) == before
-    assert shown({"federation": "x", "sites": [], "job": None, "rounds": [], "events": []})["left"] is None
+    assert build_content({"federation": "x", "sites": [], "job": None, "rounds": [], "events": []})["left"] is None
 
 
 # -- in a browser -----------------------------------------------------------------------------------------------------

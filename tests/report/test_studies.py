@@ -53,7 +53,7 @@ def test_principal_plane_of_equal_or_single_points_is_finite():
 
 
 def test_figures_of_clients_that_gave_both():
-    drawn = studies.drawn(STUDY, ["even", "odd"])
+    drawn = studies.draw_study(STUDY, ["even", "odd"])
     assert [figure.name for figure in drawn] == ["study-plane", "study-features"]
     for figure in drawn:
         assert list(figure.plots) == ["client 0"]
@@ -70,7 +70,7 @@ def test_figures_of_clients_that_gave_both():
 def test_large_features_are_thinned_out():
     draw = np.random.default_rng(0)
     study = {0: {"real_features": draw.random((1000, 300)), "synthetic_features": draw.random((900, 300))}}
-    scatter, heat = studies.drawn(study)
+    scatter, heat = studies.draw_study(study)
     assert {len(mark.x) for mark in scatter.plots["client 0"].marks} == {studies.MAX_POINTS}
     shapes = {mark.values.shape for mark in heat.plots["client 0"].marks}
     assert shapes == {(studies.MAP_ROWS, studies.MAP_COLUMNS)}
@@ -88,10 +88,10 @@ def test_large_features_are_thinned_out():
     ids=["nothing", "real only", "other width", "empty", "nan"],
 )
 def test_nothing_is_drawn_without_a_pair(facts):
-    assert studies.drawn({0: facts}) == []
+    assert studies.draw_study({0: facts}) == []
 
 
 def test_figures_can_stand_in_a_page():
-    for figure in studies.drawn(STUDY):
+    for figure in studies.draw_study(STUDY):
         assert isinstance(figure, Figure)
         assert all(picture.startswith("<svg") for _, pictures in draw(figure) for _, picture in pictures)

@@ -23,7 +23,7 @@ from graphsilo.runtime.dispatch import handler_of
 from graphsilo.runtime.local import clients
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing import conformance
-from graphsilo.testing.conformance import small_config, unchecked
+from graphsilo.testing.conformance import encode_unchecked, small_config
 
 Change = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
@@ -67,7 +67,7 @@ def lies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             if held.client.id != who or name != "train" or number != 2:
                 return answer
             weights = change(decode(answer.data, fedavg.TrainReply).weights)
-            return unchecked(fedavg.TrainReply(weights=weights, num_samples=samples))
+            return encode_unchecked(fedavg.TrainReply(weights=weights, num_samples=samples))
 
         monkeypatch.setattr(clients, "call", call)
 
@@ -169,7 +169,10 @@ def test_a_field_that_counts_is_declared_and_holds_whole_numbers(field: dict[str
     class Lying(InProcess):
         def deliver(self, *arguments: Any) -> Iterator[Any]:
             for client, answer in super().deliver(*arguments):
-                yield client, unchecked(replace(decode(answer.data, Held), **lie[0])) if lie and client == 2 else answer
+                yield (
+                    client,
+                    encode_unchecked(replace(decode(answer.data, Held), **lie[0])) if lie and client == 2 else answer,
+                )
 
     method = replace(registry.load("fedavg"), client=Holder)
     _, federation, _ = conformance.assemble(method, {}, runtime=Lying)

@@ -41,10 +41,10 @@ def attribute(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> lis
     The prior is how often nodes (of the class) have the feature elsewhere.
     """
     trained = {each.client: _of_classes(each) for each in others}
-    reached = {each.client: _counted(each, reach(each, 2), None) for each in others}
+    reached = {each.client: _count_features(each, reach(each, 2), None) for each in others}
     return [
         _outcome(ATTACK, FIGURE, cases, evidence, trained),
-        _outcome(SILO, ANYWHERE, cases, changed, reached),
+        _outcome(SILO, ANYWHERE, cases, measure_change, reached),
     ]
 
 
@@ -92,7 +92,7 @@ def evidence(view: View) -> tuple[Tensor | None, str]:
         whose = "" if call.client is not None else ", made of all silos"
         if tensor.ndim == 2 and tensor.numel() and tensor.shape[1] % features == 0 and len(tensor) % classes == 0:
             return tensor.reshape(classes, -1, tensor.shape[1]).mean(1)[:, :features], f"{spec.name}{whose}"
-    found = _decoded(view)
+    found = _decode(view)
     if found[0] is not None:
         return found
     for update in view.updates[:1]:
@@ -106,7 +106,7 @@ def evidence(view: View) -> tuple[Tensor | None, str]:
     return None, ""
 
 
-def _decoded(view: View) -> tuple[Tensor | None, str]:
+def _decode(view: View) -> tuple[Tensor | None, str]:
     """Prototypes, read by a regression that a silo's own nodes give."""
     classes = view.public.schema.num_classes
     if view.decoder is None:
@@ -125,7 +125,7 @@ def _decoded(view: View) -> tuple[Tensor | None, str]:
     return latest
 
 
-def changed(view: View) -> tuple[Tensor | None, str]:
+def measure_change(view: View) -> tuple[Tensor | None, str]:
     """[1, d] how far each feature's weights have moved from where they would be if no node had it; and what that was
     seen of."""
     for update in view.updates[:1]:
@@ -155,10 +155,10 @@ def _without_features(update: Update, view: View) -> Tensors:
 def _of_classes(silo: Silo) -> Counted:
     """[C, d] how many training nodes of each class have each feature."""
     known = silo.train[silo.labels[silo.train] >= 0]
-    return np.stack([_counted(silo, known, label)[0] for label in range(silo.schema.num_classes)])
+    return np.stack([_count_features(silo, known, label)[0] for label in range(silo.schema.num_classes)])
 
 
-def _counted(silo: Silo, nodes: NDArray[np.int64], label: int | None) -> Counted:
+def _count_features(silo: Silo, nodes: NDArray[np.int64], label: int | None) -> Counted:
     """[1, d] how many of these nodes, or of those of a class, have each feature."""
     chosen = nodes if label is None else nodes[silo.labels[nodes] == label]
     return np.asarray((dense(silo.graph.union.features[chosen]).numpy() != 0).sum(axis=0, dtype=np.float64))[None]

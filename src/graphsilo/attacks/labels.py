@@ -27,7 +27,7 @@ FIGURE = "share of classes of training nodes that a bin of their own tells"
 def labels(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
     """Share of training nodes alone in a bin, which tells their class; the prior: all are of the commonest class."""
     attacker = cases[0][0].attacker
-    told = [found for view, silo in cases if (found := _told(view, silo)) is not None and len(found)]
+    told = [found for view, silo in cases if (found := _find_revealed(view, silo)) is not None and len(found)]
     if not told:
         return [
             Outcome(attack=ATTACK, attacker=attacker, figure=FIGURE, uses="no histogram of a training node was seen")
@@ -39,8 +39,8 @@ def labels(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[O
     return [Outcome.of(ATTACK, attacker, FIGURE, uses, share, prior=prior, targets=len(hits))]
 
 
-def _told(view: View, silo: Silo) -> NDArray[np.bool_] | None:
-    """[training nodes] whether a bin told the class; None where no histogram was seen."""
+def _find_revealed(view: View, silo: Silo) -> NDArray[np.bool_] | None:
+    """[training nodes] whether a bin revealed the class; None where no histogram was seen."""
     if view.attacker != "coordinator" or view.public.settings(FedTreesConfig) is None:
         return None
     client = view.public.member(view.target, silo)

@@ -39,7 +39,7 @@ def links(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Ou
         elif view.saved is not None:
             answers = view.public.logits(view.saved, view.target, without_links(silo.graph.union))
             uses = "the model, asked about the nodes without links"
-        pairs, linked = sampled(silo)
+        pairs, linked = sample_pairs(silo)
         if answers is None or not len(linked):
             continue
         scores.append(correlation(answers, pairs))
@@ -53,7 +53,7 @@ def links(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Ou
     return [Outcome.of(ATTACK, attacker, FIGURE, uses, found, prior=auc(known, there), targets=len(there))]
 
 
-def sampled(silo: Silo) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def sample_pairs(silo: Silo) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """[2, m] pairs of nodes, and whether they are linked: half of them are."""
     graph = silo.graph.union
     source, target = (end.astype(np.int64) for end in graph.edges)

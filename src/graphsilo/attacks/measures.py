@@ -38,7 +38,7 @@ def auc(scores: Floats, truth: NDArray[np.bool_]) -> float | None:
 
 
 def auc_interval(scores: Floats, truth: NDArray[np.bool_], *, draws: int = RESAMPLES) -> Interval | None:
-    """The area, and its interval by a bootstrap over the targets: positives and negatives are drawn anew, apart.
+    """The area, and its interval by a bootstrap over the targets: positives and negatives are resampled separately.
 
     Args:
         scores, truth: [targets].
@@ -69,7 +69,7 @@ def mean_interval(values: Sequence[float], *, draws: int = RESAMPLES) -> Interva
     return float(known.mean()), float(low), float(high)
 
 
-def caught(scores: Floats, truth: NDArray[np.bool_], rate: float = 0.01) -> tuple[int, int]:
+def count_detected(scores: Floats, truth: NDArray[np.bool_], rate: float = 0.01) -> tuple[int, int]:
     """How many positives are above the score that at most ``rate`` of the negatives exceed, of how many.
 
     Attacks are compared at a small share of false alarms: one that is right about a few and knows about whom is worse

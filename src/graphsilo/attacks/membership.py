@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.attacks.measures import Floats, auc_interval, caught, wilson
+from graphsilo.attacks.measures import Floats, auc_interval, count_detected, wilson
 from graphsilo.attacks.record import Outcome
 from graphsilo.attacks.recorder import Call, Repetition, rerun
 from graphsilo.attacks.rows import phi, ridge_sums
@@ -221,7 +221,7 @@ def _outcomes(
         missing = "no model that answers about single nodes was seen, or there is none to ask it about"
         return [Outcome(attack=attack, attacker=role, figure=figure, uses=missing) for figure in (AREA, SURE)]
     flat, there = np.concatenate(scores), np.concatenate(truth)
-    hits, members = caught(flat, there, RATE)
+    hits, members = count_detected(flat, there, RATE)
     return [
         Outcome.of(attack, role, AREA, uses, auc_interval(flat, there), prior=0.5, targets=len(flat)),
         Outcome.of(attack, role, SURE, uses, wilson(hits, members), prior=RATE, targets=members),

@@ -99,17 +99,19 @@ class Recorder:
         assert self.server is not None
         assert self.federation is not None
         found: dict[ClientId, tuple[str, Mapping[str, Any]]] = {
-            client: ("common", _copied(weights)) for client, weights in self.server.aggregates().items() if weights
+            client: ("common", _copy_weights(weights))
+            for client, weights in self.server.aggregates().items()
+            if weights
         }
         if not found and isinstance(self.federation, InProcess):
             for client in self.federation.clients:
                 own = self.federation.client(client).final_models()
                 if own:
-                    found[client] = ("own", {view: _copied(weights) for view, weights in own.items()})
+                    found[client] = ("own", {view: _copy_weights(weights) for view, weights in own.items()})
         return found
 
 
-def _copied(weights: Tensors) -> dict[str, torch.Tensor]:
+def _copy_weights(weights: Tensors) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in weights.items()}
 
 
@@ -150,7 +152,7 @@ class Repetition:
     differs: str = ""
 
 
-def opened(folder: Path) -> tuple[RunRecord, RunConfig]:
+def open_run(folder: Path) -> tuple[RunRecord, RunConfig]:
     """A finished run's result, and the configuration with which it is repeated.
 
     Raises:

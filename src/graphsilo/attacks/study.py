@@ -15,7 +15,7 @@ from graphsilo.attacks.labels import labels
 from graphsilo.attacks.links import links
 from graphsilo.attacks.membership import membership, of_sums, shadow_runs
 from graphsilo.attacks.record import AttackRecord, Outcome
-from graphsilo.attacks.recorder import Repetition, opened, repeat
+from graphsilo.attacks.recorder import Repetition, open_run, repeat
 from graphsilo.attacks.replay import replay
 from graphsilo.attacks.rows import rows
 from graphsilo.attacks.views import ATTACKERS, Attacker, View, views
@@ -72,10 +72,10 @@ def attack(
         UnsupportedError: It is of another task.
     """
     asked = Asked.of(plain(asked_for))
-    chosen = _known("attack", asked.attacks, NAMES)
-    roles = _known("attacker", asked.attackers, ATTACKERS)
+    chosen = _select("attack", asked.attacks, NAMES)
+    roles = _select("attacker", asked.attackers, ATTACKERS)
     shadows = asked.shadows if "membership" in chosen else 0
-    result, config = opened(folder)
+    result, config = open_run(folder)
     notes: list[str] = []
     outcomes: dict[int, list[Outcome]] = {}
     for seed in dict.fromkeys(asked.seeds or [result.seeds[0].seed]):
@@ -84,7 +84,7 @@ def attack(
         targets = _targets(repetition, asked.clients)
         if repetition.differs:
             notes.append(repetition.differs)
-        found = _attacked(repetition, chosen, roles, targets, shadows, say)
+        found = _attack_seed(repetition, chosen, roles, targets, shadows, say)
         outcomes[seed] = [replace(one, clients=targets) for one in found]
     if not any(outcomes.values()) and "membership" in chosen and not shadows:
         raise ConfigError(
@@ -102,7 +102,7 @@ def attack(
     return record
 
 
-def _attacked(
+def _attack_seed(
     repetition: Repetition,
     chosen: Sequence[str],
     roles: Sequence[str],
@@ -131,7 +131,7 @@ def _attacked(
     return made
 
 
-def _known(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+def _select(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
     if wanted is None:
         return tuple(known)
     strange = [name for name in wanted if name not in known]

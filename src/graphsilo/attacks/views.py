@@ -293,7 +293,7 @@ def _changes(view: View) -> list[Update]:
         before = {spec.name: weights for spec, weights in weights_in(call.request)}
         if isinstance(call.answer, NoisyChange) and isinstance(view.public.config, DPFedAvgConfig):
             moved = numbers_of(call.answer, view.public.config.clip) / call.clients
-            weights = _moved(before["weights"], moved)
+            weights = _add_change(before["weights"], moved)
             asked = call.step, call.request
             found.append(Update(before["weights"], weights, call.client is not None, call.round, asked))
         for spec, after in weights_in(call.answer):
@@ -312,7 +312,7 @@ def _alike(one: Tensors, other: Tensors) -> bool:
     return one.keys() == other.keys() and all(one[name].shape == other[name].shape for name in one)
 
 
-def _moved(weights: Tensors, change: Tensor) -> Tensors:
+def _add_change(weights: Tensors, change: Tensor) -> Tensors:
     """Weights and a change of them, all in one vector."""
     parts = change.split([tensor.numel() for tensor in weights.values()])
     return {

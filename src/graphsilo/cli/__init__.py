@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     _never_fail_to_print()
     try:
-        with _terminated_like_interrupted(), _outlasting_readers():
+        with _interrupt_on_sigterm(), _outlasting_readers():
             status = _dispatch(given)
             sys.stdout.flush()
         return status
@@ -251,7 +251,7 @@ def _outlasting_readers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
+def _interrupt_on_sigterm() -> Iterator[None]:
     """SIGTERM ends a command the way Ctrl-C does: processes are ended, files are closed."""
     _stop.clear()
 

@@ -40,8 +40,8 @@ from graphsilo.cli.values import (
     argument,
     clients_of,
     data_and_cut,
-    executor_named,
     option,
+    resolve_executor,
     switch,
     whole_numbers,
 )
@@ -146,12 +146,12 @@ def takes_run_settings(command: Callable[..., None]) -> Callable[..., None]:
     shared = {name: each for name, each in every.items() if name not in kept}
 
     @wraps(command)
-    def wrapped(**given: Any) -> None:
+    def wrapper(**given: Any) -> None:
         command(_run_settings(**{name: given.pop(name) if name in shared else None for name in every}), **given)
 
-    wrapped.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {each.name: each.annotation for each in [*shared.values(), *own]}
-    return wrapped
+    wrapper.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in [*shared.values(), *own]}
+    return wrapper
 
 
 @app.callback(invoke_without_command=True)
@@ -241,7 +241,7 @@ def tune(
             "prune": False if no_prune else None,
             "final": not no_final,
         },
-        executor=executor_named(executor, jobs),
+        executor=resolve_executor(executor, jobs),
         out=out,
         resume=resume,
         only_show=show,
@@ -273,7 +273,7 @@ def list_command(
 @app.command()
 def explain(
     name: str = argument(
-        "NAME", "A method; or a model, partition rule, data set, scenario or section.", complete.explained
+        "NAME", "A method; or a model, partition rule, data set, scenario or section.", complete.topics
     ),
     debug: Debug = False,
 ) -> None:

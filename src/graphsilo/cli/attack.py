@@ -74,7 +74,7 @@ def _print(found: AttackRecord) -> None:
                 grid.add_row(*_cells(one), style="" if one.succeeds else "dim")
         show(grid)
         say()
-        for line in (*_uses(outcomes), *_unused(outcomes)):
+        for line in (*_uses(outcomes), *_list_unused(outcomes)):
             say(line)
 
 
@@ -90,7 +90,7 @@ def _uses(outcomes: list[Outcome]) -> list[str]:
     return sorted(texts)
 
 
-def _unused(outcomes: list[Outcome]) -> list[str]:
+def _list_unused(outcomes: list[Outcome]) -> list[str]:
     """Attacks that found nothing to use, for none of their figures."""
     found = {(one.attack, one.attacker) for one in outcomes if one.value is not None}
     places: dict[str, dict[str, None]] = {}

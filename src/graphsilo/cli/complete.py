@@ -88,7 +88,7 @@ def lists(incomplete: str) -> Offers:
     return _beginning(incomplete, ((name, "") for name in LISTS))
 
 
-def explained(incomplete: str) -> Offers:
+def topics(incomplete: str) -> Offers:
     """Everything that ``graphsilo explain`` knows."""
     from graphsilo.experiments.config import SECTIONS
 
@@ -99,9 +99,9 @@ def explained(incomplete: str) -> Offers:
 
 def examples(incomplete: str) -> Offers:
     """What ``graphsilo examples`` copies."""
-    from graphsilo.cli.examples import about, shipped
+    from graphsilo.cli.examples import about, list_examples
 
-    return _beginning(incomplete, ((name, about(path)) for name, path in shipped().items()))
+    return _beginning(incomplete, ((name, about(path)) for name, path in list_examples().items()))
 
 
 def configurations(incomplete: str) -> Offers:
@@ -154,7 +154,7 @@ def _groups(section: str, params: dict[str, Any]) -> Iterator[Any]:
 def words_of(name: str) -> Callable[[str], Offers]:
     """The words that a setting takes."""
 
-    def offered(incomplete: str) -> Offers:
+    def offer(incomplete: str) -> Offers:
         from graphsilo.experiments.config import SECTIONS, RunConfig
         from graphsilo.settings.words import choices
 
@@ -162,7 +162,7 @@ def words_of(name: str) -> Callable[[str], Offers]:
         kind = SECTIONS[section] if section else RunConfig
         return _beginning(incomplete, ((word, "") for word in choices(kind.model_fields[field].annotation)))
 
-    return offered
+    return offer
 
 
 def _beginning(incomplete: str, offers: Iterable[tuple[str, str]]) -> Offers:

@@ -56,7 +56,7 @@ def examples(
     """List the examples that come with graphsilo, or copy one."""
     from graphsilo.cli import terminal
 
-    known = shipped()
+    known = list_examples()
     if name is None:
         grid = terminal.table("example", "what it is")
         for each, path in known.items():
@@ -70,7 +70,7 @@ def examples(
     terminal.say(f"{copy(known[name], to.expanduser())}: {about(known[name])}")
 
 
-def shipped() -> dict[str, Path]:
+def list_examples() -> dict[str, Path]:
     """The examples by name."""
     return {_name(path): path for path in sorted(folder().iterdir()) if not path.name.startswith(("_", "."))}
 

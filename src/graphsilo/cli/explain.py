@@ -258,11 +258,11 @@ def _fields(message: type[Message], fewer: Sequence[FieldSpec], settings: Collec
             notes.append("with run.compression only their change, in fewer bytes")
         if only := [f"{name}={written(value)}" for name, value in spec.only_with if name in settings]:
             notes.append(f"only with {', '.join(only)}")
-        found.setdefault(KINDS[spec.kind] + _noted(notes), []).append(_field(spec))
+        found.setdefault(KINDS[spec.kind] + _format_notes(notes), []).append(_field(spec))
     return [(", ".join(names), text) for text, names in found.items()] or [("nothing but the call", "–")]
 
 
-def _noted(notes: Sequence[str]) -> str:
+def _format_notes(notes: Sequence[str]) -> str:
     return f" ({', '.join(notes)})" if notes else ""
 
 

@@ -66,7 +66,7 @@ def gntk(
     check_size(simulation.graph.num_nodes)
     silos: dict[int, Graph] = {silo.client: silo.graph for silo in simulation.silos if isinstance(silo.graph, Graph)}
     study = None if run is None else find_study(run.expanduser(), seed)
-    mended = {} if study is None else mended_graphs(study, simulation.silos)
+    mended = {} if study is None else load_mended(study, simulation.silos)
     found = {
         "data": simulation.graph.name,
         "partition": simulation.partition.rule,
@@ -128,7 +128,7 @@ def find_study(folder: Path, seed: int | None = None) -> Path:
     return disk.study_path(folder, known[0] if seed is None else seed)
 
 
-def mended_graphs(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
+def load_mended(study: Path, silos: Sequence[Silo]) -> dict[int, Graph]:
     """Each client's mended graph: ``client-<k>/mended_edges`` [2, m] and ``client-<k>/mended_features`` [n, d].
 
     Raises:

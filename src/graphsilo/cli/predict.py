@@ -55,7 +55,7 @@ def predict(
         graph=graph,
         model=model,
     )
-    rows = list(range(len(found.node_ids))) if not nodes else found.places(_wanted(found, nodes))
+    rows = list(range(len(found.node_ids))) if not nodes else found.places(_select_nodes(found, nodes))
     if out is not None:
         disk.write_text(out.expanduser(), to_csv(found, rows))
         say(f"{len(rows)} predictions on {found.on}, by {found.by}: {out}")
@@ -79,7 +79,7 @@ def to_csv(found: Prediction, rows: Sequence[int]) -> str:
     return csv_text(lines)
 
 
-def _wanted(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int]:
+def _select_nodes(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int]:
     """Ids asked for. An id may hold a comma itself, so an entry that is an id as it stands is not taken apart."""
     if not found.has_names:
         return [number for text in nodes for number in whole_numbers(text, "--nodes")]

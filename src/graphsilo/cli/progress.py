@@ -212,7 +212,7 @@ class PlainProgress(Observer):
             self._print(end_line(track))
 
     def _is_due(self, is_step: bool) -> bool:
-        """Whether a line is to be written: at a step that is told, or after a long silence."""
+        """Whether a line is to be written: at a step that is announced, or after a long silence."""
         return (is_step and not self.is_brief) or time.monotonic() - self._reported > SILENT_SECONDS
 
     def _print(self, line: str) -> None:
@@ -332,7 +332,7 @@ class LiveProgress(Observer):
         return line.append(" ".join(parts), style=style or "default")
 
 
-def shown() -> LiveProgress | PlainProgress:
+def choose_progress() -> LiveProgress | PlainProgress:
     """Progress on stderr: a line that follows on a terminal, else lines that begin and end."""
     if terminal.is_terminal(sys.stderr):
         return LiveProgress(sys.stderr)

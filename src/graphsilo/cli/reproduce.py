@@ -12,8 +12,8 @@ from graphsilo.cli.values import (
     DataRoot,
     Debug,
     argument,
-    executor_named,
     option,
+    resolve_executor,
     switch,
     whole_numbers,
 )
@@ -45,7 +45,7 @@ def reproduce(
     if paper is None:
         list_tables()
         return
-    place = executor_named(executor, jobs) or "processes:1"
+    place = resolve_executor(executor, jobs) or "processes:1"
     planned = runs.plan(
         paper,
         number,

@@ -43,8 +43,8 @@ def run_command(
     """Run a configuration and print what it came to; see the flags of ``graphsilo run``."""
     load("graphsilo.experiments.runner")
     if resume:
-        out = out or unfinished_run()
-        path = path or _stored_config(out, given=bool(overrides or assignments))
+        out = out or find_unfinished()
+        path = path or _find_config(out, given=bool(overrides or assignments))
     config = load_config(path, overrides=overrides, assignments=assignments)
     trackers = trackers_of(track)
     claimed = out is None
@@ -81,7 +81,7 @@ def _train(
     written = PlainProgress(log)
     shown: LiveProgress | PlainProgress | None = None
     if not quiet:
-        shown = progress.shown()
+        shown = progress.choose_progress()
     begun = _Begun()
 
     def draw(run: Path) -> None:
@@ -167,7 +167,7 @@ def _print(record: RunRecord, folder: Path, warned: Sequence[str], *, quiet: boo
         print(file=sys.stderr)  # between progress and table
     terminal.show(summary.sheet(record).draw())
     terminal.say()
-    if text := summary.scored(record):
+    if text := summary.describe_scoring(record):
         terminal.say(text)
     for text in summary.remarks(record):
         if text not in warned:
@@ -230,7 +230,7 @@ def _rule(config: RunConfig) -> str:
         return "louvain"
 
 
-def unfinished_run() -> Path:
+def find_unfinished() -> Path:
     """The one unfinished run below ``runs``.
 
     Raises:
@@ -249,7 +249,7 @@ def unfinished_run() -> Path:
     )
 
 
-def _stored_config(folder: Path, *, given: bool) -> Path | None:
+def _find_config(folder: Path, *, given: bool) -> Path | None:
     path = folder.expanduser() / "config.yaml"
     if path.exists():
         return path

@@ -17,10 +17,10 @@ from graphsilo.report.formats import (
     Spread,
     absent_clients,
     cost_texts,
+    describe_share,
     percent,
     plus_minus,
     reference_title,
-    scored_part,
     when_scored,
     words,
 )
@@ -50,7 +50,7 @@ def sheet(record: RunRecord) -> Sheet:
     of = "" if chosen == "accuracy" else ", accuracy"  # which is what the record has of it
     columns = [
         *(metric_of(name).title for name in names),
-        *([f"Worst {'scored ' if scored_part(record) else ''}client{of}"] if worst else []),
+        *([f"Worst {'scored ' if describe_share(record) else ''}client{of}"] if worst else []),
         *map(words, scenarios),
         "Best round",
         *COST_TITLES,
@@ -76,14 +76,14 @@ def sheet(record: RunRecord) -> Sheet:
     return Sheet(f"Test, % ({counted})", columns, rows)
 
 
-def scored(record: RunRecord) -> str:
+def describe_scoring(record: RunRecord) -> str:
     """Whose model the table scores, on whose test data, and when; and how many silos, where not all were scored."""
     modes = {seed.mode for seed in record.seeds}
     reported = modes.pop() if len(modes) == 1 else "validation"
     rest = [mode for mode in record.seeds[0].modes if mode != reported]
     others = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} in result.json" if rest else ""
     whose = MODES.get(reported, reported).removesuffix(" (aggregate)")
-    part = scored_part(record)
+    part = describe_share(record)
     return " ".join(
         filter(
             None,

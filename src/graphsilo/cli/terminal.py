@@ -51,7 +51,7 @@ def paragraph(text: str, stream: IO[str]) -> str:
     )
 
 
-def stamped(text: str) -> str:
+def add_timestamp(text: str) -> str:
     """A line of a log, with the moment before it."""
     return f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}"
 

@@ -45,22 +45,24 @@ def tune_command(
         print_study(record.read(out.expanduser()), every=True)
         return
     load("graphsilo.experiments.tuning", "graphsilo.experiments.runner")
-    config, plan = _asked(path, overrides, assignments, methods, space, given, out if resume else None)
+    config, plan = _load_plan(path, overrides, assignments, methods, space, given, out if resume else None)
     folder = _free(config) if out is None else out.expanduser()
     from graphsilo.experiments.tuning import tune
 
-    def told(found: TuneRecord, method: str, ended: TrialRecord | FinalRecord) -> None:
+    def print_trial(found: TuneRecord, method: str, ended: TrialRecord | FinalRecord) -> None:
         if not quiet:
             to_stderr(line(found, method, ended))
 
     try:
-        found = tune(config, plan, out=folder, resume=resume, executor=executor, told=told, after_round=check_stopped)
+        found = tune(
+            config, plan, out=folder, resume=resume, executor=executor, told=print_trial, after_round=check_stopped
+        )
     except KeyboardInterrupt:
         raise Interrupted(_how_to_go_on(folder, config)) from None
     _finish(found, folder, quiet)
 
 
-def _asked(
+def _load_plan(
     path: Path | None,
     overrides: Mapping[str, Any],
     assignments: Sequence[str],

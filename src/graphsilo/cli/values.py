@@ -103,7 +103,7 @@ def switch(flags: str, about: str, *, panel: str = "") -> Any:
 
 
 def argument(metavar: str, about: str, complete: Any = None, *, default: Any = ...) -> Any:
-    """A parameter that is told by its place."""
+    """A positional parameter."""
     return typer.Argument(default, metavar=metavar, help=about, autocompletion=complete)
 
 
@@ -178,7 +178,7 @@ def data_and_cut(
     }
 
 
-def executor_named(executor: str | None, jobs: int | None) -> str | None:
+def resolve_executor(executor: str | None, jobs: int | None) -> str | None:
     """What ``--executor`` and ``--jobs`` name; None for this process.
 
     Raises:

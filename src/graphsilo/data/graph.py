@@ -81,7 +81,7 @@ class OutsideLinks:
         parts = {key: getattr(self, key)[chosen] for key in self.__dataclass_fields__}
         return OutsideLinks(**parts)
 
-    def moved(self, table: NDArray[np.signedinteger]) -> OutsideLinks:
+    def renumber(self, table: NDArray[np.signedinteger]) -> OutsideLinks:
         """The same by the rows that a table gives to their own ends; without those of which it says -1."""
         rows = table[self.node].astype(np.int64)
         return replace(self, node=rows).where(rows >= 0)
@@ -99,11 +99,11 @@ def names_among_silos(silos: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray
         for column in np.ascontiguousarray(words).view(np.uint32).reshape(len(words), width).T if width else ():
             # Shorter words are padded with zeros, of which how many there are must not matter.
             state = np.where(column > 0, (state ^ column.astype(np.uint64)) * np.uint64(0x100000001B3), state)
-        state = mixed(state)
+        state = mix_bits(state)
     return (state >> np.uint64(11)).astype(np.int64)
 
 
-def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finisher of SplitMix64: every bit of the result depends on every bit."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
@@ -159,7 +159,7 @@ class Graph:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return _shown(self)
+        return _format_repr(self)
 
     def _repr_html_(self) -> str:
         name, *facts = describe(self).items()
@@ -333,7 +333,7 @@ class Graph:
         table = self.number_table() if table is None else table
         table[nodes] = np.arange(len(nodes))
         local = table[edges]
-        outside = None if self.outside is None else self.outside.moved(table)
+        outside = None if self.outside is None else self.outside.renumber(table)
         table[nodes] = -1
         kept = (local >= 0).all(axis=0)
         return replace(
@@ -380,7 +380,7 @@ class GraphCollection:
     graph_ids: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
-        return _shown(self)
+        return _format_repr(self)
 
     def __post_init__(self) -> None:
         if (
@@ -438,10 +438,10 @@ class GraphCollection:
 Item = TypeVar("Item", bound=Graph | GraphCollection)
 
 
-def noted(item: Item, notes: Iterable[str]) -> Item:
+def add_notes(item: Item, notes: Iterable[str]) -> Item:
     """The same with more of what a person should know of how it was read."""
     if isinstance(item, GraphCollection):
-        return replace(item, union=noted(item.union, notes))
+        return replace(item, union=add_notes(item.union, notes))
     assert isinstance(item, Graph)
     return replace(item, notes=(*item.notes, *notes))
 
@@ -480,5 +480,5 @@ def describe(graph: Graph | GraphCollection) -> dict[str, Any]:
     }
 
 
-def _shown(graph: Graph | GraphCollection) -> str:
+def _format_repr(graph: Graph | GraphCollection) -> str:
     return f"{type(graph).__name__}({', '.join(f'{name}={value!r}' for name, value in describe(graph).items())})"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.evaluate.scores import Score
-from graphsilo.evaluate.sums import rounded
+from graphsilo.evaluate.sums import round_to_step
 
 DOUBT = 0.5
 """Standard errors by which a model of the own rows alone must be better. Of 0, ½, 1 and 1.64 the best by
@@ -31,9 +31,9 @@ def confusions(labels: NDArray[np.int64], guesses: NDArray[np.int64], classes: i
     return found.reshape(candidates, classes, classes)
 
 
-def weighted(scores: Sequence[Score]) -> NDArray[np.float64]:
+def weight_scores(scores: Sequence[Score]) -> NDArray[np.float64]:
     """[2, scores] values times the items that they rest on, rounded as what is summed over silos, and these."""
-    values = [rounded((score.value or 0.0) * score.weight) for score in scores]
+    values = [round_to_step((score.value or 0.0) * score.weight) for score in scores]
     return np.array([values, [score.weight for score in scores]])
 
 
@@ -43,7 +43,7 @@ def worth(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[str, Any]) 
     Args:
         metric: What counts.
         counts: [candidates, C true, C predicted] the sum of ``confusions``.
-        ranked: Where the metric is one of scores, by its name the sum of ``weighted``.
+        ranked: Where the metric is one of scores, by its name the sum of ``weight_scores``.
     """
     if ranked:
         value, weight = np.asarray(ranked[metric.name])
@@ -51,7 +51,7 @@ def worth(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[str, Any]) 
     return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
 
 
-def chosen_of(chosen: int, metric: Metric, values: Sequence[float]) -> dict[str, float]:
+def describe_choice(chosen: int, metric: Metric, values: Sequence[float]) -> dict[str, float]:
     """For a server's log: the number of the candidate that was taken, and what the metric says of each.
 
     Args:
@@ -97,7 +97,7 @@ class Judge:
         error = max(self._error(outputs[other], outputs[best]), math.sqrt(gain / len(self.labels)))
         return other if gain > self.doubt * error else best
 
-    def held_out(self, outputs: Sequence[NDArray[Any]], apart: int) -> NDArray[np.int64]:
+    def cross_validate(self, outputs: Sequence[NDArray[Any]], apart: int) -> NDArray[np.int64]:
         """[n] for each item the number of the model that the items of all other groups prefer, as ``best`` does.
 
         How good a choice is cannot be read off the items that it was made by; what these models say of theirs tells it.

@@ -241,31 +241,31 @@ def compare(
     for client, graph in mended.items():
         _check_mended(client, silos.get(client), graph)
 
-    def made(graph: Graph) -> Kernel:
+    def build(graph: Graph) -> Kernel:
         return kernel(graph, blocks=blocks, layers=layers, scale=scale)
 
-    def judged(theta: Kernel, nodes: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[float | None, int]:
+    def judge(theta: Kernel, nodes: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[float | None, int]:
         part = theta if len(nodes) == len(theta) else theta[np.ix_(nodes, nodes)]
         if not len(nodes) or not np.trace(part) > 0:
             return None, 0
         return bound_term(part, labels, confidence=confidence, jitter=jitter), twins(part, labels, jitter=jitter)
 
-    theta = made(whole)
+    theta = build(whole)
     rows: list[dict[str, Any]] = []
     for client, graph in silos.items():
         own = np.flatnonzero(known[places[client]])
         labels = whole.labels[places[client][own]]
-        views = {"global": (theta, places[client][own]), "cut": (made(graph), own)}
+        views = {"global": (theta, places[client][own]), "cut": (build(graph), own)}
         if client in mended:
-            views["mended"] = (made(mended[client]), own)
+            views["mended"] = (build(mended[client]), own)
         bounds: dict[str, float | None] = dict.fromkeys(GRAPHS)
         alike: dict[str, int | None] = dict.fromkeys(GRAPHS)
         for name, (seen, nodes) in views.items():
-            bounds[name], alike[name] = judged(seen, nodes, labels)
+            bounds[name], alike[name] = judge(seen, nodes, labels)
         generated = mended[client].num_nodes - graph.num_nodes if client in mended else None
         rows.append({"client": client, "nodes": len(own), "generated": generated, **bounds, "twins": alike})
     everywhere = np.flatnonzero(known)
-    bound, alike_everywhere = judged(theta, everywhere, whole.labels[everywhere])
+    bound, alike_everywhere = judge(theta, everywhere, whole.labels[everywhere])
     return {
         "blocks": blocks,
         "layers": layers,

@@ -235,17 +235,17 @@ def metric_of(name: str) -> Metric:
     """The metric of this name, whatever view stands before it (``aggregate.accuracy``); of a name that is not in the
     table, one that is shown as a plain number."""
     name = name.rpartition(".")[2]
-    return METRICS.get(name) or COURSE.get(name) or _unscored(name, name.replace("_", " ").capitalize())
+    return METRICS.get(name) or COURSE.get(name) or _make_unlisted(name, name.replace("_", " ").capitalize())
 
 
-def _unscored(
+def _make_unlisted(
     name: str, title: str, meaning: str = "not in the table of metrics", *, more_is_better: bool = True
 ) -> Metric:
     return Metric(name, title, meaning, counts=accuracy, is_share=False, higher_is_better=more_is_better)
 
 
 COURSE = {
-    name: _unscored(name, title, meaning, more_is_better=False)
+    name: _make_unlisted(name, title, meaning, more_is_better=False)
     for name, title, meaning in (
         ("bytes_to_target", "Bytes to target", "sent and received until validation accuracy is at the target"),
         ("rounds_to_target", "Rounds to target", "rounds until validation accuracy is at the target"),
@@ -254,7 +254,7 @@ COURSE = {
 """What is read off a run's rounds for tables. No scores: nothing selects by them or records them."""
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def sort_metrics(names: Iterable[str]) -> list[str]:
     """Names of metrics, each once, as tables show them: the main ones, the others of the table, any others."""
     places = {name: (not each.is_main, place) for place, (name, each) in enumerate(METRICS.items())}
     return sorted(dict.fromkeys(names), key=lambda name: places.get(name, (True, len(places))))
@@ -266,7 +266,7 @@ def main_ones(names: Iterable[str]) -> list[str]:
     Of two classes the F1 of the rarer one stands for Min-F1, which counts what is missed of a class and nothing that is
     taken for it.
     """
-    found = ordered(names)
+    found = sort_metrics(names)
     hidden = "min_f1" if "rare_f1" in found else ""
     return [name for name in found if metric_of(name).is_main and name != hidden] or found
 
@@ -373,7 +373,7 @@ def round_summaries(
         kinds: Names along the second axis.
         rare: As for one kind.
     """
-    counts, share = _checked(counts, weights, axes=5)
+    counts, share = _check_counts(counts, weights, axes=5)
     table = _table(counts, rare, each_round=True)
     values = np.stack(list(table.values()))  # [metrics, clients, kinds]
     means = weighted_mean(values.transpose(2, 0, 1), share)
@@ -402,7 +402,7 @@ def summarise(
     Raises:
         DataError: ``counts``, ``weights`` or ``clients`` do not fit together, or a weight is negative.
     """
-    counts, share = _checked(counts, weights, axes=4)
+    counts, share = _check_counts(counts, weights, axes=4)
     names = _names(clients, len(counts))
     table = _table(counts, rare)
     summary: Summary = {name: _plain(weighted_mean(values.T, share)) for name, values in table.items()}
@@ -433,7 +433,7 @@ def per_client(counts: Counts, *, clients: Sequence[int] | None = None, rare: in
     Raises:
         DataError: ``counts`` or ``clients`` have the wrong shape.
     """
-    counts, _ = _checked(counts, np.ones(len(counts)), axes=4)
+    counts, _ = _check_counts(counts, np.ones(len(counts)), axes=4)
     names = _names(clients, len(counts))
     table = _table(counts, rare)
     sizes = counts.sum(axis=(1, 2, 3))
@@ -505,7 +505,7 @@ def _names(clients: Sequence[int] | None, count: int) -> list[int]:
     return [int(client) for client in clients]
 
 
-def _checked(counts: Counts, weights: ArrayLike, *, axes: int) -> tuple[Counts, Values]:
+def _check_counts(counts: Counts, weights: ArrayLike, *, axes: int) -> tuple[Counts, Values]:
     counts, share = np.asarray(counts), np.asarray(weights, dtype=np.float64)
     if counts.ndim != axes or counts.shape[-3] != CELLS or counts.shape[-1] != counts.shape[-2]:
         wanted = "[clients, 4, classes, classes]" if axes == 4 else "[clients, kinds, 4, classes, classes]"

@@ -27,12 +27,12 @@ def scenario_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64
     return items
 
 
-def rounded(value: Any) -> Any:
+def round_to_step(value: Any) -> Any:
     """A number of items, to the nearest step."""
     return np.rint(np.asarray(value) * STEPS) / STEPS
 
 
-def ranked(pairs: Mapping[str, Sequence[float]], size: int) -> dict[str, NDArray[np.float64]]:
+def to_weighted_sums(pairs: Mapping[str, Sequence[float]], size: int) -> dict[str, NDArray[np.float64]]:
     """What a client adds to the means of scores that it ranked itself.
 
     Args:
@@ -40,6 +40,6 @@ def ranked(pairs: Mapping[str, Sequence[float]], size: int) -> dict[str, NDArray
         size: n_k.
     """
     return {
-        name: np.zeros((2, 1)) if np.isnan(value) else np.array([[rounded(value * size)], [float(size)]])
+        name: np.zeros((2, 1)) if np.isnan(value) else np.array([[round_to_step(value * size)], [float(size)]])
         for name, (value, _) in pairs.items()
     }

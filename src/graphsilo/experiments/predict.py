@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
-from graphsilo.data.silos.scaling import scaled, scaled_graph
+from graphsilo.data.silos.scaling import scale_graph, scale_silo
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
@@ -137,7 +137,7 @@ def predict(
         asked = _of_run(folder, client)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
         owner = f"client {asked.silo.client}"
-    silo = scaled(asked.silo, kept.scale)
+    silo = scale_silo(asked.silo, kept.scale)
     member = asked.method.client(ClientContext(silo.client, silo, asked.config.method_config(), asked.spec, chosen))
     member.load_final(kept.models)
     reported = mode_of(next(row for row in result.seeds if row.seed == chosen), silo.client)
@@ -164,11 +164,11 @@ def predict(
             learned = Learned(silo.schema.feature_names or (), kept.fills)
             target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
         else:
-            target = catalog.prepared(graph, options)
+            target = catalog.apply_options(graph, options)
         on = f"{target.name}, given{_check_fits(target, silo.schema, kept.booleans)}"
         _check_links(graph, target, seen)
         check_finite(target)
-        target = scaled_graph(target, kept.scale)
+        target = scale_graph(target, kept.scale)
     with torch.no_grad():
         found = probabilities(member.predict(member.tensors(target), _VIEWS[whose])).cpu().numpy()
     return Prediction(
@@ -334,7 +334,7 @@ def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | Gr
             f"the links of {target.name} have {here}, and those that the model was trained on had {there}. Give links "
             f"of the same kind (edges.weight in a description of tables)."
         )
-    spec = catalog.described(given) if isinstance(given, str | Path) else None
+    spec = catalog.find_description(given) if isinstance(given, str | Path) else None
     plain = spec is not None and not spec.directed
     if plain and not is_symmetric(seen):
         raise DataError(

@@ -55,7 +55,7 @@ def with_shared_words(
     Raises:
         DataError: A word is not declared where words are.
     """
-    tables = {place: spec for place, name in names.items() if (spec := catalog.described(name)) is not None}
+    tables = {place: spec for place, name in names.items() if (spec := catalog.find_description(name)) is not None}
     if len(tables) < 2 or not any(None in spec.nodes.one_hot.values() for spec in tables.values()):
         return loaded
     read = {place: item for place, item in loaded.items() if isinstance(item, Graph)}
@@ -135,7 +135,7 @@ def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> No
     names, symmetrised = list(config.data.name), config.data.options.get("undirected") is True
     # A description says it; of a file that has links the links do.
     weighted = {
-        client: not symmetrised and spec.directed if (spec := catalog.described(names[client])) is not None
+        client: not symmetrised and spec.directed if (spec := catalog.find_description(names[client])) is not None
         else not is_symmetric(graph) if graph.num_edges
         else None
         for client, graph in graphs.items()

@@ -17,8 +17,8 @@ from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
 from graphsilo.data.partition import Partition, audit, entry
 from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.parts import detached
-from graphsilo.data.silos.scaling import far_apart, lost_values
+from graphsilo.data.silos.parts import detach
+from graphsilo.data.silos.scaling import far_apart, find_lost_values
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.sources import catalog
@@ -218,7 +218,7 @@ def _prepare_graph(
     task = task_of(config, whole)
     check_backbone(config, task)
     partition, wide = taking_part(config, cut(config, whole, sizes))
-    graph = detached(whole, wide, partition) if partition.absent else whole
+    graph = detach(whole, wide, partition) if partition.absent else whole
     found: list[dict[str, Any]] = [{"fills": item.fills, "estimated": item.estimated} for item in read]
     options = dict(config.scenario.options)
     if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
@@ -378,12 +378,14 @@ def _read_notes(graphs: Sequence[Graph | GraphCollection], scaling: Scaling) -> 
     """What is to be said of each graph as it was read, and what is lost of it on its way to a model."""
     for item in graphs:
         graph = item.union
-        yield from (f"{graph.name}: {text}." for text in (*graph.notes, *lost_values(graph, scaling.scale)))
+        yield from (f"{graph.name}: {text}." for text in (*graph.notes, *find_lost_values(graph, scaling.scale)))
 
 
 def _sign_notes(config: RunConfig, silo: Silo) -> tuple[str, ...]:
     """Says so where labels -1 are a class that nobody has declared."""
-    declared = any(spec is not None and spec.classes is not None for spec in map(catalog.described, config.data.names))
+    declared = any(
+        spec is not None and spec.classes is not None for spec in map(catalog.find_description, config.data.names)
+    )
     return () if declared else signed_note(silo.schema.class_names)
 
 

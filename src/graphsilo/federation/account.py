@@ -97,10 +97,10 @@ class Account:
         Raises:
             DisclosureError: Nothing can be written there.
         """
-        from graphsilo.data.sources.atomic import locked_file
+        from graphsilo.data.sources.atomic import lock_file
 
         try:
-            with locked_file(self.path.with_name(f"{self.path.name}.lock")):
+            with lock_file(self.path.with_name(f"{self.path.name}.lock")):
                 yield
         except OSError as error:
             raise self._unwritable(error) from error

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import Judge, confusions, weighted
+from graphsilo.evaluate.choice import Judge, confusions, weight_scores
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.message import Message, Tensors, sends
 
@@ -47,7 +47,7 @@ class Candidates(Message):
         guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
         names = {judge.metric.name, *further}
         ranked = {
-            name: torch.from_numpy(weighted([METRICS[name].rank(judge.labels, output) for output in outputs]))
+            name: torch.from_numpy(weight_scores([METRICS[name].rank(judge.labels, output) for output in outputs]))
             for name in sorted(names)
             if METRICS[name].ranking is not None
         }

@@ -124,7 +124,9 @@ def sums_of(
         size = int(sizes[place])
         found["sizes"][name] = torch.tensor([size])
         mine = {score: pair for score, pair in scores.items() if score.startswith(f"{name}/")}
-        found["ranked"].update({score: torch.from_numpy(pair) for score, pair in sums.ranked(mine, size).items()})
+        found["ranked"].update(
+            {score: torch.from_numpy(pair) for score, pair in sums.to_weighted_sums(mine, size).items()}
+        )
         found["items"].update({score: torch.tensor([int(items)]) for score, (_, items) in mine.items()})
         if not named:
             continue

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import CLEAR, Judge, chosen_of, worth
+from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, worth
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -411,7 +411,7 @@ class Server(ServerBase[AutoConfig]):
         self.preferred = [int(np.argmax(values)), max(shared, key=values.__getitem__)]  # the first of equals
         chosen = ChooseRequest(choices=choices, preferred=self.preferred[0])
         federation.sum(Client.choose, chosen).require(self.config.min_clients)
-        self.log.update(chosen_of(self.preferred[0], metric, values))
+        self.log.update(describe_choice(self.preferred[0], metric, values))
         self.ends_early = "trees" not in self.parts
         if course:
             each = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values

@@ -68,11 +68,11 @@ def plan(
             "explicit": sorted(config.explicit), "seconds": seconds, "finish": finish, "writes": out is not None,
             "line": None if line is None else asdict(line), "allowed": allowed(),
         }  # fmt: skip
-        trial = _made(order, folder, None if machine is None else SHARE * machine.free)
+        trial = _run_trial(order, folder, None if machine is None else SHARE * machine.free)
     return plan_of(config, trial, machine=machine, line=line, out=out)
 
 
-def _made(order: Mapping[str, Any], folder: Path, limit: float | None) -> Trial:
+def _run_trial(order: Mapping[str, Any], folder: Path, limit: float | None) -> Trial:
     """The trial, ended when it takes more memory than the limit once its data is loaded."""
     trial, events, errors = Trial(), folder / "events.jsonl", folder / "errors.txt"
     path = os.pathsep.join(sys.path)
@@ -103,12 +103,12 @@ def _made(order: Mapping[str, Any], folder: Path, limit: float | None) -> Trial:
         raise _error(trial.events["error"])
     code = process.returncode
     if "loaded" not in trial.events or code not in (0, -signal.SIGXCPU, -signal.SIGKILL):
-        raise _gone(code, errors.read_text(errors="replace"))
+        raise _explain_exit(code, errors.read_text(errors="replace"))
     trial.out_of_memory |= code == -signal.SIGKILL
     return trial
 
 
-def _gone(code: int, said: str) -> RunError:
+def _explain_exit(code: int, said: str) -> RunError:
     lines = said.strip().splitlines()
     if code == -signal.SIGKILL or "MemoryError" in said[-500:]:
         return RunError(

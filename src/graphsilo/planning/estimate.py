@@ -101,7 +101,7 @@ class Trial:
             found.append(cost)
         return found
 
-    def moved(self, phase: str) -> NDArray[np.float64]:
+    def count_bytes(self, phase: str) -> NDArray[np.float64]:
         """Bytes of every client in the steps of one phase: [steps, clients, up and down]."""
         steps = [step["moved"] for step in self.steps if step["phase"] == phase]
         # Names of clients have gone through JSON.
@@ -120,7 +120,7 @@ def plan_of(
     evaluations = math.ceil(rounds / config.evaluation.every)
     trained = _sum(setup) + _sum(first[:rounds]) + later * max(0, rounds - len(first))
     spent = trained + (_sum(evaluated[:1]) + evaluation * (evaluations - 1))
-    before, moved, scored = (trial.moved(phase) for phase in ("setup", "round", "evaluation"))
+    before, moved, scored = (trial.count_bytes(phase) for phase in ("setup", "round", "evaluation"))
     sent = before.sum(axis=0) + moved[:rounds].sum(axis=0) + _later(moved, moved[2:]) * max(0, rounds - len(moved))
     seed = _most(replace(spent, up=trained.up, down=trained.down), sent)
     checkpoint, checkpoints = _checkpoints(config, trial, _sum(setup).up > 0, spent.cpu, out)
@@ -169,7 +169,7 @@ def _later(steps: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np
     """
     if not len(steps):
         return np.zeros(steps.shape[1:])
-    asked = _asked(steps)
+    asked = _find_active(steps)
     if _same(asked):
         return np.asarray((later if len(later) else steps[-1:]).mean(axis=0))
     times = asked.sum(axis=0)[:, None]
@@ -197,12 +197,12 @@ def _exact(
     Args:
         config: Of the run.
         rounds: Of a seed.
-        before, moved, scored: ``Trial.moved`` in set-up, rounds and evaluations.
+        before, moved, scored: ``Trial.count_bytes`` in set-up, rounds and evaluations.
         alike: Whether enough later rounds were seen, and all clients together moved the same in each.
     """
     is_all, is_one = len(moved) >= rounds, len(config.run.seeds) == 1
     # Clients that take turns take other turns later, and with other seeds.
-    everyone = bool(_asked(moved).all() or not moved.any())
+    everyone = bool(_find_active(moved).all() or not moved.any())
     seed, seed_max = is_all or alike, is_all or (alike and everyone and _same(moved[2:]))
     evaluated = _same(scored[1:]) or (is_all and config.evaluation.every == 1)
     # What is the same in every round is not drawn, and the same with every seed; set-up is seen once.
@@ -213,7 +213,7 @@ def _exact(
     return tuple(name for name, is_exact in found.items() if is_exact)
 
 
-def _asked(steps: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _find_active(steps: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which clients moved anything: [steps, clients]."""
     return np.asarray(steps.sum(axis=2) > 0)
 

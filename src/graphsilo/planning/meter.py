@@ -43,7 +43,7 @@ class Meter:
         """Measure every call of clients and every change of phase of this federation."""
         deliver, at = federation.deliver, federation.at
 
-        def watched(
+        def deliver_metered(
             handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
         ) -> Iterator[tuple[ClientId, Encoded | Failure]]:
             if self._phase is None:  # outputs after the last round
@@ -64,15 +64,15 @@ class Meter:
             self._wall += max(busy.values(), default=0.0)
             self._sites += slowest
 
-        def moved(phase: Any, round: int) -> None:
+        def enter_phase(phase: Any, round: int) -> None:
             self.close()
             at(phase, round)
             self._open(phase, round)
 
         # On the object: the run's own federation is used, whichever it is.
-        vars(federation).update(deliver=watched, at=moved)
+        vars(federation).update(deliver=deliver_metered, at=enter_phase)
 
-    def sent(self, clients: Mapping[ClientId, int]) -> None:
+    def add_download(self, clients: Mapping[ClientId, int]) -> None:
         """Clients get so many bytes without being asked anything."""
         for client, size in clients.items():
             self._note(client, 0.0, 0, size)
@@ -80,10 +80,10 @@ class Meter:
     def close(self) -> None:
         """The current step ends here."""
         if self._phase is not None:
-            self.emit(self._measured("step"))
+            self.emit(self._measure("step"))
             self._phase = None
 
-    def spent(self) -> float:
+    def cpu_seconds(self) -> float:
         """CPU seconds of the trial so far."""
         return time.process_time() - self.began
 
@@ -102,12 +102,12 @@ class Meter:
         now = time.process_time()
         if now - self._reported > _INTERVAL:
             self._reported = now
-            self.emit(self._measured("partial"))
+            self.emit(self._measure("partial"))
         if now - self.began > self.limit:
             raise TooLong
         return 0.0 if self.line is None else cpu + self.line.seconds(up + down)
 
-    def _measured(self, event: str) -> dict[str, Any]:
+    def _measure(self, event: str) -> dict[str, Any]:
         phase, number = self._phase or ("finish", 0)
         cpu = time.process_time() - self._started
         server = max(0.0, cpu - self._clients)

@@ -87,7 +87,7 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
     workers, seconds = config.run.workers, order["seconds"]
     line = Connection(**order["line"]) if order["line"] else None
 
-    def measured(*arguments: Any) -> MeteredRun:
+    def make_metered(*arguments: Any) -> MeteredRun:
         simulation: Simulation = arguments[3]
         method: Method = arguments[1]
         work = {silo.client: expected_work(silo) for silo in simulation.silos}
@@ -114,7 +114,7 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
         report = getattr(importlib.import_module(module), function)
     first = config.run.seeds[:1]
     config = config.changed({"run.workers": 1, "run.seeds": first, "run.references": (), "evaluation.every": 1})
-    runner.run(config, out=out, report=report, seed_run=measured)
+    runner.run(config, out=out, report=report, seed_run=make_metered)
     emit({"event": "finished", "sizes": sizes(out)})
 
 
@@ -153,13 +153,13 @@ class MeteredRun(SeedRun):
     def _clients(self, method: Method, ledger: Ledger) -> Exchange:
         found = super()._clients(method, ledger)
         if self.meter.line is not None and isinstance(found, InProcess):
-            found.cache.parties.make = _certified
+            found.cache.parties.make = _certify
         self.meter.watch(found)
         return found
 
     def _hand_out(self, scale: Encoded, federation: Exchange) -> None:
         super()._hand_out(scale, federation)
-        self.meter.sent(dict.fromkeys(federation.clients, scale.num_bytes))
+        self.meter.add_download(dict.fromkeys(federation.clients, scale.num_bytes))
         self.meter.close()
 
     def _set_up(self, server: ServerBase[Any], federation: Exchange) -> None:
@@ -173,7 +173,7 @@ class MeteredRun(SeedRun):
         if number >= 2:
             self.meter.limit = math.inf
             share = 1.0 if number < ENOUGH_ROUNDS else 0.2
-            self.progress.stopped = self.meter.spent() >= share * self.seconds
+            self.progress.stopped = self.meter.cpu_seconds() >= share * self.seconds
 
     def _is_due(self, number: int) -> bool:
         # Clients that make room for others leave their states on disk, in checkpoints or not: they are weighed, too.
@@ -196,7 +196,7 @@ class MeteredRun(SeedRun):
         self.meter.emit({"event": "checkpoint", "bytes": size, "spent": time.process_time() - started})
 
 
-def _certified(client: ClientId) -> Party:
+def _certify(client: ClientId) -> Party:
     """A client in secure sums whose key comes with as many bytes as a kit's word for it has."""
     party = unproved(client)
     identity = replace(party.identity, proof=party.identity.proof + bytes(KIT_BYTES))

@@ -12,10 +12,10 @@ from graphsilo.attacks import record as records
 from graphsilo.attacks.record import AttackRecord, Outcome
 from graphsilo.errors import several
 from graphsilo.experiments.storage import disk
-from graphsilo.report.formats import MISSING, listed, short_hash
+from graphsilo.report.formats import MISSING, join_words, short_hash
 from graphsilo.report.html import page
 from graphsilo.report.plot import Axis, Dots, Figure, Plot, present, short
-from graphsilo.report.sections import SELF_CONTAINED, Block, Page, Section, Table, headed, warned
+from graphsilo.report.sections import SELF_CONTAINED, Block, Page, Section, Table, add_heading, warn_of
 
 NAME = "attack.html"
 WHO = {
@@ -53,13 +53,13 @@ def describe(record: AttackRecord) -> Page:
     sections = []
     for place, (seed, clients, outcomes) in enumerate(record.parts):
         of = (f", seed {seed}" if several_seeds else "") + (f", {_silos(clients)}" if apart else "")
-        won = learned(outcomes)
+        won = list_successes(outcomes)
         blocks: list[Block] = [block for title, entries in won for block in (("heading", title), ("bullets", entries))]
         sections.append(Section(f"part-{place + 1}", f"What was learned{of}", [
             *blocks,
             ("plain", "" if won else "No attack did better than one would without the run."),
-            *headed("What was not", [("bullets", held(outcomes))]),
-            ("figures", present(drawn(outcomes, f"success-{place}", seed))),
+            *add_heading("What was not", [("bullets", list_failures(outcomes))]),
+            ("figures", present(draw_success(outcomes, f"success-{place}", seed))),
             ("table", _table(f"Every attack{of}", outcomes)),
         ]))  # fmt: skip
     who = [(_title(who), SEES[who]) for who in WHO if who in _attackers(record)]
@@ -72,7 +72,7 @@ def describe(record: AttackRecord) -> Page:
             Section("guards", "What guards change", guards(record.method)),
             Section("read", "How to read it", [("plain", _REPEATED), ("facts", who), ("plain", _WITHOUT)]),
         ],
-        notices=[warned(record.notes)],
+        notices=[warn_of(record.notes)],
         footer=f"Run {short_hash(record.fingerprint)}, graphsilo {record.graphsilo}. {SELF_CONTAINED}",
     )
 
@@ -93,11 +93,11 @@ def sentence(record: AttackRecord) -> str:
     count = len(record.targets)
     sums = "with secure sums" if record.secure_sums else "without secure sums"
     text = f"{count} silo{'' if count == 1 else 's'} of a run {sums}, attacked as "
-    text += f"{listed([WHO[who] for who in WHO if who in _attackers(record)])}."
+    text += f"{join_words([WHO[who] for who in WHO if who in _attackers(record)])}."
     return text + (f" {record.shadows} shadow runs behind the membership attack." if record.shadows else "")
 
 
-def learned(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Markup]]]:
+def list_successes(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Markup]]]:
     """What each attacker learned: an entry for each attack with a figure above the prior."""
     found = []
     for who in WHO:
@@ -123,7 +123,7 @@ def _figures(won: Sequence[Outcome]) -> str:
     )
 
 
-def held(outcomes: Sequence[Outcome]) -> list[str]:
+def list_failures(outcomes: Sequence[Outcome]) -> list[str]:
     """Attacks of which no figure is above the prior, by attacker, and those that had nothing to use."""
     won = {(one.attacker, one.attack) for one in outcomes if one.succeeds}
     tried = {(one.attacker, one.attack) for one in outcomes if one.value is not None}
@@ -150,27 +150,27 @@ def guards(method: str) -> list[Block]:
     for each in known:
         rows.setdefault((each.attack, each.attacker, each.figure), {})[each.variant] = each
     cells = [
-        (attack, _who(attacker), figure, number(next(iter(found.values())).prior), *(_guarded(found.get(variant))
+        (attack, _who(attacker), figure, number(next(iter(found.values())).prior), *(_format_finding(found.get(variant))
          for variant in variants))
         for (attack, attacker, figure), found in rows.items()
     ]  # fmt: skip
     columns = [*_ATTACKED, ("Without the run", ""), *((variant or "as it comes", "") for variant in variants)]
     text = (
-        f"The same attacks on runs of this method on {listed(sorted({each.data for each in known}))}, measured "
+        f"The same attacks on runs of this method on {join_words(sorted({each.data for each in known}))}, measured "
         f"beforehand: with its default settings, and with secure sums, noise or what else guards it. In bold what is "
         f"above the prior. Another graph may give away more or less."
     )
     return [("plain", text), ("table", Table("Attacks on runs with guards and without", columns, cells))]
 
 
-def _guarded(found: findings.Finding | None) -> str:
+def _format_finding(found: findings.Finding | None) -> str:
     if found is None:
         return MISSING
     text = f"{number(found.value)} ({number(found.low)} to {number(found.high)})"
     return Markup("<b>{}</b>").format(text) if found.succeeds else text
 
 
-def drawn(outcomes: Sequence[Outcome], name: str, seed: int) -> Figure | None:
+def draw_success(outcomes: Sequence[Outcome], name: str, seed: int) -> Figure | None:
     """Success with its interval, and the prior beside it."""
     known = [one for one in outcomes if one.value is not None]
     if not known:

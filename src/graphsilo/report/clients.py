@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphsilo.evaluate.metrics import main_ones, metric_of, ordered
+from graphsilo.evaluate.metrics import main_ones, metric_of, sort_metrics
 from graphsilo.experiments.storage.records import ClientScores
 from graphsilo.experiments.storage.views import by_client
 from graphsilo.report.exchange import CLIENT_ROWS
@@ -13,11 +13,11 @@ from graphsilo.report.finding import Finding, Gain, points
 from graphsilo.report.formats import (
     MISSING,
     bar_width,
+    describe_share,
     in_sentence,
     integer,
     mean,
     metric,
-    scored_part,
     sortable,
 )
 from graphsilo.report.plot import present
@@ -136,7 +136,7 @@ def rows_of(run: Run) -> list[Context]:
         for row in seed.clients:
             gathered.setdefault(row.client, []).append(row)
     audit = {holder.client: holder for holder in run.result.partition.per_client}
-    names = ordered(
+    names = sort_metrics(
         name for rows in gathered.values() for name, value in rows[0].test.numbers.items() if value is not None
     )
     return [
@@ -203,7 +203,7 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
         "sorted_up": sign == 1,
         "rows": table,
         "first": FIRST_ROWS if len(table) > 2 * FIRST_ROWS else len(table),
-        "note": _note(len(rows), len(table), main if main in names else None, scored_part(run.result)),
+        "note": _note(len(rows), len(table), main if main in names else None, describe_share(run.result)),
         "spread": _spread(scores, main),
     }
 

@@ -35,7 +35,7 @@ def questions(runs: Sequence[Run]) -> list[list[int]]:
     """
     found: dict[Any, list[int]] = {}
     for position, run in enumerate(_originals(runs)):
-        found.setdefault((_data_identity(run), _partition_identity(run), _asked(run)), []).append(position)
+        found.setdefault((_data_identity(run), _partition_identity(run), _task_identity(run)), []).append(position)
     return list(found.values())
 
 
@@ -69,7 +69,7 @@ def question_titles(runs: Sequence[Run]) -> list[str]:
             f"{title}, {word} {short_hash(getattr(run.result, what).hash)[:6]}" if len(hashes[title]) > 1 else title
             for title, run in zip(titles, runs, strict=True)
         ]
-    return _numbered(titles)
+    return _number_repeats(titles)
 
 
 def distinct_labels(runs: Sequence[Run], groups: Sequence[Sequence[int]] | None = None) -> list[str]:
@@ -101,7 +101,7 @@ def distinct_labels(runs: Sequence[Run], groups: Sequence[Sequence[int]] | None 
         for position, settings in zip(mine, flat, strict=True):
             if 0 < len(telling) <= 2:
                 parts = [
-                    f"{key.removesuffix('.name').rsplit('.', 1)[-1]} {_written(settings.get(key, _UNSET))}"
+                    f"{key.removesuffix('.name').rsplit('.', 1)[-1]} {_format_setting(settings.get(key, _UNSET))}"
                     for key in telling
                     if key in settings or key != _TOP_SHARE
                 ]
@@ -109,12 +109,12 @@ def distinct_labels(runs: Sequence[Run], groups: Sequence[Sequence[int]] | None 
             elif telling or not several:
                 labels[position] = f"{title} ({runs[position].path.resolve().name})"
     for group in places:
-        for place, label in zip(group, _numbered([labels[place] for place in group]), strict=True):
+        for place, label in zip(group, _number_repeats([labels[place] for place in group]), strict=True):
             labels[place] = label
     return labels
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
+def _number_repeats(names: Sequence[str]) -> list[str]:
     """The same, with a number behind those that are there twice."""
     return [
         f"{name} [{list(names[: place + 1]).count(name)}]" if list(names).count(name) > 1 else name
@@ -130,7 +130,7 @@ def with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[lis
     Returns:
         The runs; a note that says so; or a warning where no client is common to all, so that nothing can be compared.
     """
-    who = [_scored(run) for run in runs]
+    who = [_find_scored_clients(run) for run in runs]
     part = [run.config.get("evaluation", {}).get("share", 1.0) for run in runs]
     absent = [f"without {left}" if (left := absent_clients(run.result.partition)) else "all clients" for run in runs]
     by_seed = {seed: [of[seed] for of in who if seed in of] for of in who for seed in of}
@@ -151,16 +151,16 @@ def with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[lis
     count = f"{most} client{'' if most == 1 else 's'}" if fewest == most else f"{fewest} to {most} clients"
     each = "" if len(set(common.values())) == 1 else ", others in each seed"
     said = f"{text[:1].upper()}{text[1:]}: scores are node-weighted means over the {count} that all runs have{each}."
-    return [_narrowed(run, common) for run in runs], [said], []
+    return [_restrict(run, common) for run in runs], [said], []
 
 
-def _scored(run: Run) -> dict[int, frozenset[int] | None]:
+def _find_scored_clients(run: Run) -> dict[int, frozenset[int] | None]:
     """Seed to the clients that have test scores of their own; None where the sums of all are known alone."""
     found = {seed.seed: frozenset(row.client for row in seed.clients if row.test.metrics) for seed in run.seeds}
     return {seed: clients or None for seed, clients in found.items()}
 
 
-def _narrowed(run: Run, clients: Mapping[int, Collection[int]]) -> Run:
+def _restrict(run: Run, clients: Mapping[int, Collection[int]]) -> Run:
     """A run with test scores over some clients of each seed; metrics that no client has by itself are left out."""
     seeds = []
     for seed in run.seeds:
@@ -179,7 +179,9 @@ def _narrowed(run: Run, clients: Mapping[int, Collection[int]]) -> Run:
     return replace(run, result=structs.replace(run.result, seeds=seeds))
 
 
-def differing(runs: Sequence[Run], labels: Sequence[str], *, as_reported: bool = True) -> tuple[list[str], list[str]]:
+def compare_settings(
+    runs: Sequence[Run], labels: Sequence[str], *, as_reported: bool = True
+) -> tuple[list[str], list[str]]:
     """Sentences on what makes runs incomparable, and on settings that differ beside the method.
 
     Args:
@@ -234,7 +236,7 @@ def _originals(runs: Sequence[Run]) -> list[Run]:
     return [found[run.result.replaces or run.result.fingerprint] for run in runs]
 
 
-def _asked(run: Run) -> str:
+def _task_identity(run: Run) -> str:
     flat = {**flatten(run.config), "task": run.result.task}  # said or not, it is the same task
     return repr(sorted((key, repr(value)) for key, value in flat.items() if key.split(".")[0] in _ASKED))
 
@@ -243,7 +245,7 @@ def _distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
     """``A, B: 10; C: 20``, shortened when there are many values."""
     groups: dict[str, list[str]] = {}
     for label, value in zip(labels, values, strict=True):
-        groups.setdefault(_written(value), []).append(label)
+        groups.setdefault(_format_setting(value), []).append(label)
     parts = [f"{', '.join(who)}: {value}" for value, who in groups.items()]
     return "; ".join(parts) if len(parts) <= 6 else "; ".join(parts[:6]) + f"; and {len(parts) - 6} more"
 
@@ -275,7 +277,7 @@ def _differ(key: str, values: Sequence[Any]) -> bool:
     return len({repr(value) for value in told}) > 1
 
 
-def _written(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     """As a person would set it."""
     if value is None:
         return "none"

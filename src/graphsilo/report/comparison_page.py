@@ -9,14 +9,14 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import side_by_side
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.finding import one_class
-from graphsilo.report.formats import MISSING, listed, short_hash
+from graphsilo.report.formats import MISSING, join_words, short_hash
 from graphsilo.report.grid import Grid
 from graphsilo.report.grid import Table as Compared
-from graphsilo.report.layout import layout, signed
+from graphsilo.report.layout import format_difference, layout
 from graphsilo.report.plot import present
 from graphsilo.report.record import Run
 from graphsilo.report.run_page import sentence
-from graphsilo.report.sections import Block, Page, Section, Table, code, drawn, headed, warned
+from graphsilo.report.sections import Block, Page, Section, Table, add_heading, code, pair_figures, warn_of
 from graphsilo.report.tables import Comparison, Row
 from graphsilo.report.writers import to_csv, to_latex, to_markdown
 
@@ -62,27 +62,27 @@ def describe(runs: Sequence[Run], table: Compared) -> Page:
         ("CSV (fractions, bytes, seconds)", to_csv(table)),
     )
     tested = [found for each in tables for found in _differences(each)]
-    differing: list[Block] = [("note", _PAIRED), *drawn("differences", paired)]
+    differing: list[Block] = [("note", _PAIRED), *pair_figures("differences", paired)]
     differing += [("folded", (title, found, place == 0)) for place, (title, found) in enumerate(tested)]
     return Page(
-        f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {listed(data)}",
+        f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} on {join_words(data)}",
         "graphsilo comparison",
         [
             ("finding", "" if one is None else side_by_side.sentence(one)),
-            ("lede", f"{listed(table.labels if isinstance(table, Grid) else labels)}."),
+            ("lede", f"{join_words(table.labels if isinstance(table, Grid) else labels)}."),
         ],
         [
             Section("table", "", [
-                warned(warnings), ("layout", (layout(table), ())),
+                warn_of(warnings), ("layout", (layout(table), ())),
                 ("sources", ("The table as LaTeX, Markdown and CSV", texts)),
             ], "Table"),
-            Section("curves", "Curves", drawn("compare", curves), "Curves"),
+            Section("curves", "Curves", pair_figures("compare", curves), "Curves"),
             Section("trade", "Score and bytes", [("pair", present(trade))], "Score and bytes"),
-            Section("clients", "Client by client", drawn("compare-clients", clients), "Client by client"),
+            Section("clients", "Client by client", pair_figures("compare-clients", clients), "Client by client"),
             Section("differences", "Differences", differing if tested else [], "Differences"),
             Section("runs", "Runs", [
                 ("table", Table("What was run", columns, told)),
-                *headed("Settings that differ beside the method", [("bullets", table.notes)]),
+                *add_heading("Settings that differ beside the method", [("bullets", table.notes)]),
             ], "Runs"),
         ],
     )  # fmt: skip
@@ -107,8 +107,10 @@ def _differences(table: Comparison) -> Iterator[tuple[str, Table]]:
             low, high = paired.ci_low, paired.ci_high
             rows.append((
                 row.label,
-                MISSING if paired.difference is None else signed(paired.difference, name, 2),
-                MISSING if low is None or high is None else f"{signed(low, name, 2)} to {signed(high, name, 2)}",
+                MISSING if paired.difference is None else format_difference(paired.difference, name, 2),
+                MISSING
+                if low is None or high is None
+                else f"{format_difference(low, name, 2)} to {format_difference(high, name, 2)}",
                 len(paired.seeds),
                 *map(_p, (paired.sign_flip_p, item.adjusted_p, paired.t_p)),
                 item.verdict,

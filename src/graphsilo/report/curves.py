@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphsilo.evaluate.metrics import metric_of, ordered
+from graphsilo.evaluate.metrics import metric_of, sort_metrics
 from graphsilo.experiments.storage.records import Seed
 from graphsilo.report.formats import MODES, in_sentence, mean, when_scored, words
-from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, spaced
+from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, thin
 from graphsilo.report.record import Run
 
 _POINTS = 200
@@ -28,7 +28,7 @@ def curves(run: Run) -> list[Figure]:
     dots mark the rounds that validation chose.
     """
     tracks = [_Track(seed) for seed in run.seeds]
-    names = ordered(name for track in tracks for name in track.metrics)
+    names = sort_metrics(name for track in tracks for name in track.metrics)
     if max((len(track.rounds) for track in tracks), default=0) < 2 or not names:
         return []
     if run.main_metric in names:
@@ -51,7 +51,7 @@ def curves(run: Run) -> list[Figure]:
 def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
     """Mean test scores of several runs, by round and by megabytes; one choice per metric."""
     tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
-    names = ordered(name for group in tracks for track in group for name in track.metrics)
+    names = sort_metrics(name for group in tracks for track in group for name in track.metrics)
     band = "; bands: one standard deviation to each side" if any(len(group) > 1 for group in tracks) else ""
     kinds = [("compare-rounds", False, f"Test score by communication round, mean over seeds{band}.")]
     costs = [track.per_round for group in tracks for track in group]
@@ -177,11 +177,11 @@ class _Track:
 
     def __init__(self, seed: Seed) -> None:
         rows = seed.rounds
-        picked = spaced(len(rows), _POINTS)
+        picked = thin(len(rows), _POINTS)
         self.rows = [rows[i] for i in picked]
         self.rounds = [row.round for row in self.rows]
         self.best, self.seed = seed.best_round, seed.seed
-        self.metrics = ordered(
+        self.metrics = sort_metrics(
             name
             for row in self.rows
             for group in ("test", "validation")
@@ -261,7 +261,7 @@ def _short(values: Any) -> list[float]:
 def _mean_rounds(run: Run, keys: Iterable[str]) -> dict[str, list[Any]]:
     seeds = [{row.round: row for row in seed.rounds} for seed in run.seeds]
     common: list[int] = sorted(set.intersection(*(set(rows) for rows in seeds)))
-    common = [common[place] for place in spaced(len(common), _POINTS)]
+    common = [common[place] for place in thin(len(common), _POINTS)]
     return {
         "round": common,
         **{key: [mean(getattr(rows[when], key) for rows in seeds) for when in common] for key in keys},

@@ -15,7 +15,7 @@ from graphsilo.report.formats import (
     data_size,
     duration,
     integer,
-    listed,
+    join_words,
     mean,
     percent,
     words,
@@ -152,7 +152,7 @@ def ledger_sentence(ledger: Ledger, seeds: int, settings: Mapping[str, Any]) -> 
     phrases = [
         KIND_WORDS.get(name, (name,))[0] + (" (compressed)" if _how(name, ledger, settings) else "") for name in sent
     ]
-    what = f": {listed(phrases)}" if phrases else ""
+    what = f": {join_words(phrases)}" if phrases else ""
     text = f"{data_size(up)} left the silos{per}{mean_of}{what}. {data_size(down)} came back."
     masked = sum(field.bytes for field in ledger.fields if field.message.endswith(MASKED))
     if masked:

@@ -10,7 +10,7 @@ import numpy as np
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage.records import PartitionFacts
 from graphsilo.report.formats import UNNAMED, Names, in_sentence, number
-from graphsilo.report.plot import Axis, Bars, Dots, Figure, Heat, Plot, axis_title, short, size_unit, spaced
+from graphsilo.report.plot import Axis, Bars, Dots, Figure, Heat, Plot, axis_title, short, size_unit, thin
 from graphsilo.report.record import KIND_WORDS, Ledger
 
 MANY_CLIENTS = 60
@@ -37,7 +37,7 @@ def label_map(
         order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
         note = " Clients are sorted by their most frequent class."
         if len(order) > _HEAT_ROWS:
-            order = order[spaced(len(order), _HEAT_ROWS)]
+            order = order[thin(len(order), _HEAT_ROWS)]
             note += f" {_HEAT_ROWS} of {len(clients)} clients are drawn, evenly chosen along that order."
         counts, shares, titles = counts[order], shares[order], [""] * len(order)
     classes = class_labels(width, class_names)
@@ -45,7 +45,7 @@ def label_map(
     return Figure(
         "label-map",
         f"Labels per client: each row is a client, a stronger colour a larger share of its labels.{note}"
-        f"{numbered(classes)}",
+        f"{number_columns(classes)}",
         f"Heat map of {len(clients)} clients by {width} classes",
         _map_height(len(clients)),
         {"labels": Plot(Axis("Class", tuple(classes)), Axis(names=tuple(titles)), (heat,))},
@@ -126,7 +126,7 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None, when: str =
     return Figure(
         "confusion",
         "Rows are true classes, columns predictions; the numbers are percent of the true class. Test items of "
-        f"all clients that were scored, {when}, summed over seeds.{numbered(names)}",
+        f"all clients that were scored, {when}, summed over seeds.{number_columns(names)}",
         f"Confusion matrix of {width} classes, {100 * np.trace(counts) / counts.sum():.1f} percent on the diagonal",
         _class_height(width),
         {"confusion": Plot(Axis("Predicted", names), Axis("True class", names), (heat,))},
@@ -195,7 +195,7 @@ def class_labels(width: int, class_names: Sequence[str] | None = None) -> list[s
     return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
 
 
-def numbered(names: Sequence[str]) -> str:
+def number_columns(names: Sequence[str]) -> str:
     """What the columns' numbers stand for, where names may be too long to stand side by side."""
     if all(name.isdecimal() for name in names) or len(names) > 40:
         return ""

@@ -18,7 +18,7 @@ from graphsilo.evaluate.significance import PairedComparison, compare_paired
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.experiments.storage.views import by_client
 from graphsilo.federation import registry
-from graphsilo.report.formats import in_sentence, listed, mean, metric, scored_part
+from graphsilo.report.formats import describe_share, in_sentence, join_words, mean, metric
 from graphsilo.report.record import Run, flatten
 
 Side: TypeAlias = Literal["gains", "loses", "same"]
@@ -62,11 +62,11 @@ def choice(record: RunRecord) -> str:
     which = (
         counts[0][0]
         if len(counts) == 1
-        else listed(f"{name} ({count} of {len(taken)} seeds)" for name, count in counts)
+        else join_words(f"{name} ({count} of {len(taken)} seeds)" for name, count in counts)
     )
     good = metric_of(selected).goodness
     means = sorted(((fmean(values), name) for name, values in said.items() if values), key=lambda each: -good(each[0]))
-    each = listed(f"{name} {metric(value, selected)}" for value, name in means[:SHOWN])
+    each = join_words(f"{name} {metric(value, selected)}" for value, name in means[:SHOWN])
     tried = f", and no more of {len(means) - SHOWN} others" if len(means) > SHOWN else ""
     return f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}{tried}, at the reported round."
 
@@ -141,7 +141,7 @@ def finding(run: Run) -> Finding:
     if score is None:
         return Finding(f"{title}: no test score was recorded.")
     reached = f"{metric(score.mean, name)}{' %' if metric_of(name).is_share else ''} {in_sentence(name)}"
-    part = scored_part(run.result)
+    part = describe_share(run.result)
     first, scored = (f"{part}. ", "scored ") if part else ("", "")
     single = one_class(run)
     caution = f"{first}{single}".strip()
@@ -389,7 +389,7 @@ def one_class(run: Run) -> str:
         return ""
     if len(stuck) == total and total > 1:
         return "Caution: at every silo the model answers one class for everything."
-    who = listed(run.names.title(client) for client in stuck) if len(stuck) <= 3 else f"{len(stuck)} silos"
+    who = join_words(run.names.title(client) for client in stuck) if len(stuck) <= 3 else f"{len(stuck)} silos"
     return f"Caution: at {who} the model answers one class for everything."
 
 

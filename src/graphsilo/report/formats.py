@@ -82,11 +82,11 @@ def reference_title(key: str, method: str) -> str:
     return f"{method} alone" if key == "alone" else REFERENCES[key]
 
 
-def references_explained(keys: Iterable[str]) -> str:
+def explain_references(keys: Iterable[str]) -> str:
     """What the reference rows that are shown mean, as a sentence.
 
     Example:
-        >>> references_explained(["local"])
+        >>> explain_references(["local"])
         'Local only: every silo trains alone.'
     """
     texts = [f"{REFERENCES[key]}: {REFERENCE_MEANINGS[key]}" for key in REFERENCES if key in set(keys)]
@@ -200,7 +200,7 @@ def integer(value: Any) -> str:
     return MISSING if known is None else f"{known:,.0f}".replace(",", "\u202f")
 
 
-def listed(items: Iterable[str]) -> str:
+def join_words(items: Iterable[str]) -> str:
     """Items as a sentence lists them: "a, b and c"."""
     found = list(items)
     return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
@@ -211,11 +211,11 @@ def absent_clients(partition: PartitionFacts) -> str:
     names = [str(row.client if row.silo is None else row.silo) for row in partition.without]
     if not names:
         return ""
-    shown = listed(names) if len(names) <= 6 else f"{', '.join(names[:6])} and {len(names) - 6} more"
+    shown = join_words(names) if len(names) <= 6 else f"{', '.join(names[:6])} and {len(names) - 6} more"
     return f"{'client' if len(names) == 1 else 'clients'} {shown}"
 
 
-def scored_part(record: RunRecord) -> str:
+def describe_share(record: RunRecord) -> str:
     """How many silos were scored, where ``evaluation.share`` asks for a part of them: "2 of 4 silos were scored
     (evaluation.share=0.5)"; empty where all were."""
     share = record.config.get("evaluation", {}).get("share", 1.0)
@@ -232,7 +232,7 @@ def scored_part(record: RunRecord) -> str:
         if len(set(scored)) > 1:
             text += ", not the same in every seed"
     central = [REFERENCES[key] for key in POOLED if key in record.reference_rows]
-    return f"{text}; {listed(central)}: all {total}" if central else text
+    return f"{text}; {join_words(central)}: all {total}" if central else text
 
 
 def in_sentence(name: str) -> str:

@@ -46,7 +46,7 @@ TERMS = {
 """Key to the word and its meaning. Metrics have their own names as keys."""
 
 
-def explained(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
+def explain_terms(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Key to word and meaning of those that are known, in the order of ``TERMS``."""
     wanted = set(keys)
     return {key: found for key, found in TERMS.items() if key in wanted}

@@ -16,11 +16,11 @@ from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import COURSE, metric_of
 from graphsilo.evaluate.ranks import Ranking, fewest, rank
 from graphsilo.report.comparable import distinct_labels, question_titles, questions, with_shared_clients
-from graphsilo.report.formats import listed
+from graphsilo.report.formats import join_words
 from graphsilo.report.published import publisher
 from graphsilo.report.record import Run, load
 from graphsilo.report.shown import Shown
-from graphsilo.report.tables import ALPHA, Comparison, Publisher, beside, legend, named
+from graphsilo.report.tables import ALPHA, Comparison, Publisher, beside, find_run, legend
 from graphsilo.report.views import Column, columns, titles
 
 
@@ -71,12 +71,12 @@ class Grid(Shown):
         for table in self.tables:
             for data, cut in table.subjects:
                 by_cut.setdefault(cut, []).append(data)
-        return "; ".join(f"{listed(dict.fromkeys(data))} ({cut})" for cut, data in by_cut.items())
+        return "; ".join(f"{join_words(dict.fromkeys(data))} ({cut})" for cut, data in by_cut.items())
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why rows of a column may not be comparable."""
-        found = self._said(lambda table: table.warnings)
+        found = self._merge_sentences(lambda table: table.warnings)
         if len(self.labels) > 1 and all(len(table.rows) < 2 for table in self.tables):
             found.append(
                 "No two runs answer the same question: data, cut, split or scenario differ, so nothing is compared."
@@ -86,7 +86,7 @@ class Grid(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """Settings in which runs of a column differ beside the method."""
-        return tuple(self._said(lambda table: table.notes))
+        return tuple(self._merge_sentences(lambda table: table.notes))
 
     @property
     def legend(self) -> list[str]:
@@ -97,11 +97,13 @@ class Grid(Shown):
         """A row's position in a column; None where it has no run there."""
         return next((place for place, row in enumerate(table.rows) if row.label == label), None)
 
-    def _said(self, sentences: Callable[[Comparison], Sequence[str]]) -> list[str]:
+    def _merge_sentences(self, sentences: Callable[[Comparison], Sequence[str]]) -> list[str]:
         """Each sentence once; with the column's title where it does not hold of all."""
         every = dict.fromkeys(text for table in self.tables for text in sentences(table))
         of = {text: [table.title for table in self.tables if text in sentences(table)] for text in every}
-        return [text if len(titles) == len(self.tables) else f"{listed(titles)}: {text}" for text, titles in of.items()]
+        return [
+            text if len(titles) == len(self.tables) else f"{join_words(titles)}: {text}" for text, titles in of.items()
+        ]
 
     def _rank_sentences(self) -> list[str]:
         columns_ = [table for table in self.tables if table.is_comparable]
@@ -119,7 +121,7 @@ def _rank_test(table: Grid, name: str) -> str:
     of = f"{titles(table.tables[0].columns)[name]}: " if len(table.rankings) > 1 else ""
     left_out = [label for label in table.labels if label not in labels]
     if left_out:
-        of += f"without {listed(left_out)}, of which a column has no score: "
+        of += f"without {join_words(left_out)}, of which a column has no score: "
     needed = fewest(len(labels), alpha=ALPHA)
     if ranking.data_sets < needed:
         return (
@@ -179,7 +181,7 @@ def compare_runs(
     shown = columns(with_shared_clients(runs, labels)[0] if len(groups) == 1 else runs, metrics, mode, target)
     if metrics is None and len(groups) > 1:
         shown = (shown[0], *(column for column in shown[1:] if column.metric in COURSE))
-    fixed = None if baseline is None else named(baseline, runs, labels)
+    fixed = None if baseline is None else find_run(baseline, runs, labels)
     publish, remarks = (
         publisher(runs, shown, published if isinstance(published, str) else None) if published else (None, ())
     )

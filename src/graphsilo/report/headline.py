@@ -13,15 +13,15 @@ from graphsilo.report.formats import (
     MISSING,
     Spread,
     data_size,
+    describe_share,
     duration,
+    explain_references,
     in_sentence,
-    listed,
+    join_words,
     metric,
     percent,
     plus_minus,
     reference_title,
-    references_explained,
-    scored_part,
     spread,
     when_scored,
     with_unit,
@@ -80,7 +80,7 @@ def _note(run: Run, score: Spread | None) -> str:
     chosen = [seed.best_round for seed in run.seeds]
     if len(chosen) > 5:
         return f"test, {over}, {when_scored(run.seeds, 'rounds')} ({min(chosen)} to {max(chosen)})"
-    return f"test, {over}, {when_scored(run.seeds)} ({listed(map(str, chosen))})"
+    return f"test, {over}, {when_scored(run.seeds)} ({join_words(map(str, chosen))})"
 
 
 def _reference_table(run: Run) -> Context | None:
@@ -138,10 +138,10 @@ def _reference_table(run: Run) -> Context | None:
             "CPU",
         ],
         "rows": lines,
-        "gap_sentence": f"Of the gap between local and global (untuned), this run closes {listed(texts)}."
+        "gap_sentence": f"Of the gap between local and global (untuned), this run closes {join_words(texts)}."
         if texts
         else None,
-        "explained": references_explained(found),
+        "explained": explain_references(found),
         "axis": [metric(low, main), metric(high, main)],
     }
 
@@ -168,7 +168,7 @@ def _tiles(run: Run) -> list[tuple[str, str]]:
             tiles.append((metric_of(name).title, with_unit(run.spread(name), name)))
     worst = spread(_worst(run))
     if worst is not None:
-        who = "Worst scored client" if scored_part(run.result) else "Worst client"
+        who = "Worst scored client" if describe_share(run.result) else "Worst client"
         tiles.append((f"{who}, {in_sentence(run.main_metric)}", with_unit(worst, run.main_metric)))
     return [
         *tiles,

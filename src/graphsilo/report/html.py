@@ -83,8 +83,8 @@ def render_comparison(runs: Sequence[Run], **asked: Any) -> str:
 
 def page(of: Page) -> str:
     """A page as HTML; blocks and sections with nothing to draw are left out."""
-    script = script_text(packaged("report.js"))
-    sections = [replace(section, blocks=_drawn(section.blocks)) for section in of.sections]
+    script = script_text(read_asset("report.js"))
+    sections = [replace(section, blocks=_drop_empty(section.blocks)) for section in of.sections]
     return (
         environment()
         .get_template("page.html.j2")
@@ -92,11 +92,11 @@ def page(of: Page) -> str:
             title=of.title,
             brand=of.brand,
             lede=of.lede,
-            notices=_drawn(of.notices),
+            notices=_drop_empty(of.notices),
             sections=[section for section in sections if section.blocks],
             footer=of.footer,
             glossary=of.glossary,
-            style=Markup(palette() + packaged("report.css")),
+            style=Markup(palette() + read_asset("report.css")),
             scripts=[Markup(script)],
             policy=_policy([script]),
             missing=MISSING,
@@ -104,7 +104,7 @@ def page(of: Page) -> str:
     )
 
 
-def _drawn(blocks: Iterable[Block]) -> list[Block]:
+def _drop_empty(blocks: Iterable[Block]) -> list[Block]:
     return [block for block in blocks if block[1]]
 
 
@@ -113,7 +113,7 @@ def environment() -> jinja2.Environment:
     import jinja2
 
     made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(packaged),
+        loader=jinja2.FunctionLoader(read_asset),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -136,7 +136,7 @@ def _choices(figure: Figure) -> list[Context]:
     ]
 
 
-def packaged(name: str) -> str:
+def read_asset(name: str) -> str:
     """The text of a template, style or script."""
     from importlib import resources
 
@@ -149,15 +149,15 @@ def script_text(text: str) -> str:
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def hashed(text: str) -> str:
+def hash_source(text: str) -> str:
     """What a content security policy calls a script or a style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _policy(scripts: Iterable[str]) -> str:
     return (
-        f"default-src 'none'; script-src {' '.join(map(hashed, scripts))}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {' '.join(map(hash_source, scripts))}; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 

@@ -17,7 +17,7 @@ GRAPHS = {"global": "Whole graph", "cut": "Cut graph", "mended": "Mended graph"}
 _PLACES = {"global": "the whole graph", "cut": "the cut graphs", "mended": "the mended graphs"}
 
 
-def shown(record: Mapping[str, Any]) -> list[str]:
+def list_graphs(record: Mapping[str, Any]) -> list[str]:
     """The keys of the graphs that at least one silo has a bound on."""
     return [name for name in GRAPHS if any(number(row.get(name)) is not None for row in record.get("silos", []))]
 
@@ -48,7 +48,7 @@ def summary(record: Mapping[str, Any]) -> str:
         name: sum(number((row.get("twins") or {}).get(name)) or 0 for row in record.get("silos", [])) for name in GRAPHS
     }
     if any(alike.values()):
-        where = ", ".join(f"{integer(alike[name])} on {_PLACES[name]}" for name in shown(record))
+        where = ", ".join(f"{integer(alike[name])} on {_PLACES[name]}" for name in list_graphs(record))
         text += (
             f" Nodes that the kernel cannot tell from a neighbour of another class make the term very large: {where}. "
             f"Compare the silos without any, or take a larger jitter."
@@ -61,7 +61,7 @@ def table(record: Mapping[str, Any]) -> Table | None:
     silos = record.get("silos") or []
     if not silos:
         return None
-    names = shown(record)
+    names = list_graphs(record)
     generated = any(number(row.get("generated")) is not None for row in silos)
     alike = any(value for row in silos for value in (row.get("twins") or {}).values())
     counted = ["Nodes", *(["Generated"] if generated else []), *(["Alike"] if alike else [])]
@@ -80,7 +80,7 @@ def table(record: Mapping[str, Any]) -> Table | None:
 
 def figure(record: Mapping[str, Any]) -> Figure | None:
     """Dots per silo, one for each graph that its nodes are seen on."""
-    names = shown(record)
+    names = list_graphs(record)
     silos = record.get("silos") or []
     if not names:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce.published import Printed
-from graphsilo.report.formats import COSTS, MISSING, Spread, cost_texts, listed, metric, percent, plus_minus
+from graphsilo.report.formats import COSTS, MISSING, Spread, cost_texts, join_words, metric, percent, plus_minus
 from graphsilo.report.grid import Grid, Table
 from graphsilo.report.tables import Comparison, Row
 from graphsilo.report.views import titles
@@ -105,7 +105,7 @@ def layout(table: Table, *, digits: int = 1, costs: bool = True) -> Layout:
         headings, lines = _grid(table, digits)
     else:
         headings, lines = _single(table, digits, costs=costs)
-    what = listed(dict.fromkeys(_inner(metric_of(name).title) for name in table.metrics))
+    what = join_words(dict.fromkeys(_inner(metric_of(name).title) for name in table.metrics))
     return Layout(
         caption=f"Test {what} on {table.subject}.",
         label="tab:" + "-".join(_slug(part) for part in [*_data(table)[:4], *table.metrics[:2]]),
@@ -190,21 +190,21 @@ def _cells(table: Comparison, row: Row | None, place: int | None, digits: int) -
         mark = "" if place is None else table.mark(name, place)
         found.append(Cell(plus_minus(score, name, digits), None if score is None else score.mean, best, mark))
         if name in table.published:
-            found += _published(None if place is None else table.published[name][place], score, name, digits)
+            found += _compare_to_paper(None if place is None else table.published[name][place], score, name, digits)
     return found
 
 
-def _published(printed: Printed | None, score: Spread | None, name: str, digits: int) -> list[Cell]:
+def _compare_to_paper(printed: Printed | None, score: Spread | None, name: str, digits: int) -> list[Cell]:
     if printed is None:
         return [Cell(), Cell()]
     shown = Cell(plus_minus(Spread(printed.mean, printed.std, 1), name, digits), printed.mean)
     if score is None:
         return [shown, Cell()]
     difference = score.mean - printed.mean
-    return [shown, Cell(signed(difference, name, digits), difference)]
+    return [shown, Cell(format_difference(difference, name, digits), difference)]
 
 
-def signed(value: float, name: str, digits: int = 1) -> str:
+def format_difference(value: float, name: str, digits: int = 1) -> str:
     """A difference with its sign: "+1.2", "−0.3"."""
     text = metric(abs(value), name, digits)
     if not any(digit in "123456789" for digit in text):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphsilo.report.formats import MISSING
-from graphsilo.report.plot import Bars, Dots, Heat, Line, Plot, spaced
+from graphsilo.report.plot import Bars, Dots, Heat, Line, Plot, thin
 
 ROWS = 12
 """Most rows of a table of lines: evenly chosen places along x."""
@@ -30,7 +30,7 @@ def numbers(plot: Plot) -> Numbers | None:
     elif lines:
         found = _along(plot, lines)
     elif plot.y.names:
-        found = _named(plot)
+        found = _tabulate_names(plot)
     else:
         found = None
     return None if found is None or len(found.rows) * len(found.columns) > MAX_CELLS else found
@@ -47,13 +47,13 @@ def _cells(plot: Plot, heat: Heat) -> Numbers | None:
 def _along(plot: Plot, lines: list[Line]) -> Numbers:
     known = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     places = sorted({x for line in lines for x in line.x})
-    picked = [places[i] for i in spaced(len(places), ROWS)]
+    picked = [places[i] for i in thin(len(places), ROWS)]
     rows = ((f"{x:,.6g}", *(_text(line.get(x)) for line in known)) for x in picked)
     unit = f"{plot.x.title}" if plot.x.title else "x"
     return Numbers((unit, *(line.name for line in lines)), tuple(rows))
 
 
-def _named(plot: Plot) -> Numbers:
+def _tabulate_names(plot: Plot) -> Numbers:
     columns: dict[str, dict[int, float | None]] = {}
     for mark in plot.marks:
         if isinstance(mark, Dots):

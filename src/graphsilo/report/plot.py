@@ -189,13 +189,13 @@ def size_unit(largest: float) -> tuple[float, str]:
     return next(((f, unit) for f, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if largest >= f), (1.0, "Bytes"))
 
 
-def spaced(count: int, limit: int) -> NDArray[np.int64]:
+def thin(count: int, limit: int) -> NDArray[np.int64]:
     """At most ``limit`` of ``count`` places, evenly chosen."""
     return np.arange(count) if count <= limit else np.linspace(0, count - 1, limit).astype(np.int64)
 
 
 def short(value: float) -> float:
-    """Five significant digits: nobody reads more in a figure, and pages stay small."""
+    """Five significant digits: nobody reads more in a figure, and pages are smaller."""
     return float(f"{value:.5g}")
 
 

@@ -14,7 +14,7 @@ from graphsilo.experiments.reproduce.published import (
     matching,
     question_of,
 )
-from graphsilo.report.formats import listed
+from graphsilo.report.formats import join_words
 from graphsilo.report.record import Run
 from graphsilo.report.tables import Publisher
 from graphsilo.report.views import Column
@@ -38,18 +38,18 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
         ConfigError: There is no such paper or table.
     """
     among = chosen(paper)
-    asked = [_asked(run, column) for run in runs for column in shown]
+    asked = [_question_and_rounds(run, column) for run in runs for column in shown]
     found = matching(asked, among)
     known = {each.question: each for each in found.values()}
     others = dict.fromkeys(each.paper for each in among if each.question in known)
 
     def find(run: Run, label: str, column: Column) -> Printed | None:
-        return found.get(_asked(run, column))
+        return found.get(_question_and_rounds(run, column))
 
     if not found:
         return find, (closest([question for question, _ in asked], among),)
     also = [name for name in others if name != next(iter(found.values())).paper]
-    more = [f"{listed(also)} print{'s' if len(also) == 1 else ''} some of them, too: name the paper to see those."]
+    more = [f"{join_words(also)} print{'s' if len(also) == 1 else ''} some of them, too: name the paper to see those."]
     return find, (*sources(list(found.values()), runs), *(more if also else []))
 
 
@@ -57,17 +57,21 @@ def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
     """Where published scores are from; and of these runs, in what their protocol is known to differ."""
     numbers = sorted({each.table for each in found}, key=[each.table for each in found].index)
     paper = found[0].paper
-    said = [f"Published: {paper}, table{'s' if len(numbers) > 1 else ''} {listed(numbers)}. {NOTES.get(paper, NOTE)}"]
+    said = [
+        f"Published: {paper}, table{'s' if len(numbers) > 1 else ''} {join_words(numbers)}. {NOTES.get(paper, NOTE)}"
+    ]
     theirs = sorted({each.rounds for each in found if each.rounds is not None})
     ours = sorted({run.result.method.rounds for run in runs})
     if ours and theirs and theirs != ours:
         many = "" if theirs == [1] else "s"
-        said.append(f"Published with {listed(map(str, theirs))} round{many}; these runs have {listed(map(str, ours))}.")
+        said.append(
+            f"Published with {join_words(map(str, theirs))} round{many}; these runs have {join_words(map(str, ours))}."
+        )
     return tuple(said)
 
 
-def _asked(run: Run, column: Column) -> tuple[Question, int]:
-    """That, and the run's rounds."""
+def _question_and_rounds(run: Run, column: Column) -> tuple[Question, int]:
+    """What a score is asked for, and the run's rounds."""
     return _question(run, column), run.result.method.rounds
 
 

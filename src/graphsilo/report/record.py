@@ -16,7 +16,7 @@ from msgspec import structs
 
 from graphsilo.data.sources.entries import find
 from graphsilo.errors import RunError
-from graphsilo.evaluate.metrics import ordered
+from graphsilo.evaluate.metrics import sort_metrics
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.reading import read_run
@@ -163,7 +163,7 @@ class Run:
     def metrics(self, pick: Pick = test_scores) -> list[str]:
         """Names of the metrics that any seed has a number of, the usual ones first."""
         found = [scores.numbers for seed in self.seeds if (scores := pick(seed)) is not None]
-        return ordered(name for numbers in found for name, value in numbers.items() if value is not None)
+        return sort_metrics(name for numbers in found for name, value in numbers.items() if value is not None)
 
     @property
     def main_metric(self) -> str:

@@ -120,7 +120,7 @@ def draw(planned: Plan) -> list[Drawn]:
         columns = [_column(path) for path in dict.fromkeys(path for row in table.rows for path in row.paths)]
         runs = {row.id: _runs(planned, row) for row in table.rows}
         for column in columns:
-            drawn = _drawn(table, column, runs, planned)
+            drawn = _draw_column(table, column, runs, planned)
             found += [] if drawn is None else [drawn]
     return found
 
@@ -156,7 +156,7 @@ def write(planned: Plan, tables: Sequence[Drawn], failed: Mapping[str, str] | No
     texts = {
         "md": markdown,
         "tex": latex,
-        "csv": to_csv(tables) + _failed_csv(planned, failures),
+        "csv": to_csv(tables) + _failures_to_csv(planned, failures),
         "html": page(drawn),
     }
     paths = [planned.out / f"reproduce.{ending}" for ending in texts]
@@ -201,7 +201,7 @@ def to_csv(tables: Sequence[Drawn]) -> str:
     return csv_text(lines)
 
 
-def _failed_csv(planned: Plan, failed: Mapping[str, str]) -> str:
+def _failures_to_csv(planned: Plan, failed: Mapping[str, str]) -> str:
     """A line for each run that failed and each table that it is missing in; ``failed`` says why."""
     lines = []
     errors = {job.out: failed[job.name] for job in planned.jobs if job.name in failed}
@@ -229,11 +229,11 @@ def _runs(planned: Plan, row: Row) -> list[tuple[Line, Run]]:
         folders = [place / str(seed) for seed in row.seeds]
         runs = [load(folder, with_ledger=False) for folder in folders if (folder / "result.json").is_file()]
         if runs:
-            found.append((line, _merged(place, runs)))
+            found.append((line, _merge_runs(place, runs)))
     return found
 
 
-def _merged(place: Path, runs: Sequence[Run]) -> Run:
+def _merge_runs(place: Path, runs: Sequence[Run]) -> Run:
     """Runs of one method, each with a seed (and perhaps a cut) of its own, as one run over seeds."""
     results = [run.result for run in runs]
     first = results[0]
@@ -254,7 +254,7 @@ def _merged(place: Path, runs: Sequence[Run]) -> Run:
     return replace(runs[0], path=place, result=merged)
 
 
-def _drawn(table: Table, column: Column, runs: dict[str, list[tuple[Line, Run]]], planned: Plan) -> Drawn | None:
+def _draw_column(table: Table, column: Column, runs: dict[str, list[tuple[Line, Run]]], planned: Plan) -> Drawn | None:
     rows = [row for row in table.rows if runs[row.id]]
     if not rows:
         return None

@@ -19,12 +19,12 @@ from graphsilo.report.formats import (
     Spread,
     absent_clients,
     bar_width,
+    describe_share,
     integer,
-    listed,
+    join_words,
     percent,
     plus_minus,
     reference_title,
-    scored_part,
     spread,
     when_scored,
     words,
@@ -38,10 +38,10 @@ from graphsilo.report.sections import (
     Page,
     Section,
     Table,
+    add_heading,
     code,
-    drawn,
-    headed,
-    warned,
+    pair_figures,
+    warn_of,
     with_bar,
 )
 
@@ -57,10 +57,10 @@ def describe(run: Run) -> Page:
     several = len(run.seeds) > 1
     over = ", mean ± standard deviation over seeds" if head["std"] else ""
     sections = [
-        Section("result", "", [("hero", head), ("tiles", head["tiles"]), warned(_warnings(run))], "Result"),
+        Section("result", "", [("hero", head), ("tiles", head["tiles"]), warn_of(_warnings(run))], "Result"),
         Section("gains", "Silo by silo: alone and together", clients.gain_blocks(run, found), "Silo by silo"),
         Section("readings", "Read in other ways", _readings(run, over), "Read in other ways"),
-        Section("curves", "Curves", drawn("curves", curves.curves(run)), "Curves"),
+        Section("curves", "Curves", pair_figures("curves", curves.curves(run)), "Curves"),
         Section("clients", "Clients", clients.blocks(run), "Clients"),
         Section("classes", "Classes and groups", _classes(run, ", ± over seeds" if over else ""), "Classes and groups"),
         Section("partition", "Partition", _partition(run), "Partition"),
@@ -69,7 +69,7 @@ def describe(run: Run) -> Page:
         Section("cost", "Cost", cost_blocks(run), "Cost"),
     ]
     there = {section.id for section in sections if any(value for _, value in section.blocks)}
-    words_ = glossary.explained([
+    words_ = glossary.explain_terms([
         *run.metrics(),
         *(["plus_minus"] if several else []),
         *(["interval"] if several and "gains" in there else []),
@@ -103,41 +103,42 @@ def sentence(run: Run) -> str:
     absent = absent_clients(partition)
     graphs = "" if data.graphs is None else f"{integer(data.graphs)} graphs, "
     text = (
-        f"{run.result.method.title}{_trained(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
+        f"{run.result.method.title}{_describe_model(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
         f"{integer(data.edges)} edges, {integer(data.classes)} classes), held by "
-        f"{_many(partition.clients, 'silo')} ({_cut(run)}{f', without {absent}' if absent else ''}), for "
+        f"{_many(partition.clients, 'silo')} ({_describe_cut(run)}{f', without {absent}' if absent else ''}), for "
         f"{_many(run.result.method.rounds, 'round')}"
     )
     if run.scenario != "seen":
         text += f", scenario {run.scenario}"
     seeds = run.seed_names
-    text += f", {'seed' if len(seeds) == 1 else 'seeds'} {listed(map(str, seeds)) if len(seeds) <= 6 else len(seeds)}"
-    part = " at some of the silos" if scored_part(run.result) else ""
+    text += (
+        f", {'seed' if len(seeds) == 1 else 'seeds'} {join_words(map(str, seeds)) if len(seeds) <= 6 else len(seeds)}"
+    )
+    part = " at some of the silos" if describe_share(run.result) else ""
     return f"{text}; scored: the {MODES.get(run.reported, run.reported)}{part}."
 
 
-def _cut(run: Run) -> str:
+def _describe_cut(run: Run) -> str:
     """Who holds the data: silos by name, or the rule by which one data set was cut."""
     named = list(run.names.known.values())
     if not named:
         return f"partition {run.result.partition.rule}"
-    return listed(named) if len(named) <= 8 else "each with its own data"
+    return join_words(named) if len(named) <= 8 else "each with its own data"
 
 
 def _many(count: int, word: str) -> str:
     return f"{integer(count)} {word}{'' if count == 1 else 's'}"
 
 
-def _trained(run: Run) -> str:
+def _describe_model(run: Run) -> str:
     """Which model, or which models where clients have different ones."""
     if not run.result.method.backbone:
         return ""
     model = run.config["model"]
     if pool := model["pool"]:
         names = [item["name"] if isinstance(item, Mapping) else item for item in pool]
-        return (
-            f" trained {listed(_model_title(str(name)) for name in dict.fromkeys(names))} models, one kind per client,"
-        )
+        kinds = join_words(_model_title(str(name)) for name in dict.fromkeys(names))
+        return f" trained {kinds} models, one kind per client,"
     return f" trained {_with_article(_model_title(model['name']))}"
 
 
@@ -166,7 +167,7 @@ def _readings(run: Run, over: str) -> list[Block]:
     """The same run read in other ways: last round, other model, other average; and its scenarios."""
     names = main_ones(run.metrics())
     whose = MODES.get(run.reported, run.reported)
-    pooled = "the scored clients'" if scored_part(run.result) else "all clients'"
+    pooled = "the scored clients'" if describe_share(run.result) else "all clients'"
     picks: list[tuple[str, Pick]] = [
         (f"Reported: {whose}, round chosen by validation", lambda seed: seed.test),
         ("Last round", lambda seed: seed.test_last),
@@ -182,7 +183,7 @@ def _readings(run: Run, over: str) -> list[Block]:
     scenarios = _score_table(asked, scored, "Asked at test time", f"Test scores in percent{over}.")
     return [
         ("table", _score_table(known, names, "The same run", f"Percent{over}.")),
-        *headed("Scenarios", [("table", scenarios if asked and scored else None)]),
+        *add_heading("Scenarios", [("table", scenarios if asked and scored else None)]),
     ]
 
 
@@ -229,10 +230,10 @@ def _classes(run: Run, over: str) -> list[Block]:
     shown = len(columns) if any(row[-1] != MISSING for row in rows) else len(columns) - 1
     caption = f"Macro-F1 per group of test items, in percent: node-weighted mean over clients{over}."
     groups = Table(caption, columns[:shown], [row[:shown] for row in rows], False) if len(rows) > 1 else None
-    confusion = figures.confusion(_pooled_confusion(run), names, when_scored(run.seeds))
+    confusion = figures.confusion(_sum_confusions(run), names, when_scored(run.seeds))
     return [
         ("wide", present(confusion, figures.per_class(_per_class(run), names))),
-        *headed("Group fairness", [("table", groups)]),
+        *add_heading("Group fairness", [("table", groups)]),
     ]
 
 
@@ -262,7 +263,9 @@ def _partition(run: Run) -> list[Block]:
             (partition.missing, "at no client"),
             (partition.held_out, "held out"),
         )
-        facts.append(("Cover", listed(f"{integer(count)} {what}" for count, what in flaws if count) or "not disjoint"))
+        facts.append(
+            ("Cover", join_words(f"{integer(count)} {what}" for count, what in flaws if count) or "not disjoint")
+        )
     for key, title in (("isolated", "Nodes without an edge"), ("components", "Connected components")):
         values = [value for holder in clients if (value := getattr(holder, key)) is not None]
         if values:
@@ -293,7 +296,7 @@ def _study(run: Run) -> list[Block]:
         ("note", "What the clients reported to the researcher at this machine, with the last models of the first seed. "
          "None of it was in a message."),
         ("table", studies.table(run.study, method.choices if method else {})),
-        *drawn("study", studies.drawn(run.study, run.class_names)),
+        *pair_figures("study", studies.draw_study(run.study, run.class_names)),
     ]  # fmt: skip
 
 
@@ -301,14 +304,14 @@ def _kernel(run: Run) -> list[Block]:
     """The bound that ``graphsilo gntk`` found for this run."""
     if not run.kernel:
         return []
-    return headed("Kernel bound", [
+    return add_heading("Kernel bound", [
         ("note", kernel.summary(run.kernel)),
         ("table", kernel.table(run.kernel)),
         ("pair", present(kernel.figure(run.kernel))),
     ])  # fmt: skip
 
 
-def _pooled_confusion(run: Run) -> list[list[int]]:
+def _sum_confusions(run: Run) -> list[list[int]]:
     """Confusion counts summed over the seeds."""
     tables = [seed.confusion for seed in run.seeds if seed.confusion is not None]
     return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*tables, strict=True)]

@@ -69,7 +69,7 @@ class Page:
         sections: In order.
         footer: What stands at its end.
         notices: Blocks before the first section.
-        glossary: Words that are explained on the page; see ``glossary.explained``.
+        glossary: Words that are explained on the page; see ``glossary.explain_terms``.
     """
 
     title: str
@@ -87,7 +87,7 @@ class Page:
         return [figure for name, drawn in blocks if name in _DRAWN for figure in drawn]
 
 
-def warned(items: Sequence[str]) -> Block:
+def warn_of(items: Sequence[str]) -> Block:
     """What the reader should know before anything else."""
     return "aside", ("warnings", "Warning" if len(items) == 1 else "Warnings", items) if items else ()
 
@@ -103,12 +103,12 @@ def code(text: str) -> Markup:
     return Markup("<code>{}</code>").format(text)
 
 
-def drawn(group: str, found: Sequence[Figure]) -> list[Block]:
+def pair_figures(group: str, found: Sequence[Figure]) -> list[Block]:
     """Figures of one group, two in a row, and what the reader can choose among in all of them."""
     return [("choose", (group, choices(found)) if found else ()), ("pair", found)]
 
 
-def headed(title: str, blocks: Iterable[Block]) -> list[Block]:
+def add_heading(title: str, blocks: Iterable[Block]) -> list[Block]:
     """Blocks under a heading of their own, which is there only if one of them has something to draw."""
     kept = [block for block in blocks if block[1]]
     return [("heading", title), *kept] if kept else []

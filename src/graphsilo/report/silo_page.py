@@ -34,7 +34,7 @@ from graphsilo.federation.policy import DisclosurePolicy, small_classes
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
 from graphsilo.report.formats import MISSING, REFERENCE_MEANINGS
-from graphsilo.report.sections import Block, Page, Section, Table, code, headed, warned
+from graphsilo.report.sections import Block, Page, Section, Table, add_heading, code, warn_of
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
@@ -206,7 +206,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         ],
         refusals=list(_refusals(policy, config, described, held, spent)),
         warnings=list(_warnings(policy, method, settings, held, config, damaged)),
-        sent=[*_scaling(described, config, policy), *_sent(method, settings, config, policy)],
+        sent=[*_scaling(described, config, policy), *_list_steps(method, settings, config, policy)],
         past=None if log is None else _past(entries),
         spent=f"Releases with noise came to ε = {noise.epsilon_of(spent, policy.max_delta):.3g} at δ = "
         f"{policy.max_delta:g} so far."
@@ -276,7 +276,7 @@ def describe(one: Explained, before: Facts, stays: str) -> Page:
                 ("note", "" if one.limits else usual),
             ], "Run"),
             Section("leaves", "What would leave the silo", [
-                *headed("Before round 1", [("lines", before)]),
+                *add_heading("Before round 1", [("lines", before)]),
                 ("heading", "In the run"),
                 ("table", Table("Steps of the method in which something leaves the silo", _STEPS, steps)),
                 ("note", "The steps are those of a trial run on small data with these settings. Names, shapes and "
@@ -288,10 +288,10 @@ def describe(one: Explained, before: Facts, stays: str) -> Page:
                     "Attacks"),
             Section("promises", "What is promised in this run", [
                 ("table", Table("Promises", _PROMISES, promises)),
-                *headed("What nobody promises", [("bullets", NOT_PROMISED)]),
+                *add_heading("What nobody promises", [("bullets", NOT_PROMISED)]),
             ], "Promises"),
         ],
-        notices=[("aside", ("refusals", "Why not", one.refusals) if one.refusals else ()), warned(one.warnings)],
+        notices=[("aside", ("refusals", "Why not", one.refusals) if one.refusals else ()), warn_of(one.warnings)],
         footer=Markup("Made by <code>graphsilo silo explain</code> from the silo's own file, data and log. It stays at "
                       "the silo: nothing of this page was sent."),
     )  # fmt: skip
@@ -316,7 +316,7 @@ def _run(method: Method, settings: MethodConfig, config: RunConfig) -> Facts:
     secure, report = config.run.secure_sums, config.evaluation.report
     seeds = len(config.run.seeds)
     rounds = settings.total_rounds
-    given = [f"{name.removeprefix('method.')}={_text(value)}" for name, value in _said(config)]
+    given = [f"{name.removeprefix('method.')}={_text(value)}" for name, value in _find_overrides(config)]
     return [
         ("method", f"{method.title}: {method.summary}"),
         ("source", method.citation),
@@ -347,7 +347,7 @@ def _afterwards(
             yield f"{what}: this silo takes part; `graphsilo silo explain SILO.yaml {method.name}` lists what leaves"
 
 
-def _said(config: RunConfig) -> Iterator[tuple[str, Any]]:
+def _find_overrides(config: RunConfig) -> Iterator[tuple[str, Any]]:
     """The method's settings that differ from how it comes."""
     settings = config.method_config()
     for name, field in type(settings).model_fields.items():
@@ -455,10 +455,10 @@ def _scaling(described: SiloFile, config: RunConfig, policy: DisclosurePolicy) -
     if described.scaling.is_agreed:
         what = ((KINDS["counts"], "rows"), (f"{KINDS['statistic']}, column by column", "sums, sums of squares"))
         does = "Agree with the other silos on the units of features."
-        yield Sent("scaling", does, "Before round 1", what, _seen(False, config.run.secure_sums, policy))
+        yield Sent("scaling", does, "Before round 1", what, _describe_exposure(False, config.run.secure_sums, policy))
 
 
-def _sent(method: Method, settings: MethodConfig, config: RunConfig, policy: DisclosurePolicy) -> Iterator[Sent]:
+def _list_steps(method: Method, settings: MethodConfig, config: RunConfig, policy: DisclosurePolicy) -> Iterator[Sent]:
     """The steps that a trial run on small data had with these settings, and the one that scores."""
     from graphsilo.federation.interface import handlers_of
 
@@ -477,10 +477,10 @@ def _sent(method: Method, settings: MethodConfig, config: RunConfig, policy: Dis
         sent = _discloses(handlers[name], settings, config.run)
         if sent:
             when = _sentence(when) if tried else "Not known: no trial run could be made, and the method has this step"
-            yield Sent(name, _does(handlers[name]), when, sent, _seen(single, secure, policy))
+            yield Sent(name, _does(handlers[name]), when, sent, _describe_exposure(single, secure, policy))
     sent, single = _discloses(handlers[scoring], settings, config.run), config.evaluation.report == "silos"
     often = "After each round that is scored"
-    yield Sent(scoring, _does(handlers[scoring]), often, sent, _seen(single, secure, policy))
+    yield Sent(scoring, _does(handlers[scoring]), often, sent, _describe_exposure(single, secure, policy))
 
 
 def _trial(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str], bool]] | None:
@@ -531,7 +531,7 @@ def _words(spec: FieldSpec, how: str) -> str:
     return KINDS[spec.kind] + how + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _seen(single: bool, secure: bool, policy: DisclosurePolicy) -> str:
+def _describe_exposure(single: bool, secure: bool, policy: DisclosurePolicy) -> str:
     if single:
         return "the coordinator, this silo's by itself"
     if secure:
@@ -581,15 +581,15 @@ def _attacks(method: Method, settings: MethodConfig, config: RunConfig) -> tuple
         masked = summed if attack.endswith("from evaluation") else config.run.secure_sums
         return {word for word, on in (("secure sums", masked), ("epsilon", noisy)) if on}
 
-    def guarded(each: Finding) -> set[str]:
+    def parse_guards(each: Finding) -> set[str]:
         return {word for word in ("secure sums", "epsilon") if word in each.variant}
 
-    like = {(each.attack, each.attacker) for each in known if guarded(each) == guards(each.attack)}
+    like = {(each.attack, each.attacker) for each in known if parse_guards(each) == guards(each.attack)}
     return tuple(
         each
         for each in known
-        if guarded(each) == guards(each.attack)
-        or ((each.attack, each.attacker) not in like and guarded(each) < guards(each.attack))
+        if parse_guards(each) == guards(each.attack)
+        or ((each.attack, each.attacker) not in like and parse_guards(each) < guards(each.attack))
     )
 
 

@@ -70,7 +70,7 @@ def time_left(tree: Mapping[str, Any]) -> float | None:
     return float(rounds * spent / done)
 
 
-def shown(tree: Mapping[str, Any]) -> dict[str, Any]:
+def build_content(tree: Mapping[str, Any]) -> dict[str, Any]:
     """What the page shows of a status: JSON values, with ``left`` (seconds) and the rounds of the current seed.
 
     Args:
@@ -163,10 +163,11 @@ class _Content:
 
     def __init__(self, tree: Callable[[], dict[str, Any]]):
         self.tree = tree
-        self.script = html.script_text(html.packaged("status.js"))
-        self.style = (html.packaged("report.css") + html.packaged("status.css")).replace("\r\n", "\n")
+        self.script = html.script_text(html.read_asset("status.js"))
+        self.style = (html.read_asset("report.css") + html.read_asset("status.css")).replace("\r\n", "\n")
         self.policy = (
-            f"default-src 'none'; script-src {html.hashed(self.script)}; style-src {html.hashed(self.style)}; "
+            f"default-src 'none'; script-src {html.hash_source(self.script)}; "
+            f"style-src {html.hash_source(self.style)}; "
             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
         )
         self.template = html.environment().get_template("status.html.j2")
@@ -179,13 +180,13 @@ class _Content:
 
     def json(self) -> str:
         """``/status.json``."""
-        return json.dumps(shown(self.tree()), allow_nan=False)
+        return json.dumps(build_content(self.tree()), allow_nan=False)
 
     def page(self) -> str:
         """``/``, with the status of this moment inside, so that nothing flickers."""
         from markupsafe import Markup
 
-        tree = shown(self.tree())
+        tree = build_content(self.tree())
         data = {"status": tree, "scores": {name: in_sentence(name) for name in selecting()}, "engines": ENGINES}
         return self.template.render(
             title=str(tree.get("federation") or "Federation"),

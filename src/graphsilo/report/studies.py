@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphsilo.report.figures import class_labels
 from graphsilo.report.formats import MISSING, integer, number, words
-from graphsilo.report.plot import Axis, Dots, Figure, Heat, Plot, present, spaced
+from graphsilo.report.plot import Axis, Dots, Figure, Heat, Plot, present, thin
 from graphsilo.report.sections import Table
 
 Study: TypeAlias = Mapping[Any, Mapping[str, Any]]
@@ -31,7 +31,7 @@ REAL, SYNTHETIC = "real", "synthetic"
 _NONE: Mapping[str, Sequence[str]] = {}
 
 
-def drawn(study: Study, class_names: Sequence[str] | None = None) -> list[Figure]:
+def draw_study(study: Study, class_names: Sequence[str] | None = None) -> list[Figure]:
     """The figures of a study; what is neither a number nor a pair of features is left to the files."""
     return present(plane(study, class_names), feature_map(study, class_names))
 
@@ -55,12 +55,12 @@ def plane(study: Study, class_names: Sequence[str] | None = None) -> Figure | No
     """Real and synthetic nodes in the plane of their first two principal components, one plot per client."""
     plots: dict[str, Plot] = {}
     for client, both in _pairs(study).items():
-        real, synthetic = (features[spaced(len(features), MAX_POINTS)] for features, _ in both)
+        real, synthetic = (features[thin(len(features), MAX_POINTS)] for features, _ in both)
         at, shares = principal_plane(np.concatenate([real, synthetic]))
         kinds = ((REAL, at[: len(real)], both[0][1]), (SYNTHETIC, at[len(real) :], both[1][1]))
         marks = []
         for place, (kind, points, labels) in enumerate(kinds):
-            shown = None if labels is None else labels[spaced(len(labels), MAX_POINTS)]
+            shown = None if labels is None else labels[thin(len(labels), MAX_POINTS)]
             marks.append(_dots(kind, points, shown, class_names, place))
         x, y = (Axis(f"Component {axis + 1} ({100 * share:.0f} % of variance)") for axis, share in enumerate(shares))
         plots[f"client {client}"] = Plot(x, y, tuple(marks))
@@ -90,7 +90,7 @@ def feature_map(study: Study, class_names: Sequence[str] | None = None) -> Figur
         parts = []
         for features, labels in both:
             order = np.arange(len(features)) if labels is None else np.argsort(labels, kind="stable")
-            parts.append(features[np.ix_(order[spaced(len(order), MAP_ROWS)], columns)] - low)
+            parts.append(features[np.ix_(order[thin(len(order), MAP_ROWS)], columns)] - low)
         second = len(columns) + max(1, len(columns) // 20)
         x = Axis("Features: real, then synthetic", ("",) * (second + len(columns)))
         y = Axis("Nodes, by class", ("",) * max(map(len, parts)))

@@ -158,7 +158,7 @@ class _Frame:
         """Names of lines at their ends, none on another; a single point has its name beside it."""
         ends, found = [], []
         for line in () if self.above else self.lines:
-            known = _known(line)
+            known = _drop_missing(line)
             if len(known) == 1:
                 at = self.x(known[0][0]) + 9, self.y(known[0][1]) + 4
                 found.append(_label(*at, line.name, f"t{line.series % len(SERIES)}"))
@@ -174,7 +174,7 @@ class _Frame:
 
 
 def _line(line: Line, frame: _Frame) -> list[str]:
-    points = [(frame.x(x), frame.y(y)) for x, y in _known(line)]
+    points = [(frame.x(x), frame.y(y)) for x, y in _drop_missing(line)]
     if not points:
         return []
     series = line.series % len(SERIES)
@@ -190,7 +190,7 @@ def _line(line: Line, frame: _Frame) -> list[str]:
     return [*found, f'<path class="s{series} d{line.dash % 4}{quiet}"{name} d="{_path(points)}"/>']
 
 
-def _known(line: Line) -> list[tuple[float, float]]:
+def _drop_missing(line: Line) -> list[tuple[float, float]]:
     """Its points that have a value."""
     return [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and math.isfinite(y)]
 

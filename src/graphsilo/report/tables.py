@@ -20,14 +20,14 @@ from graphsilo.evaluate.metrics import COURSE, metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
 from graphsilo.experiments.reproduce.published import Printed
 from graphsilo.experiments.storage.records import Seed, Spent
-from graphsilo.report.comparable import differing, with_shared_clients
+from graphsilo.report.comparable import compare_settings, with_shared_clients
 from graphsilo.report.formats import (
     REFERENCES,
     Spread,
-    listed,
+    explain_references,
+    join_words,
     percent,
     reference_title,
-    references_explained,
     spread,
 )
 from graphsilo.report.record import Run
@@ -132,7 +132,7 @@ class Comparison(Shown):
     @property
     def data(self) -> str:
         """Name of the data set."""
-        return listed(dict.fromkeys(data for data, _ in self.subjects))
+        return join_words(dict.fromkeys(data for data, _ in self.subjects))
 
     @property
     def subject(self) -> str:
@@ -167,7 +167,7 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
     what = "Mean ± standard deviation over seeds" if any(score.std is not None for score in spreads) else "One seed"
     sentences = [*filter(None, [first.view]), f"{what}{percent_}{bold}."]
     if apart := [table.title for table in tables if not table.is_comparable]:
-        where = f" for {listed(apart)}" if len(tables) > 1 else ""
+        where = f" for {join_words(apart)}" if len(tables) > 1 else ""
         sentences.append(f"Nothing is bold or marked{where}: the runs are not comparable.")
     sentences += _marks(tables, of_column)
     for column in first.columns:
@@ -177,7 +177,7 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
                 f"{shown.title}: {shown.meaning} of {percent(column.target, 0)} %; a dash if a seed never is."
             )
     there = {row.reference for table in tables for row in table.references}
-    explained = references_explained([key for key in REFERENCES if key in there])
+    explained = explain_references([key for key in REFERENCES if key in there])
     return [*sentences, explained] if explained else sentences
 
 
@@ -236,7 +236,7 @@ def beside(
     names = [column.name for column in shown]
     rows = [_row(run, label, shown) for run, label in zip(narrowed, labels, strict=True)]
     references, reference_warnings = _references(runs, labels, shown, {*labels, *taken})
-    warnings, notes = differing(runs, labels, as_reported=any(column.mode is None for column in shown))
+    warnings, notes = compare_settings(runs, labels, as_reported=any(column.mode is None for column in shown))
     warnings = apart + warnings
     printed: dict[str, tuple[Printed | None, ...]] = {}
     kept = [place for place, label in enumerate(labels) if label not in as_references]
@@ -306,7 +306,7 @@ def _reference_column(run: Run, key: str, column: Column) -> Spread | None:
     return None if cell is None or cell.mean is None else Spread(cell.mean, cell.std, len(run.seeds))
 
 
-def named(baseline: str, runs: Sequence[Run], labels: Sequence[str]) -> int:
+def find_run(baseline: str, runs: Sequence[Run], labels: Sequence[str]) -> int:
     """Position of the run that is called so.
 
     Raises:
@@ -319,7 +319,7 @@ def named(baseline: str, runs: Sequence[Run], labels: Sequence[str]) -> int:
     if len(found) == 1:
         return found[0]
     if found:
-        several_ = listed(f"'{labels[place]}'" for place in found)
+        several_ = join_words(f"'{labels[place]}'" for place in found)
         raise ConfigError(
             f"{len(found)} of the compared runs are called '{baseline}'. Give the label of one: {several_}."
         )

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.metrics import COURSE, main_ones, metric_of, ordered
+from graphsilo.evaluate.metrics import COURSE, main_ones, metric_of, sort_metrics
 from graphsilo.experiments.storage.records import Scores, Seed
-from graphsilo.report.formats import MODES, listed, words
+from graphsilo.report.formats import MODES, join_words, words
 from graphsilo.report.record import Run
 
 ALIASES = {"own": "own_local", "aggregate": "aggregate_local", "worst_client": "worst"}
@@ -119,10 +119,10 @@ def columns(
     if metrics is None:
         chosen = {run.main_metric for run in runs}
         # What all runs were chosen by comes first: it is what the comparison opens with.
-        names = sorted(main_ones(_scored(runs, base)), key=lambda name: chosen != {name})
+        names = sorted(main_ones(_find_metrics(runs, base)), key=lambda name: chosen != {name})
         found = [replace(base, metric=name) for name in names]
         if not found and mode is not None:
-            raise ConfigError(f"no run was scored so: mode '{mode}'. {_known(runs)}")
+            raise ConfigError(f"no run was scored so: mode '{mode}'. {_describe_modes(runs)}")
     else:
         found = [_column(name, base, runs) for name in metrics]
     if target is not None:
@@ -146,7 +146,7 @@ def sentence(shown: Sequence[Column], runs: Sequence[Run]) -> str:
     if not views:
         return ""
     if len(views) > 1:
-        return f"Scored: {listed(view or 'what each run reports' for view in views)}."
+        return f"Scored: {join_words(view or 'what each run reports' for view in views)}."
     column = next(column for column in shown if column.metric not in COURSE)
     whose = []
     if column.mode is None:
@@ -169,7 +169,7 @@ def _column(name: str, base: Column, runs: Sequence[Run]) -> Column:
         if base.target is None:
             raise ConfigError(f"'{metric}' needs a validation accuracy to be reached: give a target, such as 0.8.")
         return found
-    scored = _scored(runs, found)
+    scored = _find_metrics(runs, found)
     if metric not in scored:
         where = f" in the view '{found.view}'" if found.view else ""
         raise ConfigError(
@@ -180,7 +180,7 @@ def _column(name: str, base: Column, runs: Sequence[Run]) -> Column:
 
 def _view(text: str, runs: Sequence[Run], target: float | None) -> Column:
     found = Column("", target=target)
-    modes, items = _recorded(runs)
+    modes, items = _collect_views(runs)
     for part in text.split("."):
         part = ALIASES.get(part, part)
         if part in AVERAGES:
@@ -191,7 +191,7 @@ def _view(text: str, runs: Sequence[Run], target: float | None) -> Column:
             found = replace(found, items=part)
         elif part in MODES:
             raise ConfigError(
-                f"no run was scored so: '{part}'. {_known(runs)} `evaluation.modes` of a run adds others."
+                f"no run was scored so: '{part}'. {_describe_modes(runs)} `evaluation.modes` of a run adds others."
             )
         else:
             choices = [*ALIASES, *AVERAGES, *MODES, *items]
@@ -201,20 +201,20 @@ def _view(text: str, runs: Sequence[Run], target: float | None) -> Column:
     return found
 
 
-def _recorded(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
+def _collect_views(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
     """Modes and kinds of items of all runs."""
     modes = dict.fromkeys(mode for run in runs for mode in run.modes)
     return list(modes), list(dict.fromkeys(kind for run in runs for seed in run.seeds for kind in seed.scenarios))
 
 
-def _known(runs: Sequence[Run]) -> str:
-    modes = listed(f"'{mode}'" for mode in _recorded(runs)[0])
+def _describe_modes(runs: Sequence[Run]) -> str:
+    modes = join_words(f"'{mode}'" for mode in _collect_views(runs)[0])
     return f"The runs have {modes}."
 
 
-def _scored(runs: Sequence[Run], view: Column) -> list[str]:
+def _find_metrics(runs: Sequence[Run], view: Column) -> list[str]:
     """Metrics of which any seed has a number in this view."""
-    names = ordered(name for run in runs for name in run.metrics())
+    names = sort_metrics(name for run in runs for name in run.metrics())
     columns_ = {name: replace(view, metric=name) for name in names}
     return [
         name

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.data.scales import UNSCALED, Scaling
-from graphsilo.data.silos.scaling import FeatureScale, prepared
+from graphsilo.data.silos.scaling import FeatureScale, prepare_silo
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec, common_model
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
@@ -59,7 +59,7 @@ class ClientSetup:
 
     def client(self, silo: Silo) -> ClientBase[Any]:
         """The client that has this silo."""
-        own = silo if self.method.client.takes_unscaled else prepared(silo, self.scaling, self.scale)
+        own = silo if self.method.client.takes_unscaled else prepare_silo(silo, self.scaling, self.scale)
         spec, beside = self.models[silo.client], None
         if self.beside is not None:
             from graphsilo.federation.model_files import read_answers

@@ -44,7 +44,7 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.models.base import Model
 from graphsilo.runtime.dispatch import Inbox, handler_of
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.testing.settings import check_settings, learned, started
+from graphsilo.testing.settings import add_starts, check_settings, train_states
 from graphsilo.testing.small import POOLS, ConformanceError, play, small_config
 from graphsilo.training.optimizer import Optimizer
 from graphsilo.types import ClientId
@@ -126,8 +126,10 @@ def check_reduction(method: Method, settings: Mapping[str, Any]) -> None:
     name, off = method.reduces_to
     other = replace(registry.load(name), model=method.model)
     for way in ({}, {"batch_size": 2}, {"participation": 0.7}):
-        plain = learned(other, way, method.tasks[0], models=True)
-        same = learned(method, {**started(method, settings), **off, **way}, method.tasks[0], models=True) == plain
+        plain = train_states(other, way, method.tasks[0], models=True)
+        same = (
+            train_states(method, {**add_starts(method, settings), **off, **way}, method.tasks[0], models=True) == plain
+        )
         _require(same, method, f"with {dict(off)} and {way} it is not {name}")
 
 
@@ -176,7 +178,7 @@ def check_resume(method: Method, settings: Mapping[str, Any]) -> None:
                     run(config, out=place, observer=_Stop(last), resume=last > stops)
                     raise ConformanceError(f"{method.name}: it was not stopped after round {last}.")
                 if last < rounds:  # no checkpoint follows the last round
-                    round_, state = _kept(place)
+                    round_, state = _read_checkpoint(place)
                     _require(round_ == last, method, f"stopped after round {last}, it had kept round {round_}")
                     _require(
                         states.setdefault(last, state) == state,
@@ -195,7 +197,7 @@ def _models(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "models").glob("*")}
 
 
-def _kept(folder: Path) -> tuple[int, bytes]:
+def _read_checkpoint(folder: Path) -> tuple[int, bytes]:
     """The round of a stopped run's checkpoint, and in it the server's and all clients' states."""
     [path] = (folder / "checkpoints").glob("seed-*.ckpt")
     tree = decode_tree(path.read_bytes()[32:])
@@ -355,7 +357,7 @@ class _Losing(InProcess):
         # Between two steps that belong together what is not counted lasts no round.
         loses = 0 in self.addressees(request, to) and held.client.can_be_offloaded
         if loses:
-            numbering, back = held.numbering, _trained(held.client)
+            numbering, back = held.numbering, _snapshot(held.client)
             self.losing = True
             failed = list(super().exchange(handler, request, [0], check))
             assert all(isinstance(answer, Failure) for _, answer, _ in failed)
@@ -382,7 +384,7 @@ class _Losing(InProcess):
                 yield client, Failure(client, handler, "Gone", "it is lost") if self.losing else answer
 
 
-def _trained(client: Any) -> Callable[[], None]:
+def _snapshot(client: Any) -> Callable[[], None]:
     """Puts a client's models and the moments of its optimisers back to what they are now."""
     held = [*vars(client).values(), *vars(getattr(client, "trainer", client)).values()]
     optimizers = [one for one in held if isinstance(one, Optimizer)]
@@ -527,7 +529,7 @@ class _Lying(InProcess):
                 self.lies += [handler] if lie else []
             elif client == self.liar and isinstance(answer, Encoded):
                 held_against = self.only is None or len(outgoing) >= LEAST_ANSWERS
-                lie = forged(decode(answer.data, reply_type), self.lie, self.only) if held_against else None
+                lie = forge(decode(answer.data, reply_type), self.lie, self.only) if held_against else None
                 self.lies += [handler] if lie else []
             yield client, lie or answer
 
@@ -543,7 +545,7 @@ class _Lying(InProcess):
                 changes[name] = given
             if name in changes and not any(map(bool, map(torch.any, numbers))):
                 del changes[name]
-        return unchecked(replace(cast("Any", own), **changes)) if changes else None
+        return encode_unchecked(replace(cast("Any", own), **changes)) if changes else None
 
     def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
         failure = super().unusable(client, handler, error)
@@ -560,7 +562,7 @@ def _each(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     return [change(tensor) for tensor in value] if isinstance(value, list | tuple) else 0.0
 
 
-def forged(message: Message, lie: str, only: str | None = None) -> Encoded | None:
+def forge(message: Message, lie: str, only: str | None = None) -> Encoded | None:
     """The bytes of an answer, with a lie in every field that can hold it, or ``only`` in one; None where none can."""
     changes: dict[str, Any] = {}
     for spec in message.specs():
@@ -576,10 +578,10 @@ def forged(message: Message, lie: str, only: str | None = None) -> Encoded | Non
             changes[spec.name] = {other + name: _false(tensor, lie) for name, tensor in value.items()}
         else:
             changes[spec.name] = [_false(tensor, lie) for tensor in value]
-    return unchecked(replace(cast("Any", message), **changes)) if changes else None
+    return encode_unchecked(replace(cast("Any", message), **changes)) if changes else None
 
 
-def unchecked(message: Message) -> Encoded:
+def encode_unchecked(message: Message) -> Encoded:
     """The bytes of a message whatever its fields hold: ``encode`` without the checks of an honest sender."""
     packer = Packer()
 

@@ -94,12 +94,12 @@ def check_case(method: Method, case: Case) -> None:
     """
     idle = case.off is not None
     try:
-        before = learned(method, case.settings, case.task, models=idle)
+        before = train_states(method, case.settings, case.task, models=idle)
     except UnsupportedError:
         if idle:  # the task has no such thing: nothing is done there at all
             return
         raise
-    after = learned(method, {**case.settings, case.field: case.value}, case.task, models=idle)
+    after = train_states(method, {**case.settings, case.field: case.value}, case.task, models=idle)
     what = f"{method.name}: setting '{case.field}' changed to {case.value!r}"
     if idle and before != after:
         raise ConformanceError(
@@ -124,11 +124,11 @@ def cases(method: Method, settings: Mapping[str, Any]) -> list[Case]:
     strangers = sorted(set(method.trials) - set(fields))
     if strangers:
         raise ConformanceError(f"{method.name}: there is a trial of '{strangers[0]}', which is no setting.")
-    base = started(method, settings)
+    base = add_starts(method, settings)
     return [] if method.pooled else [case for name in fields for case in _cases(method, name, base)]
 
 
-def started(method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
+def add_starts(method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings from which changes start, so that every part has something to do."""
     starts = {name: trial.start for name, trial in method.trials.items() if trial.start is not None}
     return {**settings, **starts}
@@ -204,7 +204,7 @@ def _idle(method: Method, name: str) -> list[tuple[str, Any]]:
     return found
 
 
-def learned(
+def train_states(
     method: Method, settings: Mapping[str, Any], task: Task, precision: Precision = "float32", *, models: bool = False
 ) -> bytes:
     """Every client's state after three rounds, or its models alone."""
@@ -212,7 +212,7 @@ def learned(
     key = (method, repr(config), task, precision, models)
     found = next((one for known, one in _LEARNED if known == key), None)
     if found is None:
-        clients = _played(method, config, task, precision)
+        clients = _play_rounds(method, config, task, precision)
         trees = [client.final_models() if models else client.state() for client in clients]
         found = b"".join(encode_tree(tree).tobytes() for tree in trees)
         _LEARNED.append((key, found))
@@ -223,7 +223,7 @@ _LEARNED: deque[tuple[Any, bytes]] = deque(maxlen=16)
 """The last few: most changes start from the same settings."""
 
 
-def _played(method: Method, config: MethodConfig, task: Task, precision: Precision) -> list[ClientBase[Any]]:
+def _play_rounds(method: Method, config: MethodConfig, task: Task, precision: Precision) -> list[ClientBase[Any]]:
     """Three clients after three rounds."""
     model = method.model or {}
     name = model.get("name") or model.get(task, {}).get("name") or ("gin" if task == "graph" else "gcn")

@@ -20,7 +20,14 @@ from graphsilo.data.silos.column_scales import (
     sums_of,
     visible_rows,
 )
-from graphsilo.data.silos.scaling import FeatureScale, far_apart, lost_values, prepared, scaled, scaled_graph
+from graphsilo.data.silos.scaling import (
+    FeatureScale,
+    far_apart,
+    find_lost_values,
+    prepare_silo,
+    scale_graph,
+    scale_silo,
+)
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import ConfigError, DataError
 
@@ -42,7 +49,7 @@ def silo_of(features: Features, *others: Graph) -> Silo:
 def test_scaling_by_hand() -> None:
     # Means 2 and 0.5, deviations 1 and 0; the third has only 0 and 1.
     rows = np.array([[1, 0.5, 0], [3, 0.5, 1], [1, 0.5, 1], [3, 0.5, 1]], dtype=np.float32)
-    found = scaled(silo_of(rows), own_scale(silo_of(rows), "standard"))
+    found = scale_silo(silo_of(rows), own_scale(silo_of(rows), "standard"))
     assert found.graph.features.tolist() == [[-1, 0, 0], [1, 0, 1], [-1, 0, 1], [1, 0, 1]]
     assert found.graph.features.dtype == np.float32
     assert found.seen.graph is found.graph
@@ -51,7 +58,7 @@ def test_scaling_by_hand() -> None:
 def test_constant_column_is_0_wherever_it_varies_later() -> None:
     rows = np.full((3, 1), 7, dtype=np.float32)
     grown = graph_of(np.array([[7], [9000]], dtype=np.float32))
-    found = prepared(silo_of(rows, grown), Scaling("standard", "silo"))
+    found = prepare_silo(silo_of(rows, grown), Scaling("standard", "silo"))
     assert found.evaluations[1].graph.features.tolist() == [[0], [0]]
 
 
@@ -90,12 +97,12 @@ def test_sparse_features_stay_sparse() -> None:
     # 0 and 1 and stay.
     rows = np.array([[30, 0, 1], [50, 0, 0], [30, 8, 0], [50, 0, 0]], dtype=np.float32)
     silo = silo_of(sp.csr_matrix(rows))
-    found = prepared(silo, Scaling("standard", "silo")).graph.features
+    found = prepare_silo(silo, Scaling("standard", "silo")).graph.features
     assert sp.issparse(found)
     assert found.toarray().tolist() == [[-1, 0, 1], [1, 0, 0], [-1, 2, 0], [1, 0, 0]]
     words = sp.random_array((50, 300), density=0.02, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
     counts = sp.csr_matrix(words)
-    assert prepared(silo_of(counts), Scaling("standard", "silo")).graph.features.nnz == counts.nnz
+    assert prepare_silo(silo_of(counts), Scaling("standard", "silo")).graph.features.nnz == counts.nnz
 
 
 def test_what_counts_is_what_training_sees() -> None:
@@ -109,18 +116,18 @@ def test_what_counts_is_what_training_sees() -> None:
 
 def test_a_graph_is_scaled_once() -> None:
     graph, scale = graph_of(np.ones((2, 1), dtype=np.float32)), FeatureScale(np.array([0.5]), np.array([2.0]))
-    one = scaled_graph(graph, scale)
-    assert scaled_graph(graph, FeatureScale(scale.shift.copy(), scale.factor.copy())) is one
-    assert scaled_graph(graph, FeatureScale(scale.shift, np.array([4.0]))) is not one
+    one = scale_graph(graph, scale)
+    assert scale_graph(graph, FeatureScale(scale.shift.copy(), scale.factor.copy())) is one
+    assert scale_graph(graph, FeatureScale(scale.shift, np.array([4.0]))) is not one
     assert graph.features.tolist() == [[1], [1]]
 
 
 def test_numbers_that_cannot_be_scaled_are_named() -> None:
     far = graph_of(np.array([[0, 3e38]], dtype=np.float32), ("age", "platelets"))
     with pytest.raises(DataError, match=r"feature 1 \('platelets'\) holds a number that is not finite once it is scal"):
-        scaled_graph(far, FeatureScale(np.zeros(2), np.array([1.0, 1e10])))
+        scale_graph(far, FeatureScale(np.zeros(2), np.array([1.0, 1e10])))
     with pytest.raises(DataError, match="2 features, and the scale 1"):
-        scaled_graph(far, FeatureScale(np.zeros(1), np.ones(1)))
+        scale_graph(far, FeatureScale(np.zeros(1), np.ones(1)))
 
 
 def test_the_usual_scaling() -> None:
@@ -153,13 +160,13 @@ TIMES = [1_700_000_000, 202_401_010_000]
 def test_times_keep_their_digits(start: int, how: ScaleName) -> None:
     """Scaled as the numbers without their beginning are; of which float32 loses nothing."""
     late = np.random.default_rng(0).permutation(300)[:, None]
-    found = scaled(silo_of((start + late).astype(np.float64)), own_scale(silo_of((start + late) * 1.0), how))
+    found = scale_silo(silo_of((start + late).astype(np.float64)), own_scale(silo_of((start + late) * 1.0), how))
     small = silo_of(late.astype(np.float32))
-    wanted = scaled(small, own_scale(small, how)).graph.features
+    wanted = scale_silo(small, own_scale(small, how)).graph.features
     assert found.graph.features.dtype == np.float32
     np.testing.assert_allclose(found.graph.features, wanted, atol=1e-6)
     assert len(np.unique(found.graph.features)) == 300
-    assert lost_values(graph_of((start + late).astype(np.float64)), how) == []
+    assert find_lost_values(graph_of((start + late).astype(np.float64)), how) == []
 
 
 def test_constant_columns_of_float64_are_0_in_several_silos() -> None:
@@ -181,11 +188,11 @@ def test_constant_columns_of_float64_are_0_in_several_silos() -> None:
 
 def test_what_is_not_scaled_is_float32_for_models() -> None:
     wide = silo_of(np.array([[0.1, 1.0], [0.2, 2.0]]), graph_of(np.array([[0.3, 3.0]])))
-    found = prepared(wide, Scaling("none", "silo"))
+    found = prepare_silo(wide, Scaling("none", "silo"))
     assert [graph.features.dtype for graph in (found.graph, found.evaluations[1].graph)] == [np.float32] * 2
     assert found.seen.graph is found.graph
     assert found.graph.features.tolist() == np.array([[0.1, 1.0], [0.2, 2.0]], dtype=np.float32).tolist()
-    assert prepared(found, Scaling("none", "silo")) is found
+    assert prepare_silo(found, Scaling("none", "silo")) is found
 
 
 def test_lost_values_are_said() -> None:
@@ -193,13 +200,13 @@ def test_lost_values_are_said() -> None:
     seconds = 1_700_000_000 + np.arange(100.0)
     rows = np.stack([seconds, np.append(np.arange(99.0), 1e12)], axis=1)
     graph = graph_of(rows, ("when", "amount"))
-    (said,) = lost_values(graph, "none")
+    (said,) = find_lost_values(graph, "none")
     assert said.startswith("'when': 100 different values become 2 in the seven digits of float32")
     assert "scale: standard" in said
-    (said,) = lost_values(graph, "standard")
+    (said,) = find_lost_values(graph, "standard")
     assert said.startswith("'amount': 100 different values become 2 in")
     assert "Make two columns of it" in said
-    assert lost_values(graph_of(rows.astype(np.float32)), "none") == []
+    assert find_lost_values(graph_of(rows.astype(np.float32)), "none") == []
 
 
 def test_another_unit_is_said() -> None:

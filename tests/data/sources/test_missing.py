@@ -91,6 +91,6 @@ def test_nothing_to_go_by(tmp_path: Path, rule: str) -> None:
 
 
 def test_the_most_particular_rule_holds() -> None:
-    rules = Missing.said({"*": "mean", "lab_*": "median", "lab_x*": "indicator", "lab_x1": 3.0})
+    rules = Missing.parse({"*": "mean", "lab_*": "median", "lab_x*": "indicator", "lab_x1": 3.0})
     assert [rules.of(name) for name in ("age", "lab_a", "lab_x2", "lab_x1")] == ["mean", "median", "indicator", 3.0]
-    assert Missing.said({"age": "mean"}).of("other") == "refuse"
+    assert Missing.parse({"age": "mean"}).of("other") == "refuse"

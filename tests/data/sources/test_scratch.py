@@ -44,4 +44,4 @@ def test_empty_matrices_need_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"a matrix of 3 × 2 numbers \(24 bytes\).*GRAPHSILO_CACHE"):
-        scratch.mapped((3, 2), tmp_path / "file" / "scratch")
+        scratch.map_to_file((3, 2), tmp_path / "file" / "scratch")

@@ -121,14 +121,14 @@ def test_two_processes_have_one_record(tmp_path):
 
 def test_one_that_was_first_between_check_and_note(tmp_path, monkeypatch):
     one, other = OpenedSums(tmp_path / "a.opened"), OpenedSums(tmp_path / "a.opened")
-    lock = opened.locked_file
+    lock = opened.lock_file
 
     def late(path):
-        monkeypatch.setattr(opened, "locked_file", lock)
+        monkeypatch.setattr(opened, "lock_file", lock)
         other.note(X, DATA, [A, B, C])
         return lock(path)
 
-    monkeypatch.setattr(opened, "locked_file", late)
+    monkeypatch.setattr(opened, "lock_file", late)
     with pytest.raises(DisclosureError, match="these data were opened before"):
         one.note(Y, DATA, [A, B])
     assert len((tmp_path / "a.opened").read_bytes().splitlines()) == 1

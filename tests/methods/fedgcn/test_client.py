@@ -11,7 +11,7 @@ import torch
 import graphsilo
 from graphsilo.data import save_graph
 from graphsilo.data.scales import UNSCALED
-from graphsilo.data.silos.scaling import prepared
+from graphsilo.data.silos.scaling import prepare_silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
@@ -220,7 +220,7 @@ def test_silos_with_tables_of_their_own_are_one_graph(tmp_path):
     federation = InProcess(
         [0, 1, 2],
         lambda client: loaded.client(
-            ClientContext(client, prepared(silos[client], UNSCALED, None), typed, models[client], 0)
+            ClientContext(client, prepare_silo(silos[client], UNSCALED, None), typed, models[client], 0)
         ),
     )
     server = loaded.server(ServerContext(typed, simulation.schema, models, 0, federation.clients))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphsilo.data.silos.column_scales import own_scale
-from graphsilo.data.silos.scaling import FeatureScale, scaled
+from graphsilo.data.silos.scaling import FeatureScale, scale_silo
 from graphsilo.methods.fedlog.messages import RangeRequest
 from graphsilo.testing.small import play
 from kit.fedlog import SHORT, build, silo_of
@@ -86,7 +86,7 @@ def test_no_scale_asks_for_single_cells(kit):
         (FeatureScale(0 * one, one), 0),  # nothing but columns of 0 and 1, says who made it
         (FeatureScale(one, 0 * one), 0),  # nothing but columns that are constant
     ):
-        client = build(kit, [scaled(silo, scale)])[1].client(0)
+        client = build(kit, [scale_silo(silo, scale)])[1].client(0)
         assert client.check_range(RangeRequest()).outside == wanted
 
 

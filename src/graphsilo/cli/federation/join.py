@@ -48,7 +48,7 @@ def join(
     allowed = {number: each.may_send for number, each in enumerate(own.federation.silos) if each.may_send is not None}
 
     def say(text: str) -> None:
-        line = terminal.stamped(one_line(text, 4000))  # some of it a coordinator's words
+        line = terminal.add_timestamp(one_line(text, 4000))  # some of it a coordinator's words
         with contextlib.suppress(OSError), (own.run / "site.log").open("a", encoding="utf-8") as log:
             log.write(line + "\n")
         if not quiet:

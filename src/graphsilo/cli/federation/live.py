@@ -78,7 +78,7 @@ class LiveScreen(Observer):
         self.tracks = Tracks()
         self._begun = float("inf")
         self._closed = False
-        status.listeners.append(self._heard)
+        status.listeners.append(self._print_event)
         self._live = Live(
             console=self.console, get_renderable=self._draw, refresh_per_second=4, redirect_stdout=False,
             vertical_overflow="crop",
@@ -120,7 +120,7 @@ class LiveScreen(Observer):
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
-    def _heard(self, text: str) -> None:
+    def _print_event(self, text: str) -> None:
         if time.time() < self._begun and not self._closed:
             self.console.print(printable(text))
 
@@ -220,4 +220,4 @@ def _print(out: Path) -> None:
 
 def _to_stderr(line: str) -> None:
     with contextlib.suppress(OSError):  # who listened has gone; the coordinator goes on
-        print(terminal.stamped(printable(line)), file=sys.stderr, flush=True)
+        print(terminal.add_timestamp(printable(line)), file=sys.stderr, flush=True)

@@ -54,7 +54,7 @@ def check(
     say()
     show(bare((f"  {name}", value) for name, value in card_rows(card_of(described, held))))
     say()
-    say(stays(described, held))
+    say(list_private(described, held))
     say()
     say(
         "During a run the method's messages leave as well: `graphsilo explain METHOD` lists them, and the policy of "
@@ -143,7 +143,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     """
     import numpy as np
 
-    from graphsilo.data.silos.scaling import far_apart, lost_values
+    from graphsilo.data.silos.scaling import far_apart, find_lost_values
     from graphsilo.data.sources.remarks import remarks
     from graphsilo.data.sources.table_files import Query
 
@@ -167,7 +167,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
         yield Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation")
     if graph.num_features:
         columns = f"{count(graph.num_features)} column{'' if graph.num_features == 1 else 's'} of numbers"
-        yield Finding("ok", "features", f"{columns}, {_filled(described, reading)}")
+        yield Finding("ok", "features", f"{columns}, {_describe_filling(described, reading)}")
     else:
         yield Finding("note", "features", "there are none: nodes are told apart by their links alone")
     spread = {} if described.tables is None else described.tables.nodes.one_hot
@@ -204,13 +204,13 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
             )
     if reading is not None:
         yield from (Finding("note", "tables", text) for text in graph.notes)
-        yield from (Finding("note", "features", text) for text in lost_values(graph, described.scaling.scale))
+        yield from (Finding("note", "features", text) for text in find_lost_values(graph, described.scaling.scale))
     yield from _labels(described, held)
     yield from _policy(described, held)
     yield from _sums(described, held)
 
 
-def _filled(described: SiloFile, reading: Reading | None) -> str:
+def _describe_filling(described: SiloFile, reading: Reading | None) -> str:
     """Which empty cells were filled, and how."""
 
     empty = {} if reading is None else {name: number for name, number in reading.empty.items() if number}
@@ -367,7 +367,7 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def stays(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
+def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
     """What no card holds, and no message where that is asked."""
     from graphsilo.data.sources.table_files import Query
 

@@ -27,7 +27,7 @@ def explain(
     debug: Debug = False,
 ) -> None:
     """Say what would leave a silo in a run under its policy, who sees it, what has left so far, what is promised."""
-    from graphsilo.cli.silo.commands import card_rows, read, stays
+    from graphsilo.cli.silo.commands import card_rows, list_private, read
     from graphsilo.data.silos.cards import card_of
     from graphsilo.experiments.config import load_config
     from graphsilo.report import silo_page
@@ -40,7 +40,7 @@ def explain(
         assignments=assignments or [],
     )
     found = silo_page.explain(described, held, config, None if log is None else log.expanduser())
-    before, kept = card_rows(card_of(described, held)), stays(described, held, of_a_run=True)
+    before, kept = card_rows(card_of(described, held)), list_private(described, held, of_a_run=True)
     if out is not None:  # first, as whoever reads the rest may stop to
         silo_page.write(found, before, kept, out.expanduser())
     _print(found, before, kept)

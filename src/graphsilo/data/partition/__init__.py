@@ -2,7 +2,7 @@
 
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.audit import Audit, ClientAudit, audit
-from graphsilo.data.partition.registry import added, adopt, entry, partition, rules
+from graphsilo.data.partition.registry import adopt, entry, list_added, partition, rules
 from graphsilo.data.partition.rule import Rule
 
 __all__ = [
@@ -10,10 +10,10 @@ __all__ = [
     "ClientAudit",
     "Partition",
     "Rule",
-    "added",
     "adopt",
     "audit",
     "entry",
+    "list_added",
     "partition",
     "rules",
 ]

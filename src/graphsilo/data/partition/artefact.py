@@ -105,14 +105,14 @@ class Partition:
     def without(self, clients: Collection[ClientId]) -> Partition:
         """The same cut with some clients left out: they hold nothing, and the others keep number, items and splits."""
 
-        def emptied(parts: tuple[NDArray[np.int64], ...]) -> tuple[NDArray[np.int64], ...]:
+        def clear_absent(parts: tuple[NDArray[np.int64], ...]) -> tuple[NDArray[np.int64], ...]:
             return tuple(part[..., :0] if client in clients else part for client, part in enumerate(parts))
 
-        kept: dict[str, Any] = {part: emptied(getattr(self, part)) for part in PARTS}
+        kept: dict[str, Any] = {part: clear_absent(getattr(self, part)) for part in PARTS}
         return replace(
             self,
             **kept,
-            added_edges=None if self.added_edges is None else emptied(self.added_edges),
+            added_edges=None if self.added_edges is None else clear_absent(self.added_edges),
             absent=self.absent | frozenset(clients),
         )
 

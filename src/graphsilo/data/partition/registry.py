@@ -56,7 +56,7 @@ def adopt(name: str, thing: Any) -> str:
     return register(rule).name
 
 
-def added() -> tuple[str, ...]:
+def list_added() -> tuple[str, ...]:
     """Names of the rules that only this process knows."""
     return tuple(_ADDED)
 

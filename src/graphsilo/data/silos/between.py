@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph, mixed
+from graphsilo.data.graph import Graph, mix_bits
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import CutLinks, Silo
 from graphsilo.data.sources.directions import is_symmetric
@@ -69,7 +69,7 @@ def own_links(graph: Graph, nodes: NDArray[np.int64]) -> CutLinks | None:
         return None
     place = np.full(graph.num_nodes, -1, dtype=np.int64)
     place[nodes] = np.arange(len(nodes))
-    mine = graph.outside.moved(place)
+    mine = graph.outside.renumber(place)
     ids = np.full(len(nodes), -1, dtype=np.int64)
     ids[mine.node] = mine.name
     return CutLinks(ids, mine.node, mine.other)
@@ -109,7 +109,7 @@ def sides_of(graph: Graph) -> dict[str, tuple[int, str]]:
     if links is None:
         return {}
     # A sum does not depend on which end is whose.
-    sums = mixed(links.name.astype(np.uint64) + links.other.astype(np.uint64))
+    sums = mix_bits(links.name.astype(np.uint64) + links.other.astype(np.uint64))
     chosen = {str(other): links.silo == other for other in np.unique(links.silo).tolist()}
     return {
         other: (int(these.sum()), f"{int(np.bitwise_xor.reduce(sums[these])):016x}") for other, these in chosen.items()

@@ -33,7 +33,7 @@ from graphsilo.data.sources.vocabulary import (
     classes_in_words,
     first_difference,
     share_words,
-    sorted_words,
+    sort_words,
 )
 from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
 from graphsilo.errors import DataError, several, shown
@@ -358,7 +358,7 @@ def _classes(reported: Sequence[Card], task: Task | None) -> tuple[int, tuple[st
     """Size and names of the common vocabulary."""
     declared = [one for one in reported if one.classes_declared]
     if not declared:
-        words = sorted_words(dict.fromkeys(word for one in reported for word in one.class_names or ()))
+        words = sort_words(dict.fromkeys(word for one in reported for word in one.class_names or ()))
         if not words and (task or reported[0].tasks[0]) == "node":
             raise DataError(
                 "no silo has a label, and none declares classes: name the column of labels as nodes.label in at "

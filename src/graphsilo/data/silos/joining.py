@@ -37,7 +37,7 @@ def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCo
             labels=np.concatenate([collection.labels for collection in many]),
             num_classes=max(collection.num_classes for collection in many),
             name="+".join(dict.fromkeys(collection.name for collection in many)),
-            graph_ids=_joined_ids([collection.graph_ids for collection in many]),
+            graph_ids=_join_ids([collection.graph_ids for collection in many]),
         )
     single = [graph for graph in graphs if isinstance(graph, Graph)]
     if len(single) != len(graphs):
@@ -51,13 +51,13 @@ def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCo
         num_classes=max(graph.num_classes for graph in single),
         name="+".join(dict.fromkeys(graph.name for graph in single)),
         splits={},
-        node_ids=_joined_ids([graph.node_ids for graph in single]),
-        node_names=_joined_names(single),
-        edge_weights=_joined_weights(single),
+        node_ids=_join_ids([graph.node_ids for graph in single]),
+        node_names=_join_names(single),
+        edge_weights=_join_weights(single),
     )
 
 
-def _joined_weights(graphs: Sequence[Graph]) -> NDArray[np.float32] | None:
+def _join_weights(graphs: Sequence[Graph]) -> NDArray[np.float32] | None:
     """[edges] weights of all graphs, 1 for the edges of a graph without weights; None if none has weights."""
     if all(graph.edge_weights is None for graph in graphs):
         return None
@@ -67,12 +67,12 @@ def _joined_weights(graphs: Sequence[Graph]) -> NDArray[np.float32] | None:
     )
 
 
-def _joined_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:
+def _join_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:
     """The table's names by global id where all graphs are parts of one table; None where they come from several."""
     first = graphs[0].node_names
     return first if all(graph.node_names is first and graph.node_ids is not None for graph in graphs) else None
 
 
-def _joined_ids(ids: Sequence[NodeIds | None]) -> NodeIds | None:
+def _join_ids(ids: Sequence[NodeIds | None]) -> NodeIds | None:
     known = [part for part in ids if part is not None]
     return np.concatenate(known) if len(known) == len(ids) else None

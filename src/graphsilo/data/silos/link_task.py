@@ -11,7 +11,7 @@ from graphsilo.data.partition.adjacency import positions_inside, undirected_link
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.pairs import PairSpace, pair_keys, sample_unlinked
 from graphsilo.data.partition.splits import GRAPH_RATIOS, Ratios, check_ratios, cut_points
-from graphsilo.data.silos.parts import induced, keep_edges, local_numbers, with_added_links
+from graphsilo.data.silos.parts import induce_subgraph, keep_edges, local_numbers, with_added_links
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import PartitionError, UnsupportedError
 from graphsilo.random import numpy_generator
@@ -62,7 +62,7 @@ def build_link_silos(
     silos = []
     for part in partition.present:
         client, nodes = first_client + part, partition.nodes[part]
-        whole = induced(base, nodes, inside[part])
+        whole = induce_subgraph(base, nodes, inside[part])
         links = undirected_links(whole.edges)
         train_end, val_end = cut_points(links.shape[1], shares)
         if not enough_links(links.shape[1], shares):

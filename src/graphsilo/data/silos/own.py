@@ -235,7 +235,7 @@ class SiloFile:
         """What becomes of empty cells: as the options say, else as the tables' description does."""
         said = self.options.get("missing")
         if said is not None:
-            return Missing.said(said)
+            return Missing.parse(said)
         return REFUSE if self.tables is None else self.tables.missing
 
     def stored_client(self) -> ClientId:
@@ -417,7 +417,7 @@ def _load_stored(
             f"Export the simulation with task: {wanted}."
         )
     if sparse is not None:
-        silo = _stored_as(silo, sparse)
+        silo = _convert_features(silo, sparse)
     if schema is None:
         return silo
     own = silo.schema
@@ -432,7 +432,7 @@ def _load_stored(
     return replace(silo, schema=replace(schema, task=wanted))
 
 
-def _stored_as(silo: Silo, sparse: bool) -> Silo:
+def _convert_features(silo: Silo, sparse: bool) -> Silo:
     """The silo with all features as CSR, or all dense; graphs that were one object stay one."""
     done: dict[int, Graph | GraphCollection] = {}
 

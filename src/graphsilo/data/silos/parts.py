@@ -19,7 +19,7 @@ _FEW = 5
 """Items of the commonest class below which there may be as many classes as items."""
 
 
-def induced(
+def induce_subgraph(
     graph: Graph,
     nodes: NodeIds,
     columns: NDArray[np.int64] | None = None,
@@ -46,7 +46,7 @@ def with_added_links(graph: Graph, partition: Partition) -> Graph:
     return replace(graph, edges=np.concatenate([graph.edges, added], axis=1), edge_weights=weights)
 
 
-def detached(graph: Graph, whole: Partition, partition: Partition) -> Graph:
+def detach(graph: Graph, whole: Partition, partition: Partition) -> Graph:
     """The graph without the edges of nodes that only left-out clients hold: no path leads through these any more.
 
     Args:

@@ -59,7 +59,7 @@ class FeatureScale:
         return hashlib.sha256(self.shift.tobytes() + self.factor.tobytes()).hexdigest()
 
 
-def scaled(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) -> Silo:
+def scale_silo(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) -> Silo:
     """The silo with everything that its model sees scaled; graphs that were one object stay one.
 
     Args:
@@ -70,14 +70,14 @@ def scaled(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) -> Sil
     Raises:
         DataError: A number is too large to be scaled.
     """
-    graph = scaled_graph(silo.graph, scale, clip=clip)
+    graph = scale_graph(silo.graph, scale, clip=clip)
     if graph is silo.graph:  # float32 already, and left as it is
         return silo
-    sets = tuple(replace(item, graph=scaled_graph(item.graph, scale, clip=clip)) for item in silo.evaluations)
+    sets = tuple(replace(item, graph=scale_graph(item.graph, scale, clip=clip)) for item in silo.evaluations)
     return replace(silo, graph=graph, evaluations=sets, scale=scale)
 
 
-def prepared(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = None, *, clip: bool = False) -> Silo:
+def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = None, *, clip: bool = False) -> Silo:
     """A silo as its client works with it.
 
     Args:
@@ -88,13 +88,13 @@ def prepared(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = None, *
             word, a refusal would tell that there is such a number.
     """
     if not scaling.has_columns:
-        return scaled(silo, None)
+        return scale_silo(silo, None)
     from graphsilo.data.silos.column_scales import own_scale
 
-    return scaled(silo, own_scale(silo, scaling.scale) if agreed is None else agreed, clip=clip)
+    return scale_silo(silo, own_scale(silo, scaling.scale) if agreed is None else agreed, clip=clip)
 
 
-def scaled_graph(
+def scale_graph(
     graph: Graph | GraphCollection, scale: FeatureScale | None, *, clip: bool = False
 ) -> Graph | GraphCollection:
     """The same graph with scaled features as float32; made once for as long as somebody holds it.
@@ -175,7 +175,7 @@ def wide_blocks(features: NDArray[np.floating]) -> Iterator[NDArray[np.float64]]
         yield features[start : start + _ROWS].astype(np.float64, order="C")
 
 
-def lost_values(graph: Graph, how: ScaleName) -> list[str]:
+def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     """A sentence for each column that keeps fewer distinct values as float32, once it is scaled.
 
     Args:

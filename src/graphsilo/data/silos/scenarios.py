@@ -26,7 +26,7 @@ from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.registry import entry, partition
 from graphsilo.data.partition.rule import CutOptions
 from graphsilo.data.silos.parts import (
-    induced,
+    induce_subgraph,
     require_training,
     split_items,
     with_added_links,
@@ -274,7 +274,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         if scenario == "open" and options.regrow == "cropped":
             cropped = np.zeros(base.num_nodes, dtype=bool)
             cropped[partition.cropped] = True
-        new = induced(base, partition.new_part)
+        new = induce_subgraph(base, partition.new_part)
         shared.append(EvaluationSet("new_client", new, {"new_client": np.flatnonzero(new.labels >= 0)}))
     if options.global_graph:
         owner = np.full(base.num_nodes, -1, dtype=np.int64)
@@ -301,7 +301,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
 def _seen(context: Context, client: int) -> Silo:
     part = context.partition
     nodes = part.nodes[client]
-    graph = induced(context.graph, nodes, context.inside[client], context.table)
+    graph = induce_subgraph(context.graph, nodes, context.inside[client], context.table)
     items = split_items(nodes, part, client)
     return Silo(
         client=client,
@@ -321,7 +321,7 @@ def _inductive(context: Context, client: int) -> Silo:
             f"fewer clients, or raise the training ratio."
         )
     nodes = context.partition.nodes[client][silo.train]
-    graph = induced(context.graph, nodes, context.inside[client], context.table)
+    graph = induce_subgraph(context.graph, nodes, context.inside[client], context.table)
     train = np.arange(len(nodes), dtype=np.int64)
     return replace(silo, graph=graph, train=train, facts=facts_of(graph, train))
 

@@ -85,10 +85,10 @@ def union(
         splits=PublishedSplits(splits) if published else splits,
         feature_names=first.feature_names,
         class_names=first.class_names,
-        node_names=_joined_names(graphs),
-        edge_weights=_joined_weights(graphs, called),
+        node_names=_join_names(graphs),
+        edge_weights=_join_weights(graphs, called),
         booleans=join_truth(truth_of(graphs, called)),
-        outside=_joined_outside(graphs, shifts),
+        outside=_join_outside(graphs, shifts),
         notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
     )
     return joined, sizes
@@ -138,7 +138,7 @@ def truth_of(graphs: Sequence[Graph], names: Sequence[str]) -> list[BooleanWords
     ]
 
 
-def _joined_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[np.float32] | None:
+def _join_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[np.float32] | None:
     weights = [graph.edge_weights for graph in graphs]
     given = [part for part in weights if part is not None]
     if given and len(given) < len(graphs):
@@ -150,7 +150,7 @@ def _joined_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[n
     return np.concatenate(given) if given else None
 
 
-def _joined_outside(graphs: Sequence[Graph], shifts: NDArray[np.int64]) -> OutsideLinks | None:
+def _join_outside(graphs: Sequence[Graph], shifts: NDArray[np.int64]) -> OutsideLinks | None:
     """Links to other silos by rows of the union; None unless every silo says which it has."""
     given = [
         replace(graph.outside, node=graph.outside.node + shift)
@@ -164,7 +164,7 @@ def _joined_outside(graphs: Sequence[Graph], shifts: NDArray[np.int64]) -> Outsi
     )
 
 
-def _joined_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:
+def _join_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:
     """What every silo calls its nodes; rows of a silo without names count from 0 there."""
     if all(graph.node_names is None for graph in graphs):
         return None

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.silos.parts import induced, keep_edges, split_items
+from graphsilo.data.silos.parts import induce_subgraph, keep_edges, split_items
 from graphsilo.data.silos.scenarios import Context, facts_of
 from graphsilo.data.silos.silo import EvaluationSet, Silo
 from graphsilo.types import Mask, NodeIds
@@ -80,11 +80,11 @@ def build_unseen(context: Context, client: int) -> Silo:
         min_missing_nodes=options.min_missing_nodes,
     )
     kept = nodes[~np.isin(labels[nodes], lost)]
-    graph = induced(context.graph, kept, context.inside[client], context.table)
+    graph = induce_subgraph(context.graph, kept, context.inside[client], context.table)
     items = split_items(kept, part, client)
 
     returned = grow(context.adjacency, kept, hops=options.hops, allowed=context.cropped)
-    grown = induced(context.graph, np.concatenate([kept, returned]), table=context.table)
+    grown = induce_subgraph(context.graph, np.concatenate([kept, returned]), table=context.table)
     if options.edges == "touching":
         grown = keep_edges(grown, grown.edges.min(axis=0, initial=grown.num_nodes) < len(kept))
     scored = labels[returned] >= 0

@@ -18,7 +18,7 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     ``mode`` says who may read and write it, from its first byte on; the umask is taken off.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _unfinished(path)
+    temporary = _temporary_path(path)
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             yield file
@@ -31,7 +31,7 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def locked_file(path: Path) -> Iterator[int]:
+def lock_file(path: Path) -> Iterator[int]:
     """A file that only its owner can read, for one process at a time; made where there is none."""
     import fcntl  # not on every system
 
@@ -49,7 +49,7 @@ def locked_file(path: Path) -> Iterator[int]:
         os.close(folder)
 
 
-def _unfinished(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     """A new name beside a file, under which it is written until it is whole."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
@@ -72,7 +72,7 @@ def atomic_files() -> Iterator[Callable[[Path, bytes | memoryview], None]]:
 
     def write(path: Path, data: bytes | memoryview) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = waiting.setdefault(path, _unfinished(path))
+        temporary = waiting.setdefault(path, _temporary_path(path))
         temporary.write_bytes(data)
 
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
-from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits, noted
+from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits, add_notes
 from graphsilo.data.scales import ScaleOptions, Scaling
 from graphsilo.data.sources import cache, files
 from graphsilo.data.sources.empty import Rules
@@ -136,7 +136,7 @@ def is_description(name: str | os.PathLike[str]) -> bool:
     return Path(name).suffix.lower() in _DESCRIPTIONS
 
 
-def described(name: str | os.PathLike[str]) -> TableSpec | None:
+def find_description(name: str | os.PathLike[str]) -> TableSpec | None:
     """What a description of tables says; None of a data set that is none.
 
     Raises:
@@ -153,7 +153,7 @@ def title(name: str) -> str:
     """What a data set or file of this name calls itself, which pages show; the name itself where it cannot be read."""
     path = Path(name).expanduser()
     with contextlib.suppress(ConfigError, DataError):
-        if (spec := described(path)) is not None:
+        if (spec := find_description(path)) is not None:
             return spec.name
         if path.suffix.lower() == ".npz":
             return files.load_graph(path).name
@@ -216,7 +216,7 @@ def load(
     if isinstance(graph, Graph):
         graph = replace(graph, splits=PublishedSplits(graph.splits))
     graph = _apply(graph, chosen, undirected_already=bool(facts.get("undirected")))
-    return graph if facts["checksum"] in ("", found.checksum) else noted(graph, [OTHER_CONTENT])
+    return graph if facts["checksum"] in ("", found.checksum) else add_notes(graph, [OTHER_CONTENT])
 
 
 def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | None) -> Scaling:
@@ -261,7 +261,7 @@ def _load_file(
 ) -> Graph | GraphCollection:
     path = path.expanduser()
     chosen = _own_options(options, path)
-    if (spec := described(path)) is not None:
+    if (spec := find_description(path)) is not None:
         return load_spec(spec, chosen, learned=learned).graph
     _own_tables_only(chosen, path.name)
     if path.suffix.lower() == ".npz":
@@ -295,12 +295,12 @@ def load_spec(
     chosen = _own_options(options, spec.file)
     if spec.directed and "undirected" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"undirected": False})
-    missing = None if chosen.missing is None else Missing.said(chosen.missing)
+    missing = None if chosen.missing is None else Missing.parse(chosen.missing)
     found = tables.read_tables(spec, missing=missing, learned=learned)
     return replace(found, graph=_apply(found.graph, chosen).union)
 
 
-def prepared(
+def apply_options(
     graph: Graph | GraphCollection, options: LoadOptions | Mapping[str, Any] | None
 ) -> Graph | GraphCollection:
     """A graph in memory as :func:`load` would give it from a file.

@@ -17,7 +17,7 @@ from graphsilo.data.sources.empty import Rule
 from graphsilo.data.sources.faults import Faults, is_number, name_fault
 from graphsilo.data.sources.missing import EMPTY_WORDS, ESTIMATES, INDICATOR, fill_value
 from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
-from graphsilo.data.sources.vocabulary import ANY_OTHER, Learned, sorted_words
+from graphsilo.data.sources.vocabulary import ANY_OTHER, Learned, sort_words
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError, nearest, several
 from graphsilo.settings import setting, wanted
@@ -474,7 +474,7 @@ def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Blo
     words, empty = find_gaps(nodes.text(name, key="nodes.one_hot"), spec, usual=())
     declared = spec.nodes.one_hot[name]
     if declared is None:
-        declared = learned.words(name) or sorted_words(distinct(words))
+        declared = learned.words(name) or sort_words(distinct(words))
     known = [word for word in declared if word != ANY_OTHER]
     place = pc.index_in(words, value_set=pa.array(known, pa.string()))
     strange = mask(pc.is_null(place)) & ~empty

@@ -54,7 +54,7 @@ def _by_name(value: Any) -> Any:
     return dict.fromkeys(_words(value))
 
 
-def _mapped(value: Any) -> Any:
+def _parse_mapping(value: Any) -> Any:
     """Words to words."""
     return dict(zip(_words([*value]), map(_word, value.values()), strict=True)) if isinstance(value, dict) else value
 
@@ -63,8 +63,8 @@ def _word(value: Any) -> Any:
     return "" if value is None else _words(value)[0] if not isinstance(value, list | tuple) else value
 
 
-def _renamed(value: Any) -> Any:
-    found = _mapped(value)
+def _parse_renaming(value: Any) -> Any:
+    found = _parse_mapping(value)
     columns = [*found.values()] if isinstance(found, dict) else []
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
@@ -94,10 +94,10 @@ Pairs: TypeAlias = Annotated[
     dict[str, Annotated[tuple[str, str], BeforeValidator(_pair)] | None], BeforeValidator(_by_name)
 ]
 """Columns, with the words of 0 and of 1 where they are spelled out."""
-Renames: TypeAlias = Annotated[dict[str, str], BeforeValidator(_renamed)]
+Renames: TypeAlias = Annotated[dict[str, str], BeforeValidator(_parse_renaming)]
 """Names of columns, with what each is called in the table."""
 WordMaps: TypeAlias = Annotated[
-    dict[str, Annotated[dict[str, str], BeforeValidator(_mapped)]], BeforeValidator(_by_name)
+    dict[str, Annotated[dict[str, str], BeforeValidator(_parse_mapping)]], BeforeValidator(_by_name)
 ]
 """Columns, with the words that stand there and what each is taken for."""
 Units: TypeAlias = Annotated[dict[str, Positive], BeforeValidator(_by_name)]

@@ -43,7 +43,7 @@ def read_sheet(path: Path, sheet: str | None, part: str) -> tuple[Any, list[int]
     try:
         book = calamine.CalamineWorkbook.from_path(path)
         names = book.sheet_names
-        chosen = _chosen(path, sheet, names, part)
+        chosen = _choose_sheet(path, sheet, names, part)
         _check_reach(path)
         rows = book.get_sheet_by_name(chosen).to_python(skip_empty_area=False)
     except calamine.PasswordError as error:
@@ -108,7 +108,7 @@ def _number(letters: bytes) -> int:
     return number
 
 
-def _chosen(path: Path, sheet: str | None, names: Sequence[str], part: str) -> str:
+def _choose_sheet(path: Path, sheet: str | None, names: Sequence[str], part: str) -> str:
     listed = ", ".join(f"'{name}'" for name in names)
     if sheet is None and len(names) != 1:
         raise DataError(f"{path} has the sheets {listed}: say which one to read, as {part}.sheet.")

@@ -44,7 +44,7 @@ class Missing:
     rules: Mapping[str, Rule]
 
     @classmethod
-    def said(cls, value: Word | Mapping[str, Rule] | None) -> Missing:
+    def parse(cls, value: Word | Mapping[str, Rule] | None) -> Missing:
         """The rules that a setting of type ``Rules`` holds; none refuses every empty cell."""
         return cls({} if value is None else dict(value) if isinstance(value, Mapping) else {"*": value})
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import SPLITS, Graph, GraphCollection, noted
+from graphsilo.data.graph import SPLITS, Graph, GraphCollection, add_notes
 from graphsilo.data.sources import plain, pyg
 from graphsilo.data.sources.classes import ClassNames, is_signed
 from graphsilo.data.sources.faults import name_fault, unseen_fault
@@ -98,7 +98,7 @@ def _of_several(things: list[Any], said: Said) -> Graph | GraphCollection:
 
 def _of_data(data: Any, said: Said, classes: int | None = None) -> Graph:
     name = said.name or "graph"
-    return pyg.graph_from_pyg(_renamed(data, said, name), name=name, num_classes=classes)
+    return pyg.graph_from_pyg(_rename_tensors(data, said, name), name=name, num_classes=classes)
 
 
 def _of_dataset(dataset: Any, said: Said) -> Graph | GraphCollection:
@@ -110,7 +110,7 @@ def _of_dataset(dataset: Any, said: Said) -> Graph | GraphCollection:
 
 def _collection(graphs: list[Any], said: Said) -> GraphCollection:
     name = said.name or "graphs"
-    made = [_renamed(data, said, f"{name}, graph {number}") for number, data in enumerate(graphs)]
+    made = [_rename_tensors(data, said, f"{name}, graph {number}") for number, data in enumerate(graphs)]
     return pyg.collection_from_pyg(made, name=name)
 
 
@@ -124,7 +124,7 @@ def _of_hetero(data: Any, said: Said) -> Graph:
     )
 
 
-def _renamed(data: Any, said: Said, name: str) -> Any:
+def _rename_tensors(data: Any, said: Said, name: str) -> Any:
     """A copy whose tensors bear graphsilo's names."""
     found = copy.copy(data)
     for key, wanted in (("x", said.features), ("y", said.labels), ("edge_weight", said.weights)):
@@ -151,7 +151,7 @@ def _of_networkx(graph: Any, said: Said) -> Graph:
         return part
     labels, words, notes = _labels(values, name, key)
     classes = plain.class_count(labels, words)
-    return noted(replace(part, labels=labels, class_names=words, num_classes=classes), notes)
+    return add_notes(replace(part, labels=labels, class_names=words, num_classes=classes), notes)
 
 
 def _networkx_part(graph: Any, said: Said) -> Graph:
@@ -289,7 +289,7 @@ def _networkx_collection(graphs: list[Any], said: Said) -> GraphCollection:
     parts = [
         _networkx_part(graph, replace(said, name=f"{name}, graph {number}")) for number, graph in enumerate(graphs)
     ]
-    return noted(plain.collection(parts, labels, name, class_names=words), notes)
+    return add_notes(plain.collection(parts, labels, name, class_names=words), notes)
 
 
 # -- DGL -----------------------------------------------------------------------------------------------------------

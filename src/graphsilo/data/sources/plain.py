@@ -51,7 +51,7 @@ def plain_graph(
     if len(set(given.values())) > 1:
         counts = ", ".join(f"{count} {what}" if " " in what else f"{what}={count}" for what, count in given.items())
         raise DataError(f"{name}: x has a row and y a label for each node, and there are {counts}.")
-    n = next(iter(given.values())) if given else _counted(edges, name)
+    n = next(iter(given.values())) if given else _count_nodes(edges, name)
     check_edges(edges, n, name)
     labels = np.full(n, -1, dtype=np.int64) if labels is None else labels
     return Graph(
@@ -231,7 +231,7 @@ def _edges(edges: NDArray[Any], name: str) -> NDArray[np.int64]:
     return np.ascontiguousarray(edges, dtype=np.int64)
 
 
-def _counted(edges: NDArray[np.int64], name: str) -> int:
+def _count_nodes(edges: NDArray[np.int64], name: str) -> int:
     """How many nodes there are, where only edges say so."""
     n = int(edges.max(initial=-1)) + 1
     if n > _NODES_PER_EDGE * (edges.shape[1] + 1):

@@ -123,7 +123,7 @@ def _graph(data: Any, name: str, num_classes: int | None = None, *, has_one_labe
             f"(data.edge_attr = None)."
         )
     if edges is None and data.get("adj_t") is not None:
-        edges, weights = _transposed(data["adj_t"], name)
+        edges, weights = _transpose(data["adj_t"], name)
     if edges is None:
         raise DataError(f"{name} has no edge_index [2, e], the links between its nodes (found: {several(keys, 12)}).")
     told = None if "num_nodes" not in keys else data["num_nodes"]
@@ -136,7 +136,7 @@ def _graph(data: Any, name: str, num_classes: int | None = None, *, has_one_labe
     )  # fmt: skip
 
 
-def _transposed(adjacency: Any, name: str) -> tuple[Any, Any]:
+def _transpose(adjacency: Any, name: str) -> tuple[Any, Any]:
     """Edges and weights of the transposed adjacency matrix that the transform ``ToSparseTensor`` leaves."""
     if hasattr(adjacency, "to_sparse_coo"):
         coo = adjacency.to_sparse_coo().coalesce()

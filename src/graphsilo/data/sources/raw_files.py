@@ -36,7 +36,7 @@ def read_raw(
         DataError: The files are missing, damaged, of another data set, or cannot be downloaded.
     """
     place = cache.cache_root()
-    ready = _cached(found, roots, place, use_node_attributes)
+    ready = _load_cached(found, roots, place, use_node_attributes)
     if ready is not None:
         return ready
     from graphsilo.data.sources import building
@@ -44,7 +44,7 @@ def read_raw(
     from graphsilo.data.sources.directions import is_undirected
 
     with building.lock(place, found.name.lower()):
-        ready = _cached(found, roots, place, use_node_attributes)
+        ready = _load_cached(found, roots, place, use_node_attributes)
         if ready is not None:
             return ready
         with building.building(place) as folder:
@@ -71,7 +71,7 @@ def read_raw(
         return graph, facts
 
 
-def _cached(
+def _load_cached(
     found: CatalogEntry, roots: list[Path], place: Path, use_node_attributes: bool
 ) -> tuple[Graph | GraphCollection, Mapping[str, Any]] | None:
     """The converted copy, or None if there is none yet, or it is damaged or of other data."""

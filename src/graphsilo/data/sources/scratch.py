@@ -39,10 +39,10 @@ def empty(shape: tuple[int, ...]) -> NDArray[np.float32]:
         _in_use += size
         weakref.finalize(array, _give_back, size)
         return array
-    return mapped(shape, cache.cache_root() / "scratch")
+    return map_to_file(shape, cache.cache_root() / "scratch")
 
 
-def mapped(shape: tuple[int, ...], folder: Path) -> NDArray[np.float32]:
+def map_to_file(shape: tuple[int, ...], folder: Path) -> NDArray[np.float32]:
     """The same in a file, whatever else is in memory.
 
     Raises:

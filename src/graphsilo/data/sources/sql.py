@@ -223,7 +223,7 @@ class _Database:
                     try:
                         tables.append(_fetch(connection, query.text))
                     except DBAPIError as error:
-                        raise self._failed(query, error.orig) from None
+                        raise self._explain_failure(query, error.orig) from None
                 connection.rollback()
                 return tables
         finally:
@@ -250,7 +250,7 @@ class _Database:
             f"address is '{self._query.part}.connection' of {self._query.file}."
         )
 
-    def _failed(self, query: Query, error: Any) -> DataError:
+    def _explain_failure(self, query: Query, error: Any) -> DataError:
         reason = self._clean(error)
         diagnosis = getattr(error, "diag", None)
         if diagnosis is not None and diagnosis.message_primary:
@@ -276,7 +276,7 @@ def _fetch(connection: Connection, text: str) -> Any:
     for rows in result.partitions(CHUNK_ROWS):
         for place, values in enumerate(zip(*rows, strict=True)):
             chunks[place].append(_array(values))
-    return pa.Table.from_arrays([_joined(parts) for parts in chunks], names=names)
+    return pa.Table.from_arrays([_join_chunks(parts) for parts in chunks], names=names)
 
 
 def _array(values: Sequence[Any]) -> Any:
@@ -304,7 +304,7 @@ def _array(values: Sequence[Any]) -> Any:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _join_chunks(parts: Sequence[Any]) -> Any:
     """A column's chunks as one type: SQLite checks no types, and a chunk may hold nothing but NULL."""
     kinds = {part.type for part in parts if not pa.types.is_null(part.type)}
     if not kinds:

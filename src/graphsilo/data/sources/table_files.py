@@ -291,7 +291,7 @@ def _read_csv(source: TableFile, part: str) -> tuple[Any, Lines]:
             header = next(csv.reader(lines, delimiter=source.delimiter), [])
     except csv.Error as error:
         raise DataError(f"the header of the table {path} cannot be read ({error}); is it a text file?") from error
-    if any(_undecoded(cell) for cell in header):
+    if any(_is_undecoded(cell) for cell in header):
         raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
     _check_delimiter(path, header, source.delimiter, part)
     if not source.said.header:
@@ -402,7 +402,7 @@ def _check_text(path: Path) -> None:
 
 
 def _open_text(path: Path) -> io.TextIOWrapper:
-    """Text lines; bytes that are no UTF-8 come as lone surrogates, see :func:`_undecoded`."""
+    """Text lines; bytes that are no UTF-8 come as lone surrogates, see :func:`_is_undecoded`."""
     raw: Any = gzip.GzipFile(path) if path.name.lower().endswith(".gz") else path.open("rb")
     return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
@@ -432,7 +432,7 @@ def _find_lines(source: TableFile, rows: Sequence[int]) -> list[int | None]:
     return [found.get(row) for row in rows]
 
 
-def _undecoded(text: str) -> bool:
+def _is_undecoded(text: str) -> bool:
     return not text.isascii() and any("\udc80" <= sign <= "\udcff" for sign in text)
 
 
@@ -459,7 +459,7 @@ def _find_fault(source: TableFile, header: Sequence[str]) -> str | None:
         with _open_text(source.path) as lines:
             for row, line, cells in _data_rows(lines, source):
                 place = f"row {row + 1} (line {line})"
-                bad = next((number for number, cell in enumerate(cells) if _undecoded(cell)), None)
+                bad = next((number for number, cell in enumerate(cells) if _is_undecoded(cell)), None)
                 if bad is not None:
                     column = f", column '{header[bad]}'," if bad < len(header) else ""
                     return f"{place}{column} {_NOT_UTF8}"

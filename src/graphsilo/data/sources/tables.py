@@ -55,7 +55,7 @@ from graphsilo.data.sources.table_files import (
     mask,
 )
 from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
-from graphsilo.data.sources.vocabulary import Learned, sorted_words
+from graphsilo.data.sources.vocabulary import Learned, sort_words
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError, several
 from graphsilo.settings import Positive, setting
@@ -226,7 +226,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
             for part, table in (("nodes", nodes), ("edges", edges), ("labels", description.labels), ("outside", beyond))
             if table is not None
         },
-        missing=Missing.said(description.features.missing),
+        missing=Missing.parse(description.features.missing),
         directed=description.directed,
         classes=description.classes,
     )
@@ -483,9 +483,9 @@ def _read_classes(
     if classes is None or not any("." in word for word in classes):
         # Tools that know no missing whole numbers write the class 1 as 1.0.
         words = pc.replace_substring_regex(words, r"^(-?\d+)\.0+$", r"\1")
-    words = _labelled(spec, _same_truth(words, classes), f"column '{name}' ({key})", notes)
+    words = _clear_unlabelled(spec, _same_truth(words, classes), f"column '{name}' ({key})", notes)
     if classes is None:
-        classes = sorted_words(distinct(words))
+        classes = sort_words(distinct(words))
         labelled = len(words) - words.null_count
         if len(classes) > _MANY_CLASSES and 2 * len(classes) > labelled:
             raise DataError(
@@ -521,7 +521,7 @@ def _same_truth(words: Any, classes: tuple[str, ...] | None) -> Any:
     return words
 
 
-def _labelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
+def _clear_unlabelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
     """Labels without the words that stand for none. Where -1 and 1 are all that there is, they are classes."""
     known = pc.is_in(words, value_set=pa.array(spec.classes or (), pa.string()))
     found, _ = find_gaps(words, spec, UNLABELLED)

@@ -64,7 +64,7 @@ class Vocabulary:
         words = {column: spread_words(column, names) for column in declared}
         return cls(owner, tuple(names), words, frozenset(name for name in declared if declared[name] is None))
 
-    def widened(self, column: str, words: Sequence[str]) -> Vocabulary:
+    def replace_words(self, column: str, words: Sequence[str]) -> Vocabulary:
         """The same with other words of a column."""
         own = {f"{column}={word}" for word in self.words[column]}
         new = [f"{column}={word}" for word in words]
@@ -87,7 +87,7 @@ def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
         sharing = [silo for silo in silos if column in silo.words]
         declared = next((silo for silo in sharing if column not in silo.open), None)
         if declared is None:
-            words: Sequence[str] = sorted_words(dict.fromkeys(word for silo in sharing for word in silo.words[column]))
+            words: Sequence[str] = sort_words(dict.fromkeys(word for silo in sharing for word in silo.words[column]))
         else:
             words = declared.words[column]
             for silo in sharing if ANY_OTHER not in words else ():
@@ -98,7 +98,7 @@ def share_words(silos: Sequence[Vocabulary]) -> list[Vocabulary]:
                         f"not declare: it declares {', '.join(words)}. Add the word under nodes.one_hot in every "
                         f'description, or "{ANY_OTHER}" for all others.'
                     )
-        found = [silo.widened(column, words) if column in silo.open else silo for silo in found]
+        found = [silo.replace_words(column, words) if column in silo.open else silo for silo in found]
     return found
 
 
@@ -142,7 +142,7 @@ def spread_words(column: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}="))
 
 
-def sorted_words(words: Iterable[str]) -> tuple[str, ...]:
+def sort_words(words: Iterable[str]) -> tuple[str, ...]:
     """In numeric order where all are whole numbers, else by spelling."""
     listed = list(words)
     whole = all(word.removeprefix("-").isdecimal() for word in listed)

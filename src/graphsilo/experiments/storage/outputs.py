@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.data.silos.scaling import FeatureScale, scaled
+from graphsilo.data.silos.scaling import FeatureScale, scale_silo
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import EvaluationConfig, RunConfig
 from graphsilo.experiments.progress import Aggregates
@@ -106,7 +106,7 @@ def write_missing_embeddings(
             if target.exists():
                 continue
             kept = read_models(folder, seed, silo.client)
-            own = scaled(silo, kept.scale)
+            own = scale_silo(silo, kept.scale)
             specs = simulation.models
             member = method.client(
                 ClientContext(

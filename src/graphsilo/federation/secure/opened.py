@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.sources.atomic import locked_file
+from graphsilo.data.sources.atomic import lock_file
 from graphsilo.errors import DisclosureError
 
 MOST_OFFERED = 32
@@ -141,7 +141,7 @@ class OpenedSums:
             self._take(line)
             return
         try:
-            with locked_file(self.path) as handle:
+            with lock_file(self.path) as handle:
                 check()  # another process may have been first
                 _append(handle, json.dumps(line).encode() + b"\n")
         except OSError as error:

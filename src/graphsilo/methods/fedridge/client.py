@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo.errors import MessageError, RequestError
-from graphsilo.evaluate.choice import Judge, confusions, weighted
+from graphsilo.evaluate.choice import Judge, confusions, weight_scores
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -147,7 +147,7 @@ class Client(ClientBase[FedRidgeConfig]):
         self._forget_others(self._seen, request.candidates, request.dim)
         return Scores(
             counts=torch.from_numpy(np.concatenate(found)), num_samples=len(items),
-            ranked={self.metric.name: torch.from_numpy(weighted(ranked))} if ranked else {},
+            ranked={self.metric.name: torch.from_numpy(weight_scores(ranked))} if ranked else {},
         )  # fmt: skip
 
     def _refuse_others(self, kinds: Iterable[str], dim: int, times: int, most: int) -> None:
@@ -199,7 +199,7 @@ class Client(ClientBase[FedRidgeConfig]):
             scored = [self._scored(output) for output in outputs]
             best = self._judge.best(scored, len(alone))
             if self.holds_out:
-                which = torch.from_numpy(self._judge.held_out(scored, len(alone)))
+                which = torch.from_numpy(self._judge.cross_validate(scored, len(alone)))
                 self._held_out[name] = torch.stack(outputs)[which, torch.arange(len(which))]
             for view, chosen in (("own", best), ("common", 0)):
                 self._models[view] = {**self._models[view], name: known[chosen]}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from graphsilo.errors import FederationError
-from graphsilo.evaluate.choice import chosen_of, worth
+from graphsilo.evaluate.choice import describe_choice, worth
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
@@ -147,7 +147,7 @@ class Server(ServerBase[FedTreesConfig]):
         metric = METRICS[self.context.select_by]
         if values := worth(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
-            self.log.update(chosen_of(self.preferred, metric, values))
+            self.log.update(describe_choice(self.preferred, metric, values))
 
     def aggregate(self) -> Tensors | None:
         return self.forest if len(self.forest["columns"]) else None

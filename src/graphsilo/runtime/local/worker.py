@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.scaling import prepared
+from graphsilo.data.silos.scaling import prepare_silo
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.errors import ConfigError, FederationError
@@ -106,7 +106,7 @@ def _start(header: Mapping[str, Any], payloads: Sequence[Any]) -> ClientCache:
 
     def make(client: ClientId) -> ClientBase[Any]:
         model, common = (ModelSpec(*wire) for wire in (header["models"][str(client)], header["common"]))
-        silo = prepared(_silo(store, client), scaling, scale)
+        silo = prepare_silo(_silo(store, client), scaling, scale)
         seed, device, select_by = header["seed"], header["device"], header["select_by"]
         beside = read_answers(None if header["beside"] is None else Path(header["beside"]), seed, client)
         return kind(ClientContext(client, silo, config, model, seed, device, common, compression, select_by, beside))

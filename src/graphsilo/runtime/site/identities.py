@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from graphsilo.data.sources.atomic import atomic_file, locked_file
+from graphsilo.data.sources.atomic import atomic_file, lock_file
 from graphsilo.errors import DisclosureError
 from graphsilo.federation.secure.party import Identity, Unproved
 from graphsilo.runtime.site.certified import Kits
@@ -67,7 +67,7 @@ def kept_secret(path: Path) -> bytes:
 def _kept(path: Path, make: Callable[[], bytes]) -> bytes:
     """32 bytes that only their owner can read."""
     if not path.exists():
-        with locked_file(path.with_suffix(".lock")):  # of several processes that are first, one makes them
+        with lock_file(path.with_suffix(".lock")):  # of several processes that are first, one makes them
             if not path.exists():
                 with atomic_file(path, 0o600) as file:
                     file.write(make())

@@ -31,7 +31,7 @@ from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card_of
 from graphsilo.data.silos.column_scales import other_units_here
 from graphsilo.data.silos.own import SiloFile, read_silo_file
-from graphsilo.data.silos.scaling import prepared
+from graphsilo.data.silos.scaling import prepare_silo
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.atomic import atomic_file
 from graphsilo.errors import (
@@ -300,7 +300,7 @@ class SiteWorker:
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
-            own = silo if agreeing else prepared(silo, scaling, scale, clip=True)
+            own = silo if agreeing else prepare_silo(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             context = ClientContext(
                 client, own, config, spec, seed, device, common, compression, select_by,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.adjacency import members
 from graphsilo.data.partition.rule import OPENFGL, Cut, Rule
-from graphsilo.data.partition.rules.louvain import CommunityOptions, LouvainOptions, balanced, communities
+from graphsilo.data.partition.rules.louvain import CommunityOptions, LouvainOptions, balance, communities
 from graphsilo.data.partition.rules.metis import PartOptions, membership
 from graphsilo.errors import ConfigError, PartitionError
 from graphsilo.settings import setting
@@ -100,7 +100,7 @@ def cut_louvain_plus(graph: Graph, clients: int, seed: int, options: LouvainPlus
             f"'louvain+' joins virtual clients into clients: {clients} clients need at least as many "
             f"virtual_clients; got {options.virtual_clients}."
         )
-    groups = [group for group in balanced(graph, options.virtual_clients, options) if len(group)]
+    groups = [group for group in balance(graph, options.virtual_clients, options) if len(group)]
     return Cut(join(graph, groups, clients, seed=seed, rule="louvain+"))
 
 

@@ -126,7 +126,7 @@ def place(groups: Sequence[NodeIds], clients: int, *, num_nodes: int, delta: int
     return [np.concatenate(part) if part else np.zeros(0, dtype=np.int64) for part in held]
 
 
-def balanced(graph: Graph, clients: int, options: LouvainOptions) -> list[NodeIds]:
+def balance(graph: Graph, clients: int, options: LouvainOptions) -> list[NodeIds]:
     """The whole rule, empty clients included."""
     found = communities(graph, resolution=options.resolution, cut_seed=options.cut_seed)
     cap = max(1, graph.num_nodes // clients - options.delta)
@@ -139,7 +139,7 @@ def cut(graph: Graph, clients: int, seed: int, options: LouvainOptions) -> Cut:
     Raises:
         PartitionError: Some client received no node.
     """
-    nodes = balanced(graph, clients, options)
+    nodes = balance(graph, clients, options)
     empty = [number for number, part in enumerate(nodes) if not len(part)]
     if empty:
         raise PartitionError(
