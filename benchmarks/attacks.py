@@ -44,7 +44,6 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("fedridge", "min_count 5", {"method.min_count": 5}),
     ("fedtrees", "secure sums", SECURE),
     ("fedtrees", "min_count 5", {"method.min_count": 5}),
-    ("auto", "secure sums", SECURE),
     # Forced, as ten silos drown in it.
     ("dp_fedavg", "epsilon 8, secure sums", {"method.epsilon": 8.0, "method.max_noise": 1e6, **SECURE}),
 )

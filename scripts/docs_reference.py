@@ -239,7 +239,8 @@ def pools() -> str:
 
 def every_setting() -> str:
     """Every setting of every section, with those of each rule, model, method and data set."""
-    from graphsilo.experiments.config import SECTIONS, RunConfig, every_group
+    from graphsilo.experiments.config import SECTIONS, RunConfig
+    from graphsilo.experiments.suggestions import every_group
     from graphsilo.settings.words import rows
 
     top = [(f"`{name}`", code(default), *rest) for name, default, *rest in rows(RunConfig) if name not in SECTIONS]

@@ -735,7 +735,8 @@ def _whole(name: str, value: Any) -> int:
 
 def _meant(function: Callable[..., Any], name: str, value: Any, said: Mapping[str, Any]) -> str:
     """How to say what a person most likely meant by an argument that there is not: as another one, or as a setting."""
-    from graphsilo.experiments.config import SECTIONS, suggestion
+    from graphsilo.experiments.config import SECTIONS
+    from graphsilo.experiments.suggestions import suggestion
 
     arguments = [*list(inspect.signature(function).parameters)[:-1], *_ARGUMENTS]
     if name in (*SECTIONS, "perturb"):

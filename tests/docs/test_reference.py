@@ -17,7 +17,8 @@ from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.generated import GENERATORS
-from graphsilo.experiments.config import SECTIONS, RunConfig, every_group
+from graphsilo.experiments.config import SECTIONS, RunConfig
+from graphsilo.experiments.suggestions import every_group
 from graphsilo.federation import registry
 from graphsilo.federation.message import KINDS
 

@@ -12,7 +12,8 @@ import yaml
 
 from graphsilo import api
 from graphsilo.errors import ConfigError
-from graphsilo.experiments.config import SECTIONS, every_group, load_config
+from graphsilo.experiments.config import SECTIONS, load_config
+from graphsilo.experiments.suggestions import every_group
 from graphsilo.settings.words import rows
 
 CHOICE = {"data": "data.name", "partition": "partition.rule", "model": "model.name", "method": "method.name"}

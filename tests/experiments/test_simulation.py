@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.pooling import pool_silos
-from graphsilo.errors import ConfigError
-from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -51,15 +49,6 @@ def test_shares_of_zero_change_nothing(small: Callable[..., RunConfig]) -> None:
     assert none.seen.graph is none.graph
 
 
-def test_graphs_are_spoilt_at_the_clients_too(small: Callable[..., RunConfig], molecules: Path) -> None:
-    config = small(
-        data__name=str(molecules), data__generator=None, partition__rule="auto", perturb={"edge_sparsity": 0.5}
-    )
-    (pooled,) = prepare(config, registry.load("global")).silos
-    union = pool_silos(prepare(config).silos)
-    np.testing.assert_array_equal(pooled.graph.union.edges, union.graph.union.edges)
-
-
 def test_the_model_of_centralised_training_is_told(small: Callable[..., RunConfig]) -> None:
     config = small(model__pool=POOL, method__name="global")
     simulation = prepare(config, registry.load("global"))
@@ -87,16 +76,3 @@ def test_the_model_of_reference_rows_is_told(small: Callable[..., RunConfig]) ->
 def test_nothing_is_told_where_there_is_no_choice(small: Callable[..., RunConfig], change: dict) -> None:
     config = small(**change)
     assert prepare(config, registry.load(config.method.name)).notes == ()
-
-
-@pytest.mark.parametrize("method", ["gcfl", "gcfl_plus", "fedgen", "fedpg"])
-def test_a_file_of_graphs_has_the_methods_model_for_graphs(molecules: Path, method: str) -> None:
-    """Which task a file is for is known only once it is read: asked for, or else refused."""
-    said = {"data.name": str(molecules), "partition.rule": "random", "partition.clients": 2, "method.name": method}
-    with pytest.raises(ConfigError, match=r"for the task graph, which is known only once it is read.*--task graph"):
-        prepare(load_config(overrides=said))
-    wanted = "gin_gcfl" if method.startswith("gcfl") else "gin"
-    asked = {**said, "task": "graph"}
-    assert load_config(overrides=asked).model.name == wanted
-    prepare(load_config(overrides=asked))
-    prepare(load_config(overrides={**said, "model.name": "gcn"}))  # named: taken as it is

@@ -15,7 +15,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Trial
 from graphsilo.testing.settings import started
-from graphsilo.training import objective
+from graphsilo.training import neighbour_sampling
 from graphsilo.training.neighbour_sampling import SampledView
 from kit.broad import broadly
 
@@ -110,7 +110,7 @@ def test_neighbours_are_sampled_or_that_is_refused(method, monkeypatch):
         steps.append(fan_out)
         return SampledView(data, items, fan_out, generator)
 
-    monkeypatch.setattr(objective, "SampledView", view)
+    monkeypatch.setattr(neighbour_sampling, "SampledView", view)
     asked = {"method.fan_out": 1, "method.batch_size": 4}
     if SAMPLING[method]:
         with pytest.raises(ConfigError, match=r"exact sums over all of them|every step computes all nodes"):

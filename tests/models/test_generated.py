@@ -53,6 +53,17 @@ def test_outputs_and_gradients(name, options, rows, make_graph) -> None:
     assert float((slope * direction).sum()) == pytest.approx(found, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", ["sage", "gin", "gamlp"])
+def test_other_features_on_the_same_links(name, make_graph) -> None:
+    graph, model = make_graph(nodes=20, seed=1), made(name, {})
+    first, second = (torch.from_numpy(factor * graph.features) for factor in (1, 2))
+    one = GeneratedGraph(first, graph.adjacency())
+    torch.testing.assert_close(model(one.full), model(GraphTensors(graph).full))
+    other = one.with_features(second)
+    assert other.matrix("gcn") is one.matrix("gcn")
+    torch.testing.assert_close(model(other.full), model(GeneratedGraph(second, graph.adjacency()).full))
+
+
 def test_known_graphs_have_their_fast_path_afterwards(make_graph) -> None:
     graph, model = make_graph(), made("gcn", {})
     features = torch.from_numpy(graph.features).requires_grad_()

@@ -11,6 +11,7 @@ from graphsilo.models import operators
 from graphsilo.models.operators import (
     ChainOperator,
     DenseOperator,
+    LiveOperator,
     SparseOperator,
     _product_entries,
     operator,
@@ -131,3 +132,13 @@ def test_transposes_of_blocks(symmetric: bool) -> None:
     assert part.symmetric is symmetric
     assert part.tmm(right[[2, 0, 1]])[:, 0].tolist() == [back[2], back[0], back[1]]
     assert not SparseOperator(sp.csr_matrix(entries[:2])).symmetric
+
+
+def test_nothing_times_a_matrix_is_nothing() -> None:
+    """Nodes without links: their neighbours' features are not multiplied to find out."""
+    features, weight = torch.ones(2, 4, requires_grad=True), torch.ones(4, 5, requires_grad=True)
+    found = product(SparseOperator(sp.csr_matrix((3, 2), dtype=np.float32)), LiveOperator(features))
+    assert found.cost == 0
+    result = found @ weight
+    assert torch.equal(result, torch.zeros(3, 5))
+    assert torch.equal(torch.autograd.grad(result.sum(), weight)[0], torch.zeros(4, 5))

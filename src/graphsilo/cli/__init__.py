@@ -152,8 +152,8 @@ def _setting_text(error: Exception, given: Sequence[str]) -> str:
         or all(each.name != "assignments" for each in context.command.params)
     ):
         return ""
-    from graphsilo.experiments.config import called
     from graphsilo.experiments.doors import FLAGS
+    from graphsilo.experiments.suggestions import called
 
     typed = [part for word in given for part in (word.split("=", 1) if word.startswith("--") else [word])]
     after = dict(zip(typed, [*typed[1:], ""], strict=True))

@@ -34,7 +34,7 @@ def explain_command(name: str) -> None:
     from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.scenarios import SCENARIOS
     from graphsilo.data.sources import catalog
-    from graphsilo.experiments.config import called
+    from graphsilo.experiments.suggestions import called
     from graphsilo.federation import registry
     from graphsilo.models import registry as backbones
 
@@ -68,7 +68,7 @@ def _explain_setting(name: str) -> None:
     Raises:
         ConfigError: There is none.
     """
-    from graphsilo.experiments.config import every_group
+    from graphsilo.experiments.suggestions import every_group
 
     if "/" in name or Path(name.partition(":")[0]).suffix in (".py", ".yaml", ".yml"):
         raise ConfigError(

@@ -18,15 +18,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.evaluate.counts import CELLS, Counts
-from graphsilo.evaluate.scores import Score, average_precision, roc_auc
 from graphsilo.types import Task
+
+if TYPE_CHECKING:
+    from graphsilo.evaluate.scores import Score
 
 Values: TypeAlias = "NDArray[np.float64]"
 Summary: TypeAlias = "dict[str, Any]"
@@ -118,7 +120,8 @@ class Metric:
         meaning: Its definition, for the documentation.
         counts: From margins [..., groups, C] to values [..., groups]; to [..., groups, C] if ``per_class``. None where
             counts are not enough.
-        ranking: From a client's labels and scores to its value; None where counts are enough.
+        ranking: From a client's labels and scores to its value, or what that is called in ``evaluate.scores``; None
+            where counts are enough.
         group: Of ``GROUPS``: whose items are scored.
         tasks: Where it is measured; for links there are no counts.
         is_share: From 0 to 1, so that it is shown in percent.
@@ -139,7 +142,7 @@ class Metric:
     title: str
     meaning: str
     counts: Callable[[Margins], Values] | None = None
-    ranking: Callable[..., Score] | None = None
+    ranking: Callable[..., Score] | str | None = None
     group: str = "all"
     tasks: tuple[Task, ...] = ("node", "graph")
     is_share: bool = True
@@ -170,7 +173,13 @@ class Metric:
         """
         if self.ranking is None:
             raise DataError(f"the metric '{self.name}' is computed from counts, not from scores.")
-        return self.ranking(labels, scores, *((rare,) if self.of_rare and rare is not None else ()))
+        rank: Any = self.ranking
+        if isinstance(rank, str):
+            from graphsilo.evaluate import scores as module
+
+            rank = getattr(module, rank)
+        found: Score = rank(labels, scores, *((rare,) if self.of_rare and rare is not None else ()))
+        return found
 
     def of_outputs(self, labels: NDArray[np.int64], outputs: NDArray[np.floating[Any]]) -> float | None:
         """The value of what a model says of some items; None where it is undefined.
@@ -286,12 +295,12 @@ for _metric in (
     ),
     Metric(
         "auc", "AUC", "area under the ROC curve, exact, from each client's scores; computed at the client, which "
-        "returns the value and its weight", ranking=roc_auc, tasks=("node", "link", "graph"), selects=True,
+        "returns the value and its weight", ranking="roc_auc", tasks=("node", "link", "graph"), selects=True,
         is_main=True,
     ),
     Metric(
         "ap", "Average precision", "likewise: precision averaged over the recall that each threshold adds; of two "
-        "classes that of the rarer one, of more the mean of each against the others", ranking=average_precision,
+        "classes that of the rarer one, of more the mean of each against the others", ranking="average_precision",
         tasks=("node", "link", "graph"), selects=True, is_main=True, of_rare=True,
     ),
     Metric(

@@ -7,15 +7,14 @@ method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``me
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo.data.partition.rule import Seed, SplitMode
-from graphsilo.errors import ConfigError, nearest, several, shown
+from graphsilo.errors import ConfigError, shown
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import (
     CHOICES,
@@ -34,7 +33,7 @@ from graphsilo.experiments.doors import (
 )
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.settings import SYNONYMS, Count, Settings, setting
+from graphsilo.settings import Count, Settings, setting
 from graphsilo.types import COUNTING, Averaging, Compressing, Precision, Task
 
 Mode = Literal["own_local", "own_global", "aggregate_local", "aggregate_global"]
@@ -283,34 +282,6 @@ SECTIONS: dict[str, type[Settings]] = {
 }
 
 
-def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
-    """Section, owner and group of everything that can be said of a run; a section's own settings have no owner."""
-    from graphsilo import models
-    from graphsilo.data.partition import rules
-    from graphsilo.data.partition.graphs import graph_rules
-    from graphsilo.data.silos.perturb import PerturbOptions
-    from graphsilo.data.silos.scenarios import ScenarioOptions
-    from graphsilo.data.sources.catalog import LoadOptions
-    from graphsilo.data.sources.generated import GENERATORS
-    from graphsilo.federation import registry
-
-    owned: dict[str, list[tuple[str, type[Settings]]]] = {
-        "data": [("every data set", LoadOptions), *GENERATORS.items()],
-        "partition": [
-            *((rule.name, rule.options) for rule in rules()),
-            *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),
-        ],
-        "scenario": [("unseen and open", ScenarioOptions)],
-        "model": [(name, models.entry(name).settings) for name in models.names()],
-        "method": [(name, registry.load(name).config) for name in registry.names()],
-    }
-    sections: dict[str, type[Settings]] = {**SECTIONS, "perturb": PerturbOptions}
-    for section, kind in sections.items():
-        yield section, "", kind
-        for owner, group in owned.get(section, []):
-            yield section, owner, group
-
-
 _OWN = {section: set(kind.model_fields) - {"options"} for section, kind in SECTIONS.items()}
 """Settings that a section has whatever is chosen in it."""
 
@@ -511,7 +482,7 @@ class RunConfig(Settings):
         return {}
 
 
-_SAID = frozenset(RunConfig.model_fields) - set(RECORDS)
+SAID = frozenset(RunConfig.model_fields) - set(RECORDS)
 """What a person can say."""
 
 
@@ -653,7 +624,7 @@ def door_of(title: str, folder: Path | None = None, *, is_call: bool = False) ->
 
     Only at the door of a call does a file that is named run without having been trusted.
     """
-    return Door(title, _SAID, suggestion, folder, is_call=is_call)
+    return Door(title, SAID, _suggested, folder, is_call=is_call)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -688,67 +659,7 @@ def _written_defaults(base: Door) -> frozenset[str]:
     return frozenset(name for name in unsaid if name in found or there.get(name) == base.values[name])
 
 
-def suggestion(name: str, said: Mapping[str, Any]) -> str:
-    """Which setting was most likely meant by a name without its section, or with one that is not there.
+def _suggested(name: str, said: Mapping[str, Any]) -> str:
+    from graphsilo.experiments.suggestions import suggestion
 
-    Args:
-        name: As it came.
-        said: What was said before, by dotted name: it may choose the method that has such a setting.
-    """
-    if found := called(name.rpartition(".")[2], said):
-        return f"did you mean {found}?"
-    known = _here(said)
-    close = get_close_matches(name.rpartition(".")[2].lower(), known, n=1, cutoff=0.6)
-    head = nearest(name.partition(".")[0], _SAID)
-    if close and not head.startswith("did you mean"):
-        return f"did you mean {' or '.join(map(repr, known[close[0]]))}?"
-    return head
-
-
-def called(word: str, said: Mapping[str, Any]) -> str:
-    """The settings called so, or by another word of the field for it: ``'method.lr'`` for ``learning_rate``.
-
-    Args:
-        word: Without a section.
-        said: What was said before, by dotted name.
-
-    Returns:
-        Their dotted names in quotes, with whose they are where that is not what was chosen; empty for none.
-    """
-    word = word.lower().replace("-", "_")
-    word = SYNONYMS.get(word, word).rpartition(".")[2]
-    if names := _here(said).get(word):
-        return " or ".join(map(repr, names))
-    places = []
-    for section, others in _all_names():
-        owners = [other for other in others if word in option_names(section, other)]
-        places += [f"'{section}.{word}' (of {several(owners, 3)})"] if owners else []
-    return " or ".join(places)
-
-
-def _here(said: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Dotted names by last word, of all settings that what was said allows."""
-    known: dict[str, list[str]] = {}
-    defaults = RunConfig()
-    for section, kind in SECTIONS.items():
-        key = NAMES.get(section)
-        names = [field for field in kind.model_fields if field not in ("name", "rule", "options")]
-        if key is not None:
-            chosen = said.get(f"{section}.{key}")
-            names += sorted(option_names(section, str(chosen or getattr(getattr(defaults, section), key))))
-        for field in dict.fromkeys(names):
-            known.setdefault(field, []).append(f"{section}.{field}")
-    return known
-
-
-def _all_names() -> list[tuple[str, Sequence[str]]]:
-    """Sections whose settings depend on a name, and every name there is."""
-    from graphsilo import models
-    from graphsilo.data import partition
-    from graphsilo.federation import registry
-
-    return [
-        ("method", registry.names()),
-        ("partition", [rule.name for rule in partition.rules()]),
-        ("model", models.names()),
-    ]
+    return suggestion(name, said)

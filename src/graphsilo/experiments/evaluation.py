@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.evaluate import metrics
-from graphsilo.evaluate.scores import Score, combine
 from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
 from graphsilo.experiments.config import EvaluationConfig, Mode, RunConfig
 from graphsilo.experiments.storage.records import Scores
@@ -133,6 +132,8 @@ class SetScores:
         if self.counts is not None:
             result = {NAMES.get(key, key): value for key, value in self._summaries().items()}
         for name, pairs in self.scores.items():
+            from graphsilo.evaluate.scores import Score, combine
+
             kind, _, metric = name.partition("/")
             each = [Score(None if np.isnan(value) else float(value), int(weight)) for value, weight in pairs]
             weights = self.sizes if len(self.sizes) == len(each) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,8 +28,10 @@ from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
 from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.local import load_model_state, model_state
-from graphsilo.training.sharing import SharedTensors, shared_copy
 from graphsilo.types import ClientId, Precision
+
+if TYPE_CHECKING:
+    from graphsilo.training.sharing import SharedTensors
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
@@ -271,6 +273,8 @@ class ClientBase(ABC, Generic[ConfigT]):
         process that keep the same tensors have one copy of them, in memory and in checkpoints; nobody writes to it.
         ``load_state`` keeps what the state holds in the same way.
         """
+        from graphsilo.training.sharing import shared_copy
+
         return shared_copy(tensors, self.context.device)
 
     @handler
@@ -318,6 +322,8 @@ def copied(value: Any, device: str | None = None) -> Any:
 
     ``SharedTensors`` on that device stay what they are: nobody writes to them.
     """
+    from graphsilo.training.sharing import SharedTensors, shared_copy
+
     if isinstance(value, SharedTensors):
         return value if device is None else shared_copy(value, device)
     if isinstance(value, Tensor):

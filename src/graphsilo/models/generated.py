@@ -6,6 +6,7 @@ autograd instead, so that a loss has a gradient for the features, too. Links are
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,13 @@ from torch import Tensor
 from graphsilo.data.graph import Graph
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.operators import LiveOperator, Operator, product
-from graphsilo.models.view import GraphTensors, Matrix, Norm, View
+from graphsilo.models.view import GraphTensors, Matrix, Norm, T, View
 
 
 class GeneratedGraph(GraphTensors):
     """A graph with features that need a gradient: ``model(graph.full)`` has one for them.
 
-    Make a new one for new features: everything derived from them is kept.
+    Make a new one for new features (``with_features``): everything derived from them is kept.
 
     Args:
         features: [n, d], on the device where models compute.
@@ -37,6 +38,19 @@ class GeneratedGraph(GraphTensors):
         graph = Graph(unknown, edges, np.full(len(features), -1, dtype=np.int64), 1, name="generated")
         super().__init__(graph, device=features.device, dtype=features.dtype)
         self.features, self.num_features = features, features.shape[1]
+        self._of_links: dict[tuple[Any, ...], Any] = {}
+
+    def with_features(self, features: Tensor) -> GeneratedGraph:
+        """The same links under other features [n, d]; what is made of links alone serves both."""
+        other = copy.copy(self)
+        other.features, other._cache = features, {}
+        return other
+
+    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        kept = self._of_links if key[0] in ("matrix", "blocks") else self._cache
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]  # type: ignore[return-value]
 
     @property
     def full(self) -> View:

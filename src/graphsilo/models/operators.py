@@ -211,6 +211,9 @@ class ChainOperator(Operator):
 def product(left: SparseOperator, right: Operator) -> Operator:
     """left @ right as the cheapest operator to apply: chained, sparse, or dense."""
     device, dtype = left._device, left._dtype
+    if not left.nnz:  # nodes without links
+        nothing = sp.csr_matrix(([], ([], [])), shape=(left.shape[0], right.shape[1]), dtype=np.float32)
+        return SparseOperator(nothing, device=device, dtype=dtype)
     chained = ChainOperator(left, right)
     entries = float(left.shape[0]) * right.shape[1]
     if isinstance(right, DenseOperator):
@@ -284,8 +287,9 @@ class _Compressed:
             # two to four times faster on a CPU than the one behind torch.mm, and adds up a row in the same order
             # whatever the number of threads.
             # By place: scale_grad_by_freq, mode (sum), sparse, per_sample_weights, include_last_offset.
+            # Detached, since for what needs a gradient torch also makes what its own backward pass would take.
             bags: tuple[Tensor, ...] = torch.embedding_bag(
-                right, self.columns, self.pointer, False, 0, False, self.values, True
+                right.detach(), self.columns, self.pointer, False, 0, False, self.values, True
             )
             return bags[0]
         with exact(right):

@@ -40,7 +40,8 @@ from graphsilo.planning.meter import Emit, Meter, TooLong
 from graphsilo.planning.plan import Connection
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.placement import beside_coordinator, expected_work, graph_bytes
+from graphsilo.runtime.local.placement import graph_bytes
+from graphsilo.runtime.local.spread import beside_coordinator, expected_work
 from graphsilo.runtime.machine import memory_use
 from graphsilo.runtime.parties import unproved
 from graphsilo.types import ClientId

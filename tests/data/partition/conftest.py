@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.partition import Partition
+from kit.silos import ids
 
 
 def make_graph(
@@ -48,3 +50,19 @@ def two_triangles() -> Graph:
 def blocks() -> Graph:
     """Eight complete blocks of 10 nodes in a ring; classes 0 and 1 alternate."""
     return make_blocks(8, 10)
+
+
+@pytest.fixture
+def small() -> Partition:
+    """Two clients on six nodes."""
+    return Partition(
+        rule="files",
+        seed=1,
+        data="tiny",
+        num_nodes=6,
+        nodes=(ids(2, 0, 1), ids(3, 4, 5)),
+        train=(ids(2), ids(3)),
+        val=(ids(0), ids(4)),
+        test=(ids(1), ids(5)),
+        options={"path": "x"},
+    )

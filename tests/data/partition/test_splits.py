@@ -17,8 +17,8 @@ from graphsilo.data.partition.splits import (
     stratified_split,
     stratified_splits,
 )
-from graphsilo.data.partition.whole_splits import global_split, map_to_clients, predefined_split
-from graphsilo.errors import ConfigError, DataError
+from graphsilo.data.partition.whole_splits import global_split
+from graphsilo.errors import ConfigError
 
 
 def make_graph(labels: list[int], **splits: np.ndarray) -> Graph:
@@ -112,31 +112,6 @@ def test_every_labelled_item_is_in_one_split(labels: list[int], seed: int) -> No
     drawn = global_split(array, (0.4, 0.3, 0.3), seed=seed)
     assert sorted(np.concatenate(drawn).tolist()) == np.flatnonzero(array >= 0).tolist()
     assert len(drawn[0]) == int(0.4 * (array >= 0).sum())
-
-
-def test_a_global_split_is_seen_from_each_client_in_its_order() -> None:
-    split = (np.array([0, 3]), np.array([1, 2]), np.array([4]))
-    found = map_to_clients(split, [np.array([4, 3, 0]), np.array([2, 1])], num_items=5)
-    assert [part.tolist() for part in found[0]] == [[3, 0], [], [4]]
-    assert [part.tolist() for part in found[1]] == [[], [2, 1], []]
-
-
-def test_predefined_splits_by_column_without_unlabelled_nodes() -> None:
-    column = np.array([[True, False], [False, True], [True, True], [False, False]])
-    graph = make_graph([0, 1, -1, 0], train=column, val=~column, test=np.zeros((4, 2), dtype=bool))
-    assert [part.tolist() for part in predefined_split(graph)] == [[0], [1, 3], []]
-    assert [part.tolist() for part in predefined_split(graph, split_index=1)] == [[1], [0, 3], []]
-    with pytest.raises(DataError, match="2 predefined splits"):
-        predefined_split(graph, split_index=2)
-
-
-def test_data_without_a_predefined_split_says_so() -> None:
-    with pytest.raises(DataError, match="carries no predefined train or val or test split"):
-        predefined_split(make_graph([0, 1]))
-    one = np.array([True, False])
-    graph = make_graph([0, 1], train=one, val=~one, test=~one & one)
-    with pytest.raises(DataError, match="one predefined split"):
-        predefined_split(graph, split_index=1)
 
 
 def test_partition_takes_the_split_asked_for() -> None:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.classes import SIGNED, settle_classes
+from graphsilo.data.sources.classes import SIGNED
 from graphsilo.data.sources.plain import class_numbers, collection, plain_graph
 from graphsilo.errors import DataError
 
@@ -159,18 +159,3 @@ def test_graphs_are_put_together() -> None:
 def test_a_graph_that_differs_is_named(second: dict[str, Any], text: str) -> None:
     with pytest.raises(DataError, match=text):
         several({}, second)
-
-
-def small(labels: list[int], num_classes: int, names: tuple[str, ...] | None = None) -> Graph:
-    nothing = np.zeros((len(labels), 1), dtype=np.float32)
-    return Graph(nothing, np.zeros((2, 0), dtype=np.int64), np.array(labels), num_classes, class_names=names)
-
-
-def test_classes_that_were_said() -> None:
-    with pytest.raises(DataError, match="said to be 1000000000000 classes, and only 2 labels"):
-        settle_classes([small([0, 1], 10**12)])
-    assert settle_classes([small([0, 6], 7)])[0].num_classes == 7
-    one, other = settle_classes([small([0, 1, -1], 2, SIGNED), small([0, 1, -1], 2)])
-    assert (one.labels.tolist(), one.class_names) == ([-1, 1, -1], None)
-    assert other.labels.tolist() == [0, 1, -1]
-    assert settle_classes([small([0, 1], 2, SIGNED)])[0].class_names == SIGNED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import lzma
 import socket
 import sys
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data import Graph, GraphCollection, entry, load
-from graphsilo.data.sources import catalog, conversion, entries, raw_files
+from graphsilo.data.sources import catalog, entries, raw_files
 from graphsilo.errors import DataError
 from kit.raw_files import copy_raw
 
@@ -116,29 +115,6 @@ def test_a_checksum_is_of_content_in_any_order() -> None:
     same = replace(one, features=words.toarray(), edges=edges[:, ::-1].astype(np.int32))
     assert raw_files.checksum(one) == raw_files.checksum(same)
     assert raw_files.checksum(one) != raw_files.checksum(replace(one, labels=np.array([0, 1, 1])))
-
-
-COMPACT = "2\n3 1\n0 1 1\n0 3 0 2 2\n0 2 1 2\n2 0\n0 0\n5 0\n"
-
-
-def test_compact_collection(tmp_path: Path) -> None:
-    # Graph 0 is the path 0 - 1 - 2, with one link listed twice and a loop at 2; graph 1 has two lonely nodes.
-    path = tmp_path / "C.txt.xz"
-    path.write_bytes(lzma.compress(COMPACT.encode()))
-    graphs = conversion.read_compact_collection(path, name="C", num_classes=2)
-    assert graphs.pointer.tolist() == [0, 3, 5]
-    assert graphs.labels.tolist() == [1, 0]
-    assert graphs.union.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-
-
-@pytest.mark.parametrize(
-    "text", [COMPACT + "0 0\n", COMPACT.replace("0 2 1 2\n", "0 2 1\n"), COMPACT.replace("5 0\n", ""), "3\n1 0\n0 0\n"]
-)
-def test_damaged_compact_collection(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "C.txt"
-    path.write_text(text)
-    with pytest.raises(DataError, match=r"damaged|ends within"):
-        conversion.read_compact_collection(path, name="C", num_classes=2)
 
 
 # name: nodes of each class, as the raw files' own description has them

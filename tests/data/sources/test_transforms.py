@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.sources import directions, transforms
+from graphsilo.data.sources import transforms
 from graphsilo.errors import ConfigError, DataError
 
 
@@ -20,27 +20,6 @@ def graph_of(edges: list[tuple[int, int]], nodes: int) -> Graph:
 
 def pairs(edges: np.ndarray) -> list[tuple[int, int]]:
     return [tuple(column) for column in edges.T.tolist()]
-
-
-def test_to_undirected_adds_reverses_and_drops_loops_and_duplicates() -> None:
-    edges = graph_of([(0, 1), (0, 1), (1, 0), (2, 2), (3, 1)], 4).edges
-    assert pairs(directions.to_undirected(edges, 4)) == [(0, 1), (1, 0), (1, 3), (3, 1)]
-
-
-def test_to_undirected_keeps_undirected_edges_and_their_order() -> None:
-    edges = graph_of([(2, 0), (0, 2), (1, 0), (0, 1)], 3).edges
-    assert directions.to_undirected(edges, 3) is edges
-
-
-def test_to_undirected_survives_more_duplicates_than_a_byte_can_count() -> None:
-    edges = np.zeros((2, 256), dtype=np.int64)
-    edges[1] = 1
-    assert pairs(directions.to_undirected(edges, 2)) == [(0, 1), (1, 0)]
-
-
-def test_to_undirected_without_edges() -> None:
-    empty = np.zeros((2, 0), dtype=np.int64)
-    assert directions.to_undirected(empty, 3).shape == (2, 0)
 
 
 def weighted(edges: list[tuple[int, int, float]], nodes: int) -> Graph:
@@ -57,11 +36,6 @@ def test_undirected_weights_are_lent_to_the_other_direction_and_parallel_ones_ad
     # 0-1 three times over, once backwards with the same sum; 1-2 once; a loop.
     graph = weighted([(0, 1, 1.0), (0, 1, 1.5), (1, 0, 2.5), (2, 1, 4.0), (2, 2, 9.0)], 3)
     assert triples(transforms.undirected(graph)) == [(0, 1, 2.5), (1, 0, 2.5), (1, 2, 4.0), (2, 1, 4.0)]
-
-
-def test_directions_show_where_more_leads_in_than_out() -> None:
-    assert directions.has_directions(graph_of([(0, 1), (1, 0), (1, 2)], 3))
-    assert not directions.has_directions(graph_of([(0, 1), (1, 0)], 3))
 
 
 def test_undirected_keeps_what_is_undirected() -> None:
@@ -89,11 +63,6 @@ def test_merge_parallel_adds_weights_and_keeps_directions_and_loops() -> None:
 def test_coalesce_keeps_directions_and_loops() -> None:
     edges = graph_of([(2, 0), (1, 1), (2, 0)], 3).edges
     assert pairs(transforms.coalesce(edges, 3)) == [(1, 1), (2, 0)]
-
-
-def test_remove_self_loops() -> None:
-    edges = graph_of([(1, 1), (0, 1)], 2).edges
-    assert pairs(directions.remove_self_loops(edges)) == [(0, 1)]
 
 
 def test_largest_component_ignores_directions_and_numbers_nodes_anew() -> None:

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from graphsilo.errors import RunError
 from graphsilo.evaluate.metrics import summarise
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.runner import run
-from graphsilo.experiments.storage import reading
 from graphsilo.experiments.storage.records import Means, RunRecord, Scores, record_of, tree_of
 from graphsilo.federation import registry
-from kit import SCHEMA, check_result, fits, molecules, result_tree, seed_tree, silo_tree
+from kit import check_result, molecules, result_tree, seed_tree
 
 LINKS = {"data__generator": {"nodes": 400, "classes": 3, "features": 40}, "task": "link", "method__rounds": 1}
 KINDS: dict[str, dict[str, Any]] = {
@@ -65,27 +63,6 @@ def test_collections_of_graphs_have_it_too(small: Callable[..., RunConfig], tmp_
     assert check_result(tmp_path / "run")["data"]["graphs"] == 40
 
 
-def test_the_published_schema_is_that_of_the_records() -> None:
-    stored = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    assert stored == reading.schema(), f"write it anew: python scripts/result_schema.py > {SCHEMA.name}"
-
-
-def test_the_schema_refuses_another_form() -> None:
-    schema = reading.schema()
-    assert fits(result_tree(), schema) == []
-    for wrong in (
-        {**result_tree(), "novelty": 1},
-        {**result_tree(), "format": "1"},
-        result_tree([{"accuracy": "high"}]),
-        result_tree([{"spread": {"std": 0.1}}]),
-        result_tree([]),
-        {key: value for key, value in result_tree().items() if key != "summary"},
-    ):
-        assert fits(wrong, schema)
-        with pytest.raises(RunError, match="was wanted of a result"):
-            record_of(wrong, RunRecord)
-
-
 def test_metrics_stand_beside_fields_in_the_tree() -> None:
     import numpy as np
 
@@ -113,11 +90,3 @@ def test_what_is_missing_stays_missing_and_numbers_their_kind() -> None:
     assert again == tree
     assert json.dumps(again["seeds"][0]["setup"]["log"]) == '{"whole": 3, "part": 3.0}'
     assert "confusion" not in again["seeds"][0]
-
-
-def test_a_silos_own_result_is_not_the_runs(tmp_path: Path) -> None:
-    own = silo_tree()
-    (tmp_path / "result.json").write_text(json.dumps(own))
-    assert check_result(tmp_path) == own
-    with pytest.raises(RunError, match="what silo north was sent about a run"):
-        reading.read_run(tmp_path)

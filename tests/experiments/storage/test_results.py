@@ -61,14 +61,3 @@ def test_bytes_add_up(small, tmp_path):
     total = sum(row["upload_bytes"] for row in tree["seeds"][0]["rounds"])
     assert tree["summary"]["upload_bytes"] == total
     assert {entry["kind"] for entry in table if entry["direction"] == "up"} == {"model", "counts", "control", "score"}
-
-
-def test_rounds_table(small, tmp_path):
-    import pyarrow.parquet as pq
-
-    tree = run(small(evaluation__every=2), out=tmp_path / "run").tree
-    table = pq.read_table(tmp_path / "run" / "rounds.parquet").to_pydict()
-    assert table["round"] == [1, 2, 3]
-    expected = [row.get("test", {}).get("accuracy") for row in tree["seeds"][0]["rounds"]]
-    assert table["test.accuracy"] == expected
-    assert expected[0] is None

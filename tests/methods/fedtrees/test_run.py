@@ -14,7 +14,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
 from graphsilo.methods.fedtrees.config import FedTreesConfig
-from graphsilo.methods.fedtrees.forest import Layout
+from graphsilo.methods.fedtrees.forest import Layout, trees
 from graphsilo.methods.fedtrees.messages import (
     AdoptRequest,
     Cells,
@@ -371,10 +371,41 @@ def test_no_made_up_forest_or_cells(kit):
         ("base", good["base"][:1]),
     ):
         with pytest.raises(MessageError, match="a forest of a kind was asked"):
-            client.adopt(AdoptRequest(forest={**good, name: bad}, preferred=0))
-    with pytest.raises(MessageError, match="a forest of a kind was asked"):
-        client.adopt(AdoptRequest(forest=good, preferred=3))
+            client.adopt(AdoptRequest(forest={**good, name: bad}, first=0, preferred=0))
+    for first, preferred in ((0, 3), (-1, 0), (99, 0)):
+        with pytest.raises(MessageError, match="a forest of a kind was asked"):
+            client.adopt(AdoptRequest(forest=good, first=first, preferred=preferred))
+    with pytest.raises(MessageError, match="this silo has 2 trees of the common forest, and the next one after 3 was"):
+        client.adopt(AdoptRequest(forest=trees(good, 1), first=3, preferred=0))
+
     width = len(server.edges)
     for cells in (torch.zeros(width, 2), torch.full((width, 1), 1 << 12), torch.zeros(width, 16), torch.zeros(1, 1)):
         with pytest.raises(MessageError, match="cells of a kind was asked"):
             client.cells(CellsRequest(cells=cells.long()))
+
+
+def test_silos_are_sent_the_trees_that_they_lack(kit):
+    sent = []
+
+    class Watched:
+        def __init__(self, federation):
+            self.federation = federation
+
+        def __getattr__(self, name):
+            return getattr(self.federation, name)
+
+        def sum(self, handler, request, *, to=None):
+            if handler.name == "adopt":
+                sent.append({client: (each.first, len(each.forest["columns"])) for client, each in request.items()})
+            return self.federation.sum(handler, request, to=to)
+
+    server, federation = kit.build("fedtrees", [silo_of(client, [client]) for client in range(3)], **QUICK)
+    server.set_up(federation)
+    for number in (1, 2, 3):
+        server.round(Watched(federation), number)
+    server.current = {0, 1}  # as if the third one had not answered
+    server.round(Watched(federation), 4)
+    assert sent[:3] == [dict.fromkeys(range(3), (first, 1)) for first in (0, 1, 2)]
+    assert sent[3:] == [{0: (3, 0), 1: (3, 0), 2: (0, 3)}, dict.fromkeys(range(3), (3, 1))]
+    forests = [federation.client(client)._forests["common"] for client in range(3)]
+    assert all(torch.equal(each[name], server.forest[name]) for each in forests for name in each)

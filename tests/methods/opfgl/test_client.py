@@ -300,7 +300,7 @@ def test_of_the_links_epochs_the_one_with_the_best_validation_is_kept(monkeypatc
         looks.append((truth.tolist(), opfgl_stages.copy_of(client.weights)))
         return Score([0.5, 0.9, 0.7][len(looks) - 1], len(truth))
 
-    monkeypatch.setattr("graphsilo.methods.opfgl.client.roc_auc", scripted)
+    monkeypatch.setattr("graphsilo.evaluate.scores.roc_auc", scripted)
     client = client_of(silo, link_pretrain=False, link_epochs=12, link_check=5)
     client._personalise(None)
     assert [truth for truth, _ in looks] == [[1, 1, 1, 0, 0]] * 3

@@ -18,7 +18,6 @@ from graphsilo.methods import fedprox
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.offloading import OffloadedState
 from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.testing import conformance
@@ -222,20 +221,6 @@ def test_a_full_disk_is_one_paragraph(config_of, tmp_path, monkeypatch, workers)
     ):  # silos are smaller, states are larger
         run(config.model_copy(update={"model": large}))
     assert list((tmp_path / "scratch").iterdir()) == []
-
-
-def test_what_a_killed_run_offloaded_is_removed(tmp_path):
-    (tmp_path / "offloaded" / "1").mkdir(parents=True)
-    (tmp_path / "offloaded" / "1" / "client-3.1").write_bytes(b"x")
-    offload_folder = OffloadFolder(tmp_path)
-    assert not (tmp_path / "offloaded").exists()
-    first = offload_folder.fresh()
-    (first / "client-0.1").write_bytes(b"x")
-    second = offload_folder.fresh()
-    assert second.is_dir()
-    assert not first.exists()
-    offload_folder.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_fedprox_keeps_nothing_in_between(simulation_of):

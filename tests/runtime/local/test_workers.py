@@ -15,7 +15,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.placement import beside_coordinator, expected_work
+from graphsilo.runtime.local.spread import beside_coordinator, expected_work
 from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance

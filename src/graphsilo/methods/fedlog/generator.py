@@ -143,7 +143,7 @@ class GradientMatching:
     def __init__(self, data: GraphTensors, nodes: NDArray[np.int64], labels: Tensor, *, elementwise: bool = False):
         self.view, self.labels, self.elementwise = data.kept_view(nodes), labels, elementwise
         self.centres = operator(data.graph.features[nodes], data.device, data.dtype).dense()
-        self.links = pairs(2 * len(nodes), len(nodes))
+        self.pairs = GeneratedGraph(torch.cat([self.centres, self.centres]), pairs(2 * len(nodes), len(nodes)))
 
     def network(self, model: Model, head: tuple[Tensor, Tensor]) -> RandomNetwork:
         """A random network with the gradient that the real graph gives it; dropout is off."""
@@ -157,7 +157,7 @@ class GradientMatching:
             network: From ``network``.
             fake: [n, d] one neighbour per node.
         """
-        graph = GeneratedGraph(torch.cat([self.centres, fake]), self.links)
+        graph = self.pairs.with_features(torch.cat([self.centres, fake]))
         said = network.gradient(graph.full, self.labels, again=True)
         squares = [(mine - real).square() for mine, real in zip(said, network.real, strict=True)]
         return torch.stack([each.mean() if self.elementwise else each.sum() for each in squares]).sum()

@@ -60,11 +60,14 @@ class Network:
     def __init__(self, model: Model, config: FedLoGConfig, classes: int, parts: Mapping[str, Tensor]):
         self.model, self.classifiers, self.parts = model, Classifiers(config, classes), parts
         self.interaction, self.threshold, self.mixing = config.interaction, config.degree_threshold, config.mixing
+        self._alone: GeneratedGraph | None = None
 
     def prototypes(self, learnable: Tensor, draw: torch.Generator | None = None) -> Tensor:
         """[2, s·C, E] what the classifiers take of [2, s·C, d] learnable nodes, which have no links."""
         nodes = learnable.flatten(0, 1)
-        embedded = self.model(GeneratedGraph(nodes, pairs(len(nodes), 0)).full, draw)
+        if self._alone is None:
+            self._alone = GeneratedGraph(nodes.detach(), pairs(len(nodes), 0))
+        embedded = self.model(self._alone.with_features(nodes).full, draw)
         values = embedded if self.interaction == "inert" else self.classifiers.normalise(embedded)
         return values.view(BRANCHES, -1, values.shape[1])
 
@@ -77,22 +80,29 @@ class Network:
 
         They meet nothing but the prototypes: many of them are taken in blocks, which are made again on the way back.
         """
+        parts = [
+            (*targets, trust, labels, trust.new_full(trust.shape, 1.0 / len(labels)))
+            for targets, trust, labels in judged
+        ]
+        whole = [torch.cat(fields) for fields in zip(*parts, strict=True)]
         size = max(1, _BLOCK // (BRANCHES * max(self.classifiers.width * self.classifiers.interp, prototypes.shape[1])))
-        return torch.stack([self._mean_loss(prototypes, each, size) for each in judged]).sum()
-
-    def _mean_loss(self, prototypes: Tensor, judged: Judged, size: int) -> Tensor:
-        count, (targets, trust, labels) = len(judged.labels), judged
-        if count <= size:
-            return self._lost(prototypes, *targets, trust, labels) / count
-        blocks = zip(*(each.split(size) for each in (*targets, trust, labels)), strict=True)
-        sums = [checkpoint(self._lost, prototypes, *block, use_reentrant=False) for block in blocks]
-        return torch.stack(sums).sum() / count
+        if len(whole[0]) <= size:
+            return self._lost(prototypes, *whole)
+        blocks = zip(*(each.split(size) for each in whole), strict=True)
+        return torch.stack([checkpoint(self._lost, prototypes, *block, use_reentrant=False) for block in blocks]).sum()
 
     def _lost(
-        self, prototypes: Tensor, own: Tensor, around: Tensor, connected: Tensor, trust: Tensor, labels: Tensor
+        self,
+        prototypes: Tensor,
+        own: Tensor,
+        around: Tensor,
+        connected: Tensor,
+        trust: Tensor,
+        labels: Tensor,
+        counts: Tensor,
     ) -> Tensor:
         logits = self.classifiers.logits(self.parts, BranchTargets(own, around, connected), prototypes)
-        return negative_log_likelihood(logits, trust, labels, mixing=self.mixing).sum()
+        return (negative_log_likelihood(logits, trust, labels, mixing=self.mixing) * counts).sum()
 
     @torch.no_grad()
     def recognised(self, learnable: Tensor, judged: Judged) -> Tensor:

@@ -181,8 +181,8 @@ class Client(ClientBase[FedTreesConfig]):
         have = len(self._forests[COMMON]["columns"]) if self._forests else -1
         if have != steps:
             raise RequestError(
-                f"this silo has {max(have, 0)} trees of the common forest, and the one after {steps} was asked for: it "
-                f"has missed some. It can take part again once it is given the forest."
+                f"this silo has {max(have, 0)} trees of the common forest, and the next one after {steps} was asked "
+                f"for or sent: it has missed some. It can take part again once it is given the forest."
             )
 
     def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Floats:
@@ -255,18 +255,22 @@ class Client(ClientBase[FedTreesConfig]):
 
     @handler
     def adopt(self, request: AdoptRequest) -> Candidates:
-        """Keep the common forest; correct its new leaves, grow a tree of the own rows, and choose by own validation."""
+        """Keep the common forest; correct its new leaves, grow trees of the own rows, and choose by own validation."""
         if not self._forests:
             raise RequestError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
         _refuse_unless(
-            self._is_forest(request.forest) and len(request.forest["columns"]) <= self.config.rounds
+            self._is_forest(request.forest) and request.first >= 0
+            and request.first + len(request.forest["columns"]) <= self.config.rounds
             and 0 <= request.preferred < len(FORESTS),
             "a forest",
         )  # fmt: skip
-        before = len(self._forests[COMMON]["columns"])
-        self._forests[COMMON] = shared_copy(request.forest, "cpu")
+        known, given = self._forests[COMMON], shared_copy(request.forest, "cpu")
+        if request.first > len(known["columns"]):
+            self._need(request.first)
+        # It has the new ones, too, where its answer was lost.
+        self._forests[COMMON] = forest.joined(forest.trees(known, 0, request.first), given) if request.first else given
         if ALONE in self._forests:
-            for step in range(before, len(request.forest["columns"])):
+            for step in range(len(known["columns"]), len(self._forests[COMMON]["columns"])):
                 self._correct(step)
                 self._grow_alone(step)
             if self.chooses:

@@ -99,9 +99,14 @@ def empty(base: Floats, depth: int) -> dict[str, Tensor]:
     return {"base": torch.from_numpy(base).float(), **{name: torch.zeros(0, len(base), n) for name, n in nodes.items()}}
 
 
-def joined(forest: Tensors, tree: Tensors) -> dict[str, Tensor]:
-    """A forest with one more tree, [1, C', ...]."""
-    return {name: torch.cat([each, tree[name]]) if name in tree else each for name, each in forest.items()}
+def joined(forest: Tensors, trees: Tensors) -> dict[str, Tensor]:
+    """A forest with more trees, [T, C', ...]; its base stays."""
+    return {name: each if name == "base" else torch.cat([each, trees[name]]) for name, each in forest.items()}
+
+
+def trees(forest: Tensors, first: int, end: int | None = None) -> dict[str, Tensor]:
+    """The trees of a forest from ``first`` to before ``end``."""
+    return {name: each if name == "base" else each[first:end] for name, each in forest.items()}
 
 
 def leaves_of(rows: NDArray[np.float32], columns: Tensor, thresholds: Tensor, known: Whole | None = None) -> Whole:

@@ -182,14 +182,16 @@ class Histograms(Message):
 
 
 class AdoptRequest(Message):
-    """The common forest.
+    """The common forest, or what a silo lacks of it.
 
     Attributes:
-        forest: ``columns``, ``thresholds``, ``values`` and ``base``.
+        forest: ``base``, and ``columns``, ``thresholds`` and ``values`` of the trees from the first one on that is new.
+        first: Its number: how many trees the silo has. 0: these are all.
         preferred: Number of the kind of forest that was best before, by all silos' validation nodes together.
     """
 
     forest: Tensors = sends("model")
+    first: int = sends("control")
     preferred: int = sends("control")
 
 

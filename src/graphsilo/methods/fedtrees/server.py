@@ -38,7 +38,8 @@ class Server(ServerBase[FedTreesConfig]):
         edges: [p, bins - 1] between the bins of the columns.
         scale: Steps of a gradient of 1.
         largest: Steps of the largest gradient that a node can have.
-        current: Who has all trees so far.
+        current: Who has the first trees.
+        given: How many these are: all, but while one grows.
         preferred: Number of the kind of forest that all silos' validation nodes together liked best.
     """
 
@@ -46,7 +47,7 @@ class Server(ServerBase[FedTreesConfig]):
         super().__init__(context)
         self.edges = torch.zeros(0, self.config.bins - 1)
         self.scale = self.largest = 1
-        self.current: set[ClientId] = set(context.clients)
+        self.current, self.given = set(context.clients), 0
         self.preferred = 0
         outputs = forest.outputs_of(self.schema.num_classes)
         self.forest = forest.empty(np.zeros(outputs), self.config.depth)
@@ -60,8 +61,7 @@ class Server(ServerBase[FedTreesConfig]):
         cells = 4 * columns * ((1 << bins.COARSE) + ((config.bins - 1) << bins.FINE))
         squares = PASSES * 8 * self.schema.num_features * config.principal(self.schema)
         tree = 4 * outputs * (3 * 2**config.depth)
-        trees = config.rounds * (config.rounds + 1) // 2
-        return (config.rounds * each + cells + squares) * self.asked, (tree * trees + squares) * len(
+        return (config.rounds * each + cells + squares) * self.asked, (tree * config.rounds + squares) * len(
             self.context.clients
         )
 
@@ -136,9 +136,14 @@ class Server(ServerBase[FedTreesConfig]):
         self._hand_out(federation, asked)
 
     def _hand_out(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
-        found = federation.sum(Client.adopt, AdoptRequest(forest=self.forest, preferred=self.preferred), to=asked)
+        whole, new = (
+            AdoptRequest(forest=forest.trees(self.forest, first), first=first, preferred=self.preferred)
+            for first in (0, self.given)
+        )
+        requests = {client: new if client in self.current else whole for client in federation.clients}
+        found = federation.sum(Client.adopt, requests, to=asked)
         scores = found.require(self.config.min_clients)
-        self.current = set(found.clients)
+        self.current, self.given = set(found.clients), len(self.forest["columns"])
         metric = METRICS[self.context.select_by]
         if values := worth(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
@@ -150,10 +155,10 @@ class Server(ServerBase[FedTreesConfig]):
     def state(self) -> dict[str, Any]:
         return {
             "forest": self.forest, "edges": self.edges, "scale": self.scale, "largest": self.largest,
-            "current": sorted(self.current), "preferred": self.preferred,
+            "current": sorted(self.current), "given": self.given, "preferred": self.preferred,
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.forest, self.edges = dict(state["forest"]), state["edges"]
         self.scale, self.current = int(state["scale"]), set(state["current"])
-        self.largest, self.preferred = int(state["largest"]), int(state["preferred"])
+        self.largest, self.given, self.preferred = (int(state[name]) for name in ("largest", "given", "preferred"))

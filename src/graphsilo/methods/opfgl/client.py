@@ -18,7 +18,6 @@ from torch import Tensor
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.evaluate.metrics import METRICS
-from graphsilo.evaluate.scores import roc_auc
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
@@ -294,7 +293,8 @@ class Client(ClientBase[OpFGLConfig]):
         adam = Adam(parameters, lr=config.link_lr)
         pairs = np.concatenate([links.val, links.val_negative], axis=1)
         truth = np.repeat([1, 0], [links.val.shape[1], links.val_negative.shape[1]])
-        draw, rank = self.generator("links"), METRICS[self.context.select_by].ranking or roc_auc
+        draw, by = self.generator("links"), METRICS[self.context.select_by]
+        rank = (METRICS["auc"] if by.ranking is None else by).rank
         best, best_score, best_epoch = stages.copy_of(self.weights), -1.0, 0
         for epoch in range(1, config.link_epochs + 1):
             for batch in objective.batches(0, draw):

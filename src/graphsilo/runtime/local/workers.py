@@ -37,7 +37,8 @@ from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.offloading import received_states, sent_states
-from graphsilo.runtime.local.placement import MemoryBudget, beside_coordinator, expected_work, graph_bytes
+from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
+from graphsilo.runtime.local.spread import beside_coordinator, expected_work
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
 from graphsilo.runtime.lost import MAX_LOSSES, StateLost, how_it_ended
 from graphsilo.runtime.setup import ClientSetup
