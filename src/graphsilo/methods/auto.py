@@ -409,6 +409,9 @@ class Server(ServerBase[AutoConfig]):
             return
         shared = [place for place in SHARED if place < choices]
         self.preferred = [int(np.argmax(values)), max(shared, key=values.__getitem__)]  # the first of equals
+        if not steps and "trees" in self.parts:
+            # Silos chose their own ridges by the same nodes that choose the reported round, which would be this one.
+            self.preferred[0] = self.preferred[1]
         chosen = ChooseRequest(choices=choices, preferred=self.preferred[0])
         federation.sum(Client.choose, chosen).require(self.config.min_clients)
         self.log.update(describe_choice(self.preferred[0], metric, values))
