@@ -10,9 +10,8 @@ from kit.broad import BROAD
 
 QUICK = {
     conformance.check_registered, conformance.check_messages, conformance.check_state, conformance.check_labels_stay,
-    conformance.check_poor_clients,
 }  # fmt: skip
-"""What a method breaks most easily; the others are slow tests but for a few methods."""
+"""What a method breaks most easily; the others are slow tests but for two methods."""
 
 CHECKS = [
     pytest.param(
