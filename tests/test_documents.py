@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from graphsilo import documents
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.sources.tables import read_spec
-from graphsilo.errors import ConfigError, shown
+from graphsilo.errors import ConfigError, quote
 from graphsilo.experiments.config import load_config
 from graphsilo.federation.policy import DisclosurePolicy
 from graphsilo.runtime.remote.federation_file import load_federation
@@ -240,5 +240,5 @@ def test_errors_show_values_in_short() -> None:
         load_config(overrides={"run.workers": large})
     assert len(str(caught.value)) < 500
     assert len(str(second.value)) < 500
-    assert len(shown("x" * 10**6)) < 100
-    assert len(shown({str(number): large for number in range(100)})) <= 300
+    assert len(quote("x" * 10**6)) < 100
+    assert len(quote({str(number): large for number in range(100)})) <= 300

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from graphsilo import errors
-from graphsilo.errors import GraphsiloError, installing, library, nearest, one_line, several, shown
+from graphsilo.errors import GraphsiloError, installing, library, nearest, one_line, quote, several
 
 
 def test_exit_codes() -> None:
@@ -42,9 +42,9 @@ def test_what_was_most_likely_meant(name: str, choices: list[str], text: str) ->
 
 
 def test_values_are_never_long() -> None:
-    assert shown([1, 2]) == "[1, 2]"
-    assert shown(list(range(100))) == "[0, 1, 2, 3, 4, 5, ...]"
-    assert len(shown([["x" * 1000] * 100] * 100)) <= 300
+    assert quote([1, 2]) == "[1, 2]"
+    assert quote(list(range(100))) == "[0, 1, 2, 3, 4, 5, ...]"
+    assert len(quote([["x" * 1000] * 100] * 100)) <= 300
     assert several(range(3), 3) == "0, 1, 2"
     assert several(range(5), 3) == "0, 1, 2 and 2 more"
 
@@ -65,7 +65,7 @@ def test_no_text_holds_the_secrets_of_an_address(text: str, told: str) -> None:
     assert errors.without_secrets(text) == told
     assert str(GraphsiloError(text)) == told
     assert one_line(text) == told
-    assert shown(text) == repr(told)
+    assert quote(text) == repr(told)
     assert "S3cret" not in one_line(f"{'x' * 20}{text}", 40)  # what is cut is cut afterwards
 
 

@@ -17,7 +17,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest, shown, unusable
+from graphsilo.errors import ConfigError, RunError, UnsupportedError, nearest, quote, unusable
 
 if TYPE_CHECKING:
     from graphsilo.attacks.record import AttackRecord
@@ -702,14 +702,14 @@ def _parse_call(function: Callable[..., Any], said: Mapping[str, Any], scratch: 
             value = _seeds(value)
         elif argument == "references":
             value = [value] if isinstance(value, str) else list(value)
-        call.say(name, value, f"{argument}={shown(said[argument])}")
+        call.say(name, value, f"{argument}={quote(said[argument])}")
     for name, value in said.items():
         if name in _ARGUMENTS:
             continue
         if "." not in name:
             hint = _suggest_argument(function, name, value, call.values)
             raise ConfigError(f"graphsilo.{function.__name__} has no argument '{name}'; {hint}")
-        call.say(name, value, f"'{name}': {shown(value)}")
+        call.say(name, value, f"'{name}': {quote(value)}")
     return call
 
 
@@ -755,7 +755,7 @@ def _suggest_argument(function: Callable[..., Any], name: str, value: Any, said:
 
 def _keyword(name: str, value: Any) -> str:
     """How a setting is given as a keyword argument."""
-    return f"**{{{name!r}: {shown(value)}}}"
+    return f"**{{{name!r}: {quote(value)}}}"
 
 
 def _configuration(config: Any, call: Door) -> RunConfig:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphsilo.errors import ConfigError, shown
+from graphsilo.errors import ConfigError, quote
 
 if TYPE_CHECKING:
     import yaml
@@ -134,15 +134,15 @@ def plain(word: str) -> Any:
         return int(word)
     if _OTHERWISE.fullmatch(word):
         raise ConfigError(
-            f"readers of YAML do not agree on what {shown(word)} is. Write a number in decimals, without zeros in "
-            f'front, and put text in quotes: "{shown(word)[1:-1]}".'
+            f"readers of YAML do not agree on what {quote(word)} is. Write a number in decimals, without zeros in "
+            f'front, and put text in quotes: "{quote(word)[1:-1]}".'
         )
     if word in _NOT_A_NUMBER:
         return float("nan")
     if _REAL.fullmatch(word):
         value = float(word.replace(".", "", 1) if word.lstrip("+-").lower() == ".inf" else word)
         if (value in (float("inf"), float("-inf"))) != word.lower().endswith(".inf") or len(word) > MAX_DIGITS:
-            raise ConfigError(f"the number {shown(word)} is longer or larger than any setting can be.")
+            raise ConfigError(f"the number {quote(word)} is longer or larger than any setting can be.")
         return value
     return word
 
@@ -208,7 +208,7 @@ class _Builder:
             raise self.error(event.start_mark, f"'&{event.anchor[:MAX_KEY]}' names a part, which is not read. {_OUT}")
         if event.tag is not None:
             raise self.error(
-                event.start_mark, f"the tag {shown(event.tag)} is not read: values have the type that they look like."
+                event.start_mark, f"the tag {quote(event.tag)} is not read: values have the type that they look like."
             )
         if isinstance(event, yaml.ScalarEvent):
             value = self._word(event)
@@ -235,7 +235,7 @@ class _Builder:
             key: str = event.value
             line: int = event.start_mark.line + 1  # type: ignore[union-attr]
             if len(key) > MAX_KEY:
-                raise self.error(event.start_mark, f"the key {shown(key)} has more than {MAX_KEY} characters.")
+                raise self.error(event.start_mark, f"the key {quote(key)} has more than {MAX_KEY} characters.")
             if key in lines:
                 first = "the same line" if lines[key] == line else f"line {lines[key]}"
                 raise self.error(

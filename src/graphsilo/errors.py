@@ -147,11 +147,11 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 _MAX = 300
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """A value for an error text: as ``repr`` gives it, but never long, whatever a person or another party wrote.
 
     Example:
-        >>> shown(list(range(100)))
+        >>> quote(list(range(100)))
         '[0, 1, 2, 3, 4, 5, ...]'
     """
     text = _SHORT.repr(value)
@@ -165,7 +165,7 @@ def unusable(where: str, wanted: str, value: object) -> ConfigError:
         >>> str(unusable("graphsilo.load", "a name", 3))
         'graphsilo.load takes a name; got 3 of type int.'
     """
-    return ConfigError(f"{where} takes {wanted}; got {shown(value)} of type {type(value).__name__}.")
+    return ConfigError(f"{where} takes {wanted}; got {quote(value)} of type {type(value).__name__}.")
 
 
 def several(words: Iterable[object], limit: int) -> str:

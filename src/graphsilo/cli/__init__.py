@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from graphsilo.errors import GraphsiloError, shown, without_secrets
+from graphsilo.errors import GraphsiloError, quote, without_secrets
 from graphsilo.loading import without_collector
 
 BEGUN = time.perf_counter()
@@ -173,7 +173,7 @@ def _usage_text(error: Exception) -> str:
     if number is not None and errors is not None:
         flag, kind = number.groups()
         came = errors()[0]["input"]
-        text = f"{flag} must be a {'whole number' if kind == 'integer' else kind}; got {shown(came)}."
+        text = f"{flag} must be a {'whole number' if kind == 'integer' else kind}; got {quote(came)}."
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "graphsilo"
     text = text[:1].lower() + text[1:]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from graphsilo.errors import DataError, shown
+from graphsilo.errors import DataError, quote
 
 Words: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """The words of 0, and the words of 1."""
@@ -63,7 +63,7 @@ def join_truth(tables: Sequence[BooleanWords]) -> dict[str, Words]:
                     other = first[1 - value].get(_plain(word))
                     if other is not None:
                         raise DataError(
-                            f"column '{column}' (nodes.boolean): {shown(word)} is {value} at {table.owner}, which "
+                            f"column '{column}' (nodes.boolean): {quote(word)} is {value} at {table.owner}, which "
                             f"reads {in_words(table.words(column))}, and {1 - value} at {other.owner}, which reads "
                             f"{in_words(other.words(column))}. {_ADVICE}"
                         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo.data.partition.rule import Seed, SplitMode
-from graphsilo.errors import ConfigError, shown
+from graphsilo.errors import ConfigError, quote
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.doors import (
     CHOICES,
@@ -181,7 +181,7 @@ def clients_named(value: Any) -> list[int | str]:
     given = list(value) if isinstance(value, list | tuple) else [value]
     if any(isinstance(who, bool) or not isinstance(who, int | str) for who in given):
         raise ConfigError(
-            f"run.without should list clients by number or name, such as [3] or [er, icu]; got {shown(value)}."
+            f"run.without should list clients by number or name, such as [3] or [er, icu]; got {quote(value)}."
         )
     return sorted(dict.fromkeys(given), key=lambda who: (isinstance(who, str), who))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from graphsilo.errors import ConfigError, shown
+from graphsilo.errors import ConfigError, quote
 from graphsilo.settings import Settings
 
 if TYPE_CHECKING:
@@ -191,12 +191,12 @@ class Door:
         elif isinstance(value, Mapping):
             self.say(section, value, how)
         elif value is not None:
-            raise ConfigError(f"{name} should be a table of settings; got {shown(value)}.")
+            raise ConfigError(f"{name} should be a table of settings; got {quote(value)}.")
 
     def _name(self, section: str, value: Any, how: str) -> None:
         key = NAMES.get(section)
         if key is None:
-            raise ConfigError(f"{section} should be a table of settings; got {shown(value)}.")
+            raise ConfigError(f"{section} should be a table of settings; got {quote(value)}.")
         if not isinstance(value, str) and not (section == "data" and isinstance(value, list)):
             raise ConfigError(
                 f"{section} should be a {key}, or a table with the {key} and its settings; got {_shown(value)}. "
@@ -205,7 +205,7 @@ class Door:
         if section == "data" and isinstance(value, list):
             wrong = next((place for place, item in enumerate(value) if not isinstance(item, str)), None)
             if wrong is not None:
-                raise ConfigError(f"data.{wrong} should be text; got {shown(value[wrong])}.")
+                raise ConfigError(f"data.{wrong} should be text; got {quote(value[wrong])}.")
         if section == "partition" and isinstance(value, str) and value.endswith(".npz"):
             key = "file"
         self._set(f"{section}.{key}", value, how)
@@ -472,7 +472,7 @@ def own_of(value: Any) -> dict[str, dict[str, Own]]:
         }
     except (TypeError, KeyError, AttributeError):
         raise ConfigError(
-            f"'own' is written by graphsilo into the configuration of a run; got {shown(value)}. Leave it out."
+            f"'own' is written by graphsilo into the configuration of a run; got {quote(value)}. Leave it out."
         ) from None
 
 
@@ -485,7 +485,7 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ConfigError(
             f"'{name}' is written by graphsilo into the configuration of a run and is a list of text; got "
-            f"{shown(value)}. Leave it out."
+            f"{quote(value)}. Leave it out."
         )
     return tuple(value)
 
@@ -493,4 +493,4 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
 def _shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return shown(value)
+    return quote(value)

@@ -16,7 +16,7 @@ from graphsilo import models
 from graphsilo.data.partition import Partition
 from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources import catalog
-from graphsilo.errors import ConfigError, shown
+from graphsilo.errors import ConfigError, quote
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.experiments.config import ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS, plain
@@ -169,7 +169,7 @@ _ITEMS = {"run.references": ["alone"]}
 
 def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
     said = {name: _ITEMS.get(name) or config.get(name) for name in idle}
-    texts = [f"{name} {shown(said[name])} has no effect: {idle[name]}." for name in idle]
+    texts = [f"{name} {quote(said[name])} has no effect: {idle[name]}." for name in idle]
     others = {name: [item for item in config.get(name) if item not in _ITEMS[name]] for name in idle if name in _ITEMS}
     remarks = [*config.remarks, *(text for text in texts if text not in config.remarks)]
     return config.unsaid(idle).changed(others).model_copy(update={"remarks": remarks})
@@ -195,7 +195,7 @@ def _stored_cut(case: Case, key: str, value: Any) -> str | None:
     there = {"seed": cut.seed, "split": cut.split, "ratios": cut.ratios, "rule": cut.rule, **cut.options}
     if key in there and plain(there[key]) == plain(value):
         return None
-    return f"the stored partition {case.stored} is used as it is ({key} {shown(there.get(key))})"
+    return f"the stored partition {case.stored} is used as it is ({key} {quote(there.get(key))})"
 
 
 def _files(case: Case, key: str, value: Any) -> str | None:
@@ -277,7 +277,7 @@ def _unmet(case: Case, section: str, key: str, value: Any) -> str | None:
 
 def _written(value: Any) -> str:
     """As a person would write it."""
-    return "none" if value is None else shown(value)
+    return "none" if value is None else quote(value)
 
 
 # -- what depends on more than settings -----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import check_finite
 from graphsilo.data.sources.vocabulary import Learned, first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
-from graphsilo.errors import ConfigError, DataError, RunError, shown, unusable
+from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.doors import plain
 from graphsilo.experiments.participants import client_called
@@ -122,7 +122,7 @@ def predict(
     seeds = [row.seed for row in result.seeds]
     chosen = seeds[0] if seed is None else plain(seed)
     if type(chosen) is not int or chosen not in seeds:
-        raise ConfigError(f"the run has seeds {seeds}; {shown(chosen)} was asked for.")
+        raise ConfigError(f"the run has seeds {seeds}; {quote(chosen)} was asked for.")
     if result.task == "link":
         raise ConfigError("a link-prediction run has scores of pairs, no classes of nodes; predict needs classes.")
     # Scale and fill values are those that the model was trained with: today's tables may have other means.

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import MessageError, nearest, shown
+from graphsilo.errors import MessageError, nearest, quote
 from graphsilo.federation.kinds import LARGEST, LARGEST_WHOLE, WEIGHTS
 from graphsilo.federation.message import DTYPES, FieldSpec, Message, message_shapes
 from graphsilo.federation.wire import (
@@ -163,7 +163,7 @@ def _layout(header: bytes, kind: type[M], size: int, largest: float | None) -> L
     """What the header of so many bytes says, if that is what such a message can hold."""
     (name, body, length), start = open_header(header, kind.__name__, _unpack_header)
     if name != kind.wire_name():
-        raise MessageError(f"{kind.wire_name()} was expected, {shown(name)} came.")
+        raise MessageError(f"{kind.wire_name()} was expected, {quote(name)} came.")
     if start + length != size:
         raise MessageError(
             f"{kind.__name__}: {start + length} bytes were announced, {size} came; the message was cut or "

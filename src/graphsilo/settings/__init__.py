@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.errors import ConfigError, nearest, quote
 
 ABOVE_ZERO: Literal["above 0"] = "above 0"
 ABOVE_ONE: Literal["above 1"] = "above 1"
@@ -153,7 +153,7 @@ class Settings(BaseModel):
         where = cls.section if section is None else section
         try:
             if not isinstance(values, Mapping | None):
-                raise ConfigError(f"{where or 'it'} must be a table of settings; got {shown(values)}.")
+                raise ConfigError(f"{where or 'it'} must be a table of settings; got {quote(values)}.")
             return super().model_validate(dict(values or {}))
         except ValidationError as error:
             from graphsilo.settings.words import refusal

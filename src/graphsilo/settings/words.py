@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from graphsilo.errors import nearest, shown
+from graphsilo.errors import nearest, quote
 from graphsilo.settings import SYNONYMS, Settings, arms_of
 
 # -- a refusal -----------------------------------------------------------------------------------------------------
@@ -39,14 +39,14 @@ def refusal(
         elif item["type"] == "missing" and loc == item["loc"]:
             found.setdefault(path, f"{path} is missing; it must be {allowed(annotation, metadata)}.")
         elif item["type"] == "value_error":
-            found.setdefault(path, f"{path}: {context['error']}; got {shown(value)}.")
+            found.setdefault(path, f"{path}: {context['error']}; got {quote(value)}.")
         else:
             text = context["text"] if item["type"] == "wanted" else ""
             limits = _limits(item["type"], annotation, metadata)
             text = text or limits or allowed(annotation, metadata)
             if item["type"] == "finite_number":
                 text = text.replace("number", "finite number")
-            found.setdefault(path, f"{path or 'it'} must be {text}; got {shown(value)}.{_meant(value, annotation)}")
+            found.setdefault(path, f"{path or 'it'} must be {text}; got {quote(value)}.{_meant(value, annotation)}")
     # Of a list with a wrong entry, the entry says it better.
     kept = [text for path, text in found.items() if not any(other.startswith(f"{path}.") for other in found)]
     return " ".join(text for place, text in enumerate(kept[:5]) if sum(map(len, kept[:place])) < _LONG)

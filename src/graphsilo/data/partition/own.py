@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule
-from graphsilo.errors import ConfigError, PartitionError, several, shown
+from graphsilo.errors import ConfigError, PartitionError, quote, several
 from graphsilo.signatures import parameters_of, settings_of
 
 _RESERVED = ("clients", "seed", "rule", "file", "split", "split_index", "ratios", "options")
@@ -122,7 +122,7 @@ def client_numbers(values: Any, what: str) -> NDArray[np.int64]:
     if found.ndim == 1 and not found.size:
         found = found.astype(np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        got = f"shape {found.shape} of {found.dtype}" if found.ndim else shown(values)
+        got = f"shape {found.shape} of {found.dtype}" if found.ndim else quote(values)
         raise PartitionError(f"{what} should be a list or array [n] of whole numbers; got {got}.")
     return found.astype(np.int64)
 

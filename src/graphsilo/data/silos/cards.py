@@ -36,7 +36,7 @@ from graphsilo.data.sources.vocabulary import (
     sort_words,
 )
 from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
-from graphsilo.errors import DataError, several, shown
+from graphsilo.errors import DataError, quote, several
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _scaling(one: Card) -> str:
 
 def _parse(reported: Mapping[str, Any]) -> Card:
     """A card that came from elsewhere, its types checked."""
-    name = shown(reported.get("name", "?") if isinstance(reported, Mapping) else "?")
+    name = quote(reported.get("name", "?") if isinstance(reported, Mapping) else "?")
     try:
         found = msgspec.convert(dict(reported), Card)
         for kind, part in ((Card, reported), (ItemCounts, reported["counts"]), (CardSplit, reported["split"])):
@@ -325,7 +325,7 @@ def _parse(reported: Mapping[str, Any]) -> Card:
         ):
             for word in words:
                 if wrong := fault(word):
-                    raise msgspec.ValidationError(f"the {what} {shown(word)} {wrong}")
+                    raise msgspec.ValidationError(f"the {what} {quote(word)} {wrong}")
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise DataError(
             f"the card of silo {name} is not one of graphsilo {__version__} ({error}): install the same release "

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from graphsilo.data.arrays import read_npz
 from graphsilo.data.graph import Features, Graph, GraphCollection, PublishedSplits
 from graphsilo.data.sources.faults import unseen_fault
-from graphsilo.errors import DataError, RunError, shown
+from graphsilo.errors import DataError, RunError, quote
 
 FORMAT = 1
 _SPLIT = "split_"
@@ -114,7 +114,7 @@ def graph_of(
     names = {key: None if head[key] is None else tuple(head[key]) for key in ("feature_names", "class_names")}
     for name in (head["name"], *(names["feature_names"] or ()), *(names["class_names"] or ())):
         if wrong := unseen_fault(str(name)):
-            raise ValueError(f"the name {shown(name)} {wrong}")
+            raise ValueError(f"the name {quote(name)} {wrong}")
     graph = Graph(
         features=features,
         edges=arrays["edges"],

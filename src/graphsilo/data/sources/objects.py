@@ -17,7 +17,7 @@ from graphsilo.data.sources.classes import ClassNames, is_signed
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.missing import UNLABELLED, unlabelled_note
 from graphsilo.data.sources.plain import plain_graph
-from graphsilo.errors import ConfigError, DataError, several, shown
+from graphsilo.errors import ConfigError, DataError, quote, several
 
 Names = str | Sequence[str] | None
 
@@ -64,7 +64,7 @@ def graph_of(
     if convert is None:
         raise ConfigError(
             f"a graph is an object of PyTorch Geometric (Data, Dataset), NetworkX or DGL, or a graphsilo.Graph; got "
-            f"{shown(thing)} of type {type(thing).__name__}."
+            f"{quote(thing)} of type {type(thing).__name__}."
         )
     return convert(thing, said)
 
@@ -267,7 +267,7 @@ def _labels(
         return labels, classes, notes
     odd = next((value for value in there if isinstance(value, str) or np.ndim(value)), None)
     if odd is not None:
-        raise DataError(f"{name}: '{key}' should be a class, a whole number from 0 or a word; got {shown(odd)}.")
+        raise DataError(f"{name}: '{key}' should be a class, a whole number from 0 or a word; got {quote(odd)}.")
     if len(there) < len(values):
         values = [np.nan if _is_missing(value) else value for value in values]
     return *plain.class_numbers(plain.array_of(values, f"{name}: '{key}'"), name, f"'{key}'"), notes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
 from graphsilo.data.sources.classes import SIGNED, SPARE, TIMES, ClassNames
 from graphsilo.data.sources.transforms import compact_features, stack_features
-from graphsilo.errors import DataError, shown
+from graphsilo.errors import DataError, quote
 
 _NODES_PER_EDGE = 100
 """Nodes for each edge, where edges alone say how many there are, from which a node's number must be a slip."""
@@ -138,7 +138,7 @@ def array_of(value: Any, what: str) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError):
         found = np.asarray(None)
     if found.dtype.kind not in "biuf":
-        got = f"{found.dtype} values" if found.dtype.kind in "cUSM" else shown(value)
+        got = f"{found.dtype} values" if found.dtype.kind in "cUSM" else quote(value)
         advice = " A complex number's real and imaginary part are two features." if found.dtype.kind == "c" else ""
         raise DataError(f"{what} should be numbers, as many in every row; got {got}.{advice}")
     return found
@@ -171,7 +171,7 @@ def features_of(x: Any, name: str) -> Features:
         return matrix
     found = array_of(x, f"{name}: x")
     if not found.ndim:
-        raise DataError(f"{name}: x should have a row per node, [nodes, features]; got {shown(x)}.")
+        raise DataError(f"{name}: x should have a row per node, [nodes, features]; got {quote(x)}.")
     return found.reshape(len(found), -1) if found.size else found.reshape(len(found), *found.shape[1:2] or (1,))
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from graphsilo.errors import ConfigError, library, one_line, shown
+from graphsilo.errors import ConfigError, library, one_line, quote
 from graphsilo.experiments.observer import ClientRound, RunEnded, RunStarted, SeedEnded
 from graphsilo.experiments.storage.views import flatten
 from graphsilo.experiments.tracking.base import Tracker, artefacts, numbers
@@ -49,7 +49,7 @@ class MLflow(Tracker):
         except MlflowException as error:
             place = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
             raise ConfigError(
-                f"MLflow cannot keep runs in {shown(place)}: name a folder, sqlite:///FILE.db or the http address of a "
+                f"MLflow cannot keep runs in {quote(place)}: name a folder, sqlite:///FILE.db or the http address of a "
                 f"server ({one_line(error, 80)})."
             ) from error
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "graphsilo"

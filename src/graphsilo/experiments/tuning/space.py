@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.errors import ConfigError, nearest, quote
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import RunConfig, configure, door_of
@@ -192,7 +192,7 @@ def _sorted_out(said: Any, methods: Sequence[str]) -> tuple[dict[str, Values], d
     common: dict[str, Values] = {}
     own: dict[str, list[Mapping[str, Any]]] = {}
     if said is not None and not isinstance(said, Mapping):
-        raise ConfigError(f"a space is a table of settings and their values; got {shown(said)}.")
+        raise ConfigError(f"a space is a table of settings and their values; got {quote(said)}.")
     if said is not None and not said:
         raise ConfigError(
             "the space is empty: there is nothing to try. Name settings and their values, such as "
@@ -215,7 +215,7 @@ def _sorted_out(said: Any, methods: Sequence[str]) -> tuple[dict[str, Values], d
             )
         tables = list(value) if isinstance(value, list) else [value]
         if not tables or not all(isinstance(table, Mapping) for table in tables):
-            raise ConfigError(f"the space of {name} is a table of settings, or a list of them; got {shown(value)}.")
+            raise ConfigError(f"the space of {name} is a table of settings, or a list of them; got {quote(value)}.")
         own[method] = tables
     return common, own
 
@@ -243,7 +243,7 @@ def _values(name: str, value: Any) -> Values:
     if not values:
         raise ConfigError(f"the space has no values of {name}: list some, such as {name}: [0.003, 0.01, 0.03].")
     if len({repr(each) for each in values}) < len(values):
-        raise ConfigError(f"the space lists a value of {name} twice: {shown(list(values))}.")
+        raise ConfigError(f"the space lists a value of {name} twice: {quote(list(values))}.")
     return values
 
 
@@ -256,9 +256,9 @@ def _range(name: str, value: Mapping[str, Any]) -> Range:
     low, high, log = value.get("low"), value.get("high"), value.get("log", False)
     numbers = [each for each in (low, high) if isinstance(each, int | float) and not isinstance(each, bool)]
     if len(numbers) < 2 or not isinstance(log, bool):
-        raise ConfigError(f"a range of {name} is {{low: 0.001, high: 1.0, log: true}}; got {shown(dict(value))}.")
+        raise ConfigError(f"a range of {name} is {{low: 0.001, high: 1.0, log: true}}; got {quote(dict(value))}.")
     if not numbers[0] < numbers[1] or not all(map(math.isfinite, numbers)):
-        raise ConfigError(f"a range of {name} goes from low up to high; got {shown(dict(value))}.")
+        raise ConfigError(f"a range of {name} goes from low up to high; got {quote(dict(value))}.")
     if log and numbers[0] <= 0:
         raise ConfigError(f"a logarithmic range of {name} begins above 0; got low {numbers[0]}.")
     return Range(numbers[0], numbers[1], log)
@@ -274,7 +274,7 @@ def _check(space: Space, method: str, base: Mapping[str, Any]) -> None:
                     config = settled(trial_config(base, method, {**first, name: value}))
                     check_models(config, registry.load(method), config.method_config())
                 except ConfigError as error:
-                    raise ConfigError(f"the space of {method}, {name} {shown(value)}: {error}") from None
+                    raise ConfigError(f"the space of {method}, {name} {quote(value)}: {error}") from None
 
 
 def _ends(values: Values) -> tuple[Any, ...]:

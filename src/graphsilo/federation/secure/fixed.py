@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import MessageError, shown
+from graphsilo.errors import MessageError, quote
 from graphsilo.federation.accumulator import check_additive
 from graphsilo.federation.message import FieldSpec, Message
 
@@ -174,7 +174,7 @@ class Layout:
         try:
             parts = tuple(_part(specs, row) for row in json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise MessageError(f"{kind.__name__}: the layout of its sum cannot be read ({shown(error)}).") from None
+            raise MessageError(f"{kind.__name__}: the layout of its sum cannot be read ({quote(error)}).") from None
         missing = [name for name, spec in specs.items() if spec.form in ("plain", "tensor") and not _once(name, parts)]
         if missing or len({(part.field, part.key) for part in parts}) < len(parts):
             what = f"lacks {missing[0]}" if missing else "names something twice"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from graphsilo import documents
-from graphsilo.errors import ConfigError, nearest, shown
+from graphsilo.errors import ConfigError, nearest, quote
 from graphsilo.federation.kinds import KINDS
 from graphsilo.settings import Settings, setting
 
@@ -73,7 +73,7 @@ class SiloSpec(Settings):
         for kind in self.may_send or ():
             if kind not in KINDS:
                 raise ConfigError(
-                    f"silo '{self.name}' may_send {shown(kind)}, which is no kind of disclosure; {nearest(kind, KINDS)}"
+                    f"silo '{self.name}' may_send {quote(kind)}, which is no kind of disclosure; {nearest(kind, KINDS)}"
                 )
         return self
 

@@ -9,7 +9,7 @@ from typing import Any
 from graphsilo.data.silos.silo import Schema
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.truth import words_of
-from graphsilo.errors import MessageError, shown
+from graphsilo.errors import MessageError, quote
 
 
 def schema_tree(schema: Schema) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def schema_of(tree: Mapping[str, Any]) -> Schema:
     for fault, name in listed:
         wrong = fault(name) if isinstance(name, str) else "is no text"
         if wrong is not None:
-            raise MessageError(f"the schema of the federation has the name {shown(name)}, which {wrong}.")
+            raise MessageError(f"the schema of the federation has the name {quote(name)}, which {wrong}.")
     return Schema(
         tree["task"], int(tree["num_features"]), int(tree["num_classes"]), **names, booleans=booleans,
         directed=bool(tree["directed"]), weighted=bool(tree["weighted"]),

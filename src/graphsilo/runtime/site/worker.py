@@ -43,7 +43,7 @@ from graphsilo.errors import (
     RunError,
     UnsupportedError,
     one_line,
-    shown,
+    quote,
 )
 from graphsilo.evaluate.metrics import selecting
 from graphsilo.federation import registry
@@ -222,7 +222,7 @@ class SiteWorker:
         compression, select_by = Compression.of(header["compression"]), str(header["select_by"])
         if select_by not in selecting(header["task"]):
             raise ConfigError(
-                f"evaluation.select_by must be one of {', '.join(selecting(header['task']))}; got {shown(select_by)}."
+                f"evaluation.select_by must be one of {', '.join(selecting(header['task']))}; got {quote(select_by)}."
             )
         beside = header.get("beside")
         if beside is not None and not run.startswith(f"{safe_name(beside)}."):
