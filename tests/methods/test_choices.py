@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.silos.silo import CutLinks
+from graphsilo.evaluate import scores
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import registry
 
@@ -24,7 +25,8 @@ def test_the_runs_metric_is_asked_and_no_other(name, metric, kit, monkeypatch):
     asked = set()
     for each, found in METRICS.items():
         way = "counts" if found.counts else "ranking"
-        noted = partial(_noted, asked, each, getattr(found, way))
+        compute = getattr(found, way)
+        noted = partial(_noted, asked, each, getattr(scores, compute) if isinstance(compute, str) else compute)
         monkeypatch.setitem(METRICS, each, replace(found, **{way: noted}))
     nothing = np.zeros(0, dtype=np.int64)
     silos = [
