@@ -422,13 +422,12 @@ class Server(ServerBase[AutoConfig]):
                 self.ridge = max(each)
                 return
             self.curve.append(max(each[place] for place in _OF_TREES))
-            self.ends_early = steps >= FEWEST and self._is_hopeless(steps)
+            self.ends_early = steps >= FEWEST and self._is_hopeless()
 
-    def _is_hopeless(self, steps: int) -> bool:
-        """Whether the trees would stay behind, if each doubling of the steps gained as much as the last one did. It
-        gains less and less, as a rule."""
+    def _is_hopeless(self) -> bool:
+        """Whether the trees would stay behind, if each doubling of the steps gained half of what the last one did."""
         before, now = self.curve[-2:]
-        return now + max(now - before, 0.0) * math.log2((self.config.rounds - 1) / steps) < self.ridge
+        return now + max(now - before, 0.0) < self.ridge
 
     def aggregate(self) -> Tensors | None:
         return _joined({model: self.parts[model[0]].aggregate() or {} for model in CHOICES[self.preferred[1]]}) or None
