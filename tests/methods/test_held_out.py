@@ -28,4 +28,4 @@ def test_a_method_touches_one_file(tmp_path):
         env={**os.environ, "HELD_OUT": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, places))},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(".") >= 20
+    assert done.stdout.count(".") >= 10

@@ -35,7 +35,7 @@ METHOD = Method(
         "prototypes": Trial(start=4),
         "batch_size": Trial(start=8),
         "interp": Trial(start=4),
-        "difficulty_decrease": Trial(beside={"difficulty_step": 0.2, "difficulty_threshold": 0.1}),
+        "difficulty_decrease": Trial(beside={"difficulty_step": 0.9, "difficulty_threshold": 0.1}),
         "generator_output": Trial(["identity"]),
         "pretrain_patience": Trial([1], {"pretrain_epochs": 15, "lr": 0.01}),
         "rate_epsilon": Trial([0.5]),
