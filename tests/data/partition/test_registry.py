@@ -136,3 +136,8 @@ def test_rules_of_other_packages_come_beside_those_of_graphsilo(monkeypatch: pyt
     finally:
         monkeypatch.undo()
         registry._rules.cache_clear()
+
+
+def test_a_file_of_rules_is_no_rule() -> None:
+    with pytest.raises(ConfigError, match="there is no partition rule 'label_imbalance'"):
+        entry("label_imbalance")

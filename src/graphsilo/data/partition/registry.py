@@ -62,10 +62,20 @@ def list_added() -> tuple[str, ...]:
 
 
 @cache
+def _files() -> tuple[str, ...]:
+    """The files in ``rules``."""
+    return tuple(found.name for found in iter_modules(folder.__path__))
+
+
+def _rules_in(file: str) -> Sequence[Rule]:
+    found: Sequence[Rule] = import_module(f"{folder.__name__}.{file}").RULES
+    return found
+
+
+@cache
 def _rules() -> dict[str, Rule]:
     """All rules by name: those of the files in ``rules``, then those of other packages."""
-    modules = [import_module(f"{folder.__name__}.{found.name}") for found in iter_modules(folder.__path__)]
-    own = [rule for module in modules for rule in module.RULES]
+    own = [rule for file in _files() for rule in _rules_in(file)]
     others = [entry.load() for entry in entry_points(group=GROUP)]
     for rule in others:
         if not isinstance(rule, Rule):
@@ -87,10 +97,9 @@ def entry(rule: str) -> Rule:
         ConfigError: There is none.
     """
     name = rule.lower()
-    if name in (found.name for found in iter_modules(folder.__path__)):  # in a file of its own name: no other is read
-        own: Sequence[Rule] = import_module(f"{folder.__name__}.{name}").RULES
-        return next(one for one in own if one.name == name)
-    found = _rules().get(rule) or _rules().get(name)
+    # Most rules are in a file of their own name: no other is read.
+    found = next((one for one in _rules_in(name) if one.name == name), None) if name in _files() else None
+    found = found or _rules().get(rule) or _rules().get(name)
     if found is None:
         raise ConfigError(f"there is no partition rule '{rule}': {nearest(rule, list(_rules()))}")
     return found
