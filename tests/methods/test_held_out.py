@@ -21,11 +21,12 @@ SUITES = (
 @pytest.mark.slow
 def test_a_method_touches_one_file(tmp_path):
     shutil.copy(CHECKOUT / "examples" / "feddyn.py", tmp_path)
+    # Worker processes do not know the method.
     places = [str(CHECKOUT / "tests"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "kit.held_out", "-m", "not slow", "-k", "feddyn or navigation", *SUITES],
+        [sys.executable, "-m", "pytest", "-p", "kit.held_out", "-k", "(feddyn or navigation) and not workers", *SUITES],
         cwd=CHECKOUT, capture_output=True, text=True, check=False,
         env={**os.environ, "HELD_OUT": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, places))},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(".") >= 10
+    assert done.stdout.count(".") >= 25
