@@ -158,10 +158,8 @@ def outside(counts: Sequence[Call], rows: NDArray[np.float32]) -> Floats:
         assert isinstance(call.request, CellsRequest)
         assert isinstance(call.answer, Cells)
         cells, seen = (each.numpy()[: rows.shape[1]] for each in (call.request.cells, call.answer.counts))
-        for place in range(len(rows)):
-            row = rows[place : place + 1]
-            mine = bins.fine_counts(row, cells) if cells.shape[1] else bins.coarse_counts(row)
-            found[place] += (mine.reshape(seen.shape) > seen).sum()
+        places = bins.fine_places(rows, cells) if cells.shape[1] else bins.coarse_places(rows)
+        found += ((places >= 0) & (seen.ravel()[places] == 0)).sum(axis=1)
     return found
 
 

@@ -166,7 +166,7 @@ def memory_needed(name: str, options: LoadOptions | Mapping[str, Any] | None = N
     Raises:
         ConfigError: An unknown data set or option.
     """
-    kind = None if is_file(name) or not entry(name).generated else generator(name)
+    kind = None if is_file(name) else generator(entry(name).name)
     if kind is None:
         return 0
     return kind.of(LoadOptions.parse(options, name=kind.name).generator, owner=kind.name).least_bytes

@@ -6,6 +6,8 @@ It fits columns of any size without anybody's smallest and largest number, and i
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,11 +35,15 @@ def _values(found: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.nan_to_num(bits.view(np.float32).astype(np.float64), posinf=LARGEST, neginf=-LARGEST)
 
 
+def coarse_places(columns: NDArray[np.float32]) -> NDArray[np.int64]:
+    """[n, p] the entry of flattened ``coarse_counts`` that each number counts in."""
+    return (keys(columns) >> (32 - COARSE)).astype(np.int64) + _CELLS * np.arange(columns.shape[1])
+
+
 def coarse_counts(columns: NDArray[np.float32]) -> NDArray[np.int64]:
     """[p, 2^12] how many rows have their number in each cell."""
     width = columns.shape[1]
-    places = (keys(columns) >> (32 - COARSE)).astype(np.int64) + _CELLS * np.arange(width)
-    return np.bincount(places.ravel(), minlength=width * _CELLS).reshape(width, _CELLS)
+    return np.bincount(coarse_places(columns).ravel(), minlength=width * _CELLS).reshape(width, _CELLS)
 
 
 def cells_to_refine(counts: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
@@ -51,16 +57,22 @@ def cells_to_refine(counts: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
     return found
 
 
-def fine_counts(columns: NDArray[np.float32], cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[p, cells, 2^6] how many rows have their number in each part of these cells."""
+def fine_places(columns: NDArray[np.float32], cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[n, p] the entry of flattened ``fine_counts`` that each number counts in; -1 outside these cells."""
     width, count = cells.shape
     found = keys(columns)
     coarse, part = (found >> (32 - COARSE)).astype(np.int64), (found >> _SHIFT).astype(np.int64) % _PARTS
     places = np.full((width, _CELLS + 1), -1, dtype=np.int64)
     np.put_along_axis(places, np.where(cells < 0, _CELLS, cells), np.arange(count)[None], axis=1)
     place = places[np.arange(width), coarse]
-    flat = ((np.arange(width) * count + place) * _PARTS + part)[place >= 0]
-    return np.bincount(flat, minlength=width * count * _PARTS).reshape(width, count, _PARTS)
+    return np.where(place >= 0, (np.arange(width) * count + place) * _PARTS + part, -1)
+
+
+def fine_counts(columns: NDArray[np.float32], cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[p, cells, 2^6] how many rows have their number in each part of these cells."""
+    places = fine_places(columns, cells)
+    shape = (*cells.shape, _PARTS)
+    return np.bincount(places[places >= 0], minlength=math.prod(shape)).reshape(shape)
 
 
 def edges_of(
