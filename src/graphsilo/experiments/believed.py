@@ -11,7 +11,6 @@ from graphsilo.evaluate import metrics
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.scoring import PAIRED
-from graphsilo.types import ClientId
 
 
 def believable(
@@ -21,7 +20,7 @@ def believable(
 
     Looked at are silos elsewhere, of which it is known what they said they hold (``limits``).
     """
-    limits: Mapping[ClientId, float] = getattr(federation, "limits", {})
+    limits = federation.limits
     if not limits:
         return answers
     told = Counter(name for _, reply in answers for name in reply.kinds)

@@ -219,7 +219,7 @@ def evaluate(
     if local or each_pooled:
         installed = aggregates if "aggregate" in (*local, *each_pooled) else {}
         answers = federation.ask(client.evaluate, _requests(asked, installed, local, each_pooled, auc, rare), to=to)
-        if getattr(federation, "limits", {}):  # silos elsewhere said what they hold
+        if federation.limits:  # silos elsewhere said what they hold
             from graphsilo.experiments.believed import believable
 
             answers = believable(federation, answers, local, server.schema.num_classes)

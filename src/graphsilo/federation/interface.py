@@ -6,6 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import torch
@@ -229,11 +230,13 @@ class Federation(ABC):
         clients: Ids of all clients, ascending.
         ledger: Where every byte is noted.
         robust: How averages are made; None: as plain ones.
+        limits: How many items each silo elsewhere said that it holds.
     """
 
     clients: tuple[ClientId, ...]
     ledger: Ledger
     robust: Robust | None = None
+    limits: Mapping[ClientId, float] = MappingProxyType({})
 
     @abstractmethod
     def exchange(

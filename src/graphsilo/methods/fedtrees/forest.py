@@ -294,7 +294,7 @@ class Growing:
         totals = np.add.reduceat(sums, starts, axis=2) / units  # [3, L, 1 + q] all rows, then those of each column
         left = sums / units
         left[:, :, starts[1:]] -= totals[:, :, :-1]
-        left = left.cumsum(axis=2, out=left)  # begins anew with each column
+        left = left.cumsum(axis=2, out=left)  # starts again with each column
         total, whole = (
             np.repeat(each, np.diff(starts, append=self.layout.size), axis=-1)
             for each in (totals, self.rule.score(totals[0], totals[1]))

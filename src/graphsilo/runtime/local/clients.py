@@ -49,14 +49,15 @@ class ClientCache:
     ) -> ClientCache:
         """All clients, or as many as a budget has room for: the others are made when they are asked, and offloaded."""
         cache = cls(clients, make)
-        for client in cache.clients:
-            held = cache.get(client)
-            if budget is not None and len(cache._here) == 1:
-                limit = budget.limit(len(cache.clients), int(encode_tree(held.client.state()).nbytes))
-                if limit is not None:
-                    from graphsilo.runtime.local.offloading import OffloadingCache
+        if budget is not None and cache.clients:
+            first = cache.get(cache.clients[0])
+            limit = budget.limit(len(cache.clients), int(encode_tree(first.client.state()).nbytes))
+            if limit is not None:
+                from graphsilo.runtime.local.offloading import OffloadingCache
 
-                    return OffloadingCache(clients, make, limit, budget.folder(), held)
+                return OffloadingCache(clients, make, limit, budget.folder(), first)
+        for client in cache.clients:
+            cache.get(client)
         return cache
 
     @cached_property
