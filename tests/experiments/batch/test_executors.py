@@ -52,7 +52,8 @@ def test_two_processes_give_the_numbers_of_one_and_one_that_dies_loses_nothing(t
         if found[beside.name].error is None:
             assert numbers(alone.out) == numbers(beside.out)
             assert set(notes(beside.out)) == set(range(1, rounds + 1))
-    assert set(notes(there[1].out).values()) == {1}, "what did not die is run once"
+    again = [task.name for task in there[:2] if set(notes(task.out).values()) != {1}]
+    assert len(again) <= 1, "what did not die is run once"  # either of the two may have had the process that died
     assert not list((tmp_path / "there").rglob("*.part"))
 
 
