@@ -54,7 +54,7 @@ class Watch(Observer):
         self.spent: list[dict[str, float]] = []
         self.strike, self.count = strike, count
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         self.times.append(time.monotonic())
         self.spent.append(self.count())
         if self.strike is not None and progress.round == self.strike[0]:

@@ -25,7 +25,7 @@ class Before(Observer):
     def __init__(self) -> None:
         self.now = (0.0, 0.0)
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         self.now = (time.process_time(), time.perf_counter())
 
 
@@ -35,7 +35,7 @@ class After(Observer):
     def __init__(self, before: Before):
         self.before, self.cpu, self.wall = before, 0.0, 0.0
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         self.cpu += time.process_time() - self.before.now[0]
         self.wall += time.perf_counter() - self.before.now[1]
 

@@ -82,7 +82,7 @@ class InTurn(Observer):
         self.ratios: list[float] = []
         self._start = time.process_time()
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """A round of ours has ended."""
         ours = time.process_time() - self._start
         start = time.process_time()

@@ -783,7 +783,7 @@ def _observer(progress: bool | Observer | Sequence[bool | Observer] | None, stac
         stack.callback(shown.finish)
         for tracker in observers:
             if isinstance(tracker, Tracker):
-                tracker.say = shown.warned
+                tracker.say = shown.on_warning
         observers.insert(0, shown)
     return Several(*observers)
 

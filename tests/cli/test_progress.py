@@ -27,9 +27,9 @@ def event(number: int, *, seed: int = 4, rounds: int = 10, seconds: float = 1.0,
 def test_a_line_about_every_tenth_of_the_rounds():
     lines: list[str] = []
     observer = PlainProgress(lines.append)
-    observer.started(replace(DESCRIPTION, rounds=40))
+    observer.on_start(replace(DESCRIPTION, rounds=40))
     for number in range(1, 41):
-        observer.progressed(event(number, rounds=40))
+        observer.on_progress(event(number, rounds=40))
     assert lines[0] == (
         "FedAvg on toy (8 nodes, 20 edges, 3 features, 2 classes): random, 2 clients; gcn; 40 rounds; seeds 4, 5"
     )
@@ -44,19 +44,19 @@ def test_where_it_is_brief_a_line_per_row_and_one_after_a_long_silence():
     lines: list[str] = []
     observer = PlainProgress(lines.append, is_brief=True)
     for row in (DESCRIPTION, replace(DESCRIPTION, label="local")):
-        observer.started(row)
+        observer.on_start(row)
         for seed in (4, 5):
             for number in range(1, 11):
-                observer.progressed(event(number, seed=seed))
+                observer.on_progress(event(number, seed=seed))
     observer.finish()
     assert [line.split(" on ")[0] for line in lines] == ["FedAvg", "Local only"]
-    observer.started(DESCRIPTION)
+    observer.on_start(DESCRIPTION)
     observer._reported -= 61
-    observer.progressed(event(3))
-    observer.progressed(event(4))
+    observer.on_progress(event(3))
+    observer.on_progress(event(4))
     observer._reported -= 61
-    observer.progressed(event(10))
-    observer.warned("careful")
+    observer.on_progress(event(10))
+    observer.on_warning("careful")
     assert ["round 3/10" in lines[3], "done after 10 rounds" in lines[4], lines[5:]] == [
         True,
         True,
@@ -67,12 +67,12 @@ def test_where_it_is_brief_a_line_per_row_and_one_after_a_long_silence():
 def test_the_end_of_a_seed_is_noticed_when_it_stops_early():
     lines: list[str] = []
     observer = PlainProgress(lines.append)
-    observer.started(DESCRIPTION)
-    observer.progressed(event(6))
-    observer.progressed(event(1, seed=5))
+    observer.on_start(DESCRIPTION)
+    observer.on_progress(event(6))
+    observer.on_progress(event(1, seed=5))
     assert any(line.startswith("FedAvg, seed 4 (1/2): done after 6 rounds (stopped early)") for line in lines)
-    observer.started(replace(DESCRIPTION, label="local"))
-    observer.progressed(event(10))
+    observer.on_start(replace(DESCRIPTION, label="local"))
+    observer.on_progress(event(10))
     observer.finish()
     assert [line.split(",")[0] for line in lines if "done after" in line] == ["FedAvg", "FedAvg", "Local only"]
     observer.finish()
@@ -120,15 +120,15 @@ def test_live_lines_fit_the_terminal(monkeypatch, width):
     monkeypatch.setenv("TERM", "xterm")
     screen = Terminal()
     live = LiveProgress(screen)
-    live.started(replace(DESCRIPTION, rounds=1000))
+    live.on_start(replace(DESCRIPTION, rounds=1000))
     for number in (1, 500, 1000):
-        live.progressed(event(number, rounds=1000))
+        live.on_progress(event(number, rounds=1000))
     row = live._row(live.tracks.current)
     assert len(row.plain) <= width - 2  # room for ^C
     assert "1000/1000" in row.plain
     assert ("━" in row.plain) == (width == 120)
-    live.progressed(event(1, seed=5, rounds=1000))
-    live.warned("careful")
+    live.on_progress(event(1, seed=5, rounds=1000))
+    live.on_warning("careful")
     live.finish()
     text = screen.getvalue()
     assert text.count("✓") == 2
@@ -140,18 +140,18 @@ def test_the_servers_work_is_shown_until_a_round_ends(monkeypatch):
     working = Working(seed=4, index=1, seeds=2, name="surrogate", step=3, steps=100, seconds=1.0)
     lines: list[str] = []
     plain = PlainProgress(lines.append)
-    plain.started(DESCRIPTION)
-    plain.worked(working)
+    plain.on_start(DESCRIPTION)
+    plain.on_work(working)
     assert len(lines) == 1  # something was said a moment ago
     plain._reported -= 61
-    plain.worked(working)
+    plain.on_work(working)
     assert lines[1:] == ["server: surrogate, 3 of 100 steps"]
     monkeypatch.setenv("TERM", "xterm")
     live = LiveProgress(Terminal())
-    Several(live, plain).started(DESCRIPTION)
-    Several(live, plain).worked(working)
+    Several(live, plain).on_start(DESCRIPTION)
+    Several(live, plain).on_work(working)
     assert str(live._draw().text) == "server: surrogate, 3 of 100 steps"
-    live.progressed(event(1))
+    live.on_progress(event(1))
     assert "1/10" in live._draw().plain
     live.finish()
 

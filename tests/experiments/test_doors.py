@@ -288,7 +288,7 @@ def test_remarks_reach_the_result_and_stay_with_the_run(tmp_path):
     told = []
 
     class Listener(graphsilo.Observer):
-        def warned(self, text):
+        def on_warning(self, text):
             told.append(text)
 
     folder = tmp_path / "run"

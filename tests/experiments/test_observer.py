@@ -33,23 +33,23 @@ class Everything(Observer):
     def __init__(self):
         self.heard, self.rounds, self.last = [], [], None
 
-    def started(self, run):
+    def on_start(self, run):
         self.heard.append(f"started {run.label}".strip())
 
-    def seed_started(self, event):
+    def on_seed_start(self, event):
         self.heard.append(f"seed {event.seed} from {event.round}")
 
-    def set_up(self, event):
+    def on_set_up(self, event):
         self.heard.append("set up")
 
-    def progressed(self, progress):
+    def on_progress(self, progress):
         self.heard.append(progress.round)
         self.rounds.append(progress)
 
-    def seed_ended(self, event):
+    def on_seed_end(self, event):
         self.heard.append(f"seed {event.seed} ended")
 
-    def ended(self, event):
+    def on_end(self, event):
         self.heard.append(f"ended {event.label}".strip())
         self.last = event
 

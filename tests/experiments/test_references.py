@@ -88,7 +88,7 @@ def test_a_warning_is_said_once_for_all_rows(small):
     heard = []
 
     class Ears(Observer):
-        def warned(self, text):
+        def on_warning(self, text):
             heard.append(text)
 
     run(small(run__references=["local", "alone", "global"], run__without=[0], method__rounds=1), observer=Ears())

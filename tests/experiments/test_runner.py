@@ -205,7 +205,7 @@ def test_a_held_folder_is_refused(small, tmp_path):
     class Intruder(Observer):
         caught = None
 
-        def progressed(self, progress):
+        def on_progress(self, progress):
             if progress.round == 2:
                 with pytest.raises(RunError, match="another process is writing") as caught:
                     run(small(), out=tmp_path / "run", resume=True)

@@ -18,11 +18,11 @@ class Ears(Observer):
     def __init__(self):
         self.heard = []
 
-    def warned(self, text):
+    def on_warning(self, text):
         if "will send" in text:
             self.heard.append(text)
 
-    def progressed(self, progress):
+    def on_progress(self, progress):
         self.heard.append(progress.round)
 
 

@@ -134,7 +134,7 @@ def test_workers_and_resume_give_the_same(tmp_path: Path) -> None:
     assert numbers(plain.tree) == numbers(spread.tree)
 
     class Counted(StopAfter):
-        def started(self, run: Any) -> None:
+        def on_start(self, run: Any) -> None:
             assert run.clients == 3
 
     with pytest.raises(Stop):

@@ -268,7 +268,7 @@ def test_columns_worlds_apart_and_one_class_for_all(hospitals: list[str]) -> Non
     heard: list[str] = []
 
     class Hears(Observer):
-        def warned(self, text: str) -> None:
+        def on_warning(self, text: str) -> None:
             heard.append(text)
 
     tree = run(config_of(hospitals, data__scale="none", method__rounds=1), observer=Hears()).tree

@@ -14,10 +14,10 @@ class Listener(Observer):
     def __init__(self):
         self.heard, self.first = [], None
 
-    def started(self, run):
+    def on_start(self, run):
         self.first = run
 
-    def progressed(self, progress):
+    def on_progress(self, progress):
         self.heard.append(progress)
 
 

@@ -24,7 +24,7 @@ from graphsilo.experiments.service.run_over import run_over
 class Loud(Observer):
     """Prints every round, so that whoever watches knows when to strike."""
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         print(f"round {progress.round}", flush=True)
 
 

@@ -16,7 +16,7 @@ class StopAfter(Observer):
     def __init__(self, seed, number):
         self.place = (seed, number)
 
-    def progressed(self, progress):
+    def on_progress(self, progress):
         if (progress.seed, progress.round) == self.place:
             raise Stop
 

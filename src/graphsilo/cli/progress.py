@@ -181,12 +181,12 @@ class PlainProgress(Observer):
         self.tracks = Tracks()
         self._reported = 0.0
 
-    def started(self, run: RunStarted) -> None:
+    def on_start(self, run: RunStarted) -> None:
         self._end(self.tracks.begin(run))
         if not run.is_finished:
             self._print(headline(run))
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Say where it is, if it is time to."""
         ended, track = self.tracks.advance(progress)
         self._end(ended)
@@ -195,12 +195,12 @@ class PlainProgress(Observer):
         elif self._is_due(progress.round % max(1, progress.rounds // 10) == 0):
             self._print(round_line(track))
 
-    def worked(self, working: Working) -> None:
+    def on_work(self, working: Working) -> None:
         """Say how far the server's work is, if nothing was said for long."""
         if self._is_due(False):
             self._print(str(working))
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         self._print(f"warning: {text}")
 
     def finish(self) -> None:
@@ -245,7 +245,7 @@ class LiveProgress(Observer):
         )
         self._live.start()
 
-    def started(self, run: RunStarted) -> None:
+    def on_start(self, run: RunStarted) -> None:
         self._end(self.tracks.begin(run))
         if not self._headed and not run.is_finished:
             self._headed = True
@@ -254,16 +254,16 @@ class LiveProgress(Observer):
             self.console.print()
             self.console.print(self._line(_HEADINGS, style="dim"))
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Take note; the screen follows by itself."""
         ended, _ = self.tracks.advance(progress)
         self._end(ended)
         self._doing = ""
 
-    def worked(self, working: Working) -> None:
+    def on_work(self, working: Working) -> None:
         self._doing = str(working)
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         """Show a warning above the line."""
         self.console.print(f"Warning: {text}", style="yellow")
 

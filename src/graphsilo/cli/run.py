@@ -86,11 +86,11 @@ def _train(
 
     def draw(run: Path) -> None:
         if draw_report:
-            _draw_report(run, several.warned, debug)
+            _draw_report(run, several.on_warning, debug)
 
     several = Several(begun, *([shown] if shown else []), written, *trackers)
     for tracker in trackers:
-        tracker.say = several.warned
+        tracker.say = several.on_warning
     try:
         from graphsilo.experiments.runner import run
 
@@ -118,18 +118,18 @@ class _Begun(Observer):
         self.yet = False
         self.warnings: list[str] = []
 
-    def started(self, run: RunStarted) -> None:
+    def on_start(self, run: RunStarted) -> None:
         self.yet = self.yet or not run.is_finished
 
-    def progressed(self, progress: Any) -> None:
+    def on_progress(self, progress: Any) -> None:
         """A round has ended, and its checkpoint is written: a good moment to stop."""
         check_stopped()
 
-    def worked(self, working: Any) -> None:
+    def on_work(self, working: Any) -> None:
         """A step of the server's work has ended."""
         check_stopped()
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         """Keep it, so that it is not shown twice."""
         self.warnings.append(text)
 

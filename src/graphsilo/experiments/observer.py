@@ -2,14 +2,14 @@
 
 The order of events of a run is::
 
-    started
-      seed_started  set_up  progressed progressed ...  seed_ended      for each seed
-      started ... ended                                                for each reference row, labelled
-    ended
+    on_start
+      on_seed_start  on_set_up  on_progress on_progress ...  on_seed_end      for each seed
+      on_start ... on_end                                                     for each reference row, labelled
+    on_end
 
-with ``worked`` and ``warned`` in between. A run that resumes begins with ``started`` again: each of its seeds says
-where it goes on, and which rounds it brings with it. Rounds that came after the last checkpoint come again, with the
-same scores and bytes; ``graphsilo.experiments.tracking.Tracker`` is for stores that are to have each round once.
+with ``on_work`` and ``on_warning`` in between. A run that resumes begins with ``on_start`` again: each of its seeds
+says where it goes on, and which rounds it brings with it. Rounds that came after the last checkpoint come again, with
+the same scores and bytes; ``graphsilo.experiments.tracking.Tracker`` is for stores that are to have each round once.
 """
 
 from __future__ import annotations
@@ -216,28 +216,28 @@ class Observer:
     exception ends the run, which can be resumed from its last checkpoint: so a search gives up a run that does badly.
     """
 
-    def started(self, run: RunStarted) -> None:
+    def on_start(self, run: RunStarted) -> None:
         """The data is ready; training begins."""
 
-    def seed_started(self, event: SeedStarted) -> None:
+    def on_seed_start(self, event: SeedStarted) -> None:
         """A seed begins; or goes on from a checkpoint, after a resume or after a worker process was lost."""
 
-    def set_up(self, event: SetUp) -> None:
+    def on_set_up(self, event: SetUp) -> None:
         """What a seed does before round 1 is done."""
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """A round has ended, and its checkpoint, where one is due, is written."""
 
-    def worked(self, working: Working) -> None:
+    def on_work(self, working: Working) -> None:
         """A step of a long piece of the server's work has ended; called a few times a second."""
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         """Something a person should know."""
 
-    def seed_ended(self, event: SeedEnded) -> None:
+    def on_seed_end(self, event: SeedEnded) -> None:
         """A seed is done."""
 
-    def ended(self, event: RunEnded) -> None:
+    def on_end(self, event: RunEnded) -> None:
         """The run is over, and everything is written; or it failed after it had started."""
 
 
@@ -257,8 +257,9 @@ class Several(Observer):
     def __init__(self, *observers: Observer):
         self.observers = observers
 
-    started, seed_started, set_up, progressed = map(_to_all, ("started", "seed_started", "set_up", "progressed"))
-    worked, warned, seed_ended, ended = map(_to_all, ("worked", "warned", "seed_ended", "ended"))
+    on_start, on_seed_start = map(_to_all, ("on_start", "on_seed_start"))
+    on_set_up, on_progress, on_work = map(_to_all, ("on_set_up", "on_progress", "on_work"))
+    on_warning, on_seed_end, on_end = map(_to_all, ("on_warning", "on_seed_end", "on_end"))
 
 
 class Beside(Several):
@@ -268,7 +269,7 @@ class Beside(Several):
         super().__init__(observer)
         self.said = set(said)
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         if text not in self.said:
             self.said.add(text)
-            super().warned(text)
+            super().on_warning(text)

@@ -107,7 +107,7 @@ def run(
             folder.write(record, ledgers)
             folder.draw(report)
         except BaseException as error:
-            observer.ended(RunEnded(label=label, error=error))
+            observer.on_end(RunEnded(label=label, error=error))
             raise
     record = replace(record, process=usage.read())  # with the page, and with workers that have ended
     folder.write(record)
@@ -171,7 +171,7 @@ class _Run:
         """Every seed in turn."""
         first = results.first_warnings(self.config, self.method, self.simulation)
         for warning in first:
-            self.observer.warned(warning)
+            self.observer.on_warning(warning)
         seeds, ledgers = [], []
         with ExitStack() as stack:
             offload_folder = OffloadFolder(self.folder.path)
@@ -188,7 +188,7 @@ class _Run:
                 ledgers.append((seed, ledger))
         record = results.assemble(self.config, self.method, self.simulation, seeds, self.fingerprint)
         for warning in record.warnings[len(first) :] if not self.label else ():
-            self.observer.warned(warning)
+            self.observer.on_warning(warning)
         return record, ledgers
 
     def _train(self, make: Callable[[], SeedRun], index: int, place: Federations | None) -> tuple[Seed, Ledger]:
@@ -204,7 +204,7 @@ class _Run:
                     raise
                 place.recovering(lost)
                 if self.elsewhere is None:
-                    self.observer.warned(f"{lost} It was started again; the seed goes on from its last checkpoint.")
+                    self.observer.on_warning(f"{lost} It was started again; the seed goes on from its last checkpoint.")
                 again = True
 
     def _workers(self, stack: ExitStack, offload_folder: OffloadFolder) -> WorkerPool | None:
@@ -251,7 +251,7 @@ class _Run:
                 beside = replace(summary.test.beside, scenarios=summary.scenarios, spent=spent)
                 rows[name] = Means(summary.test.metrics, beside)
             for text in warnings:
-                observer.warned(text)
+                observer.on_warning(text)
             missing += warnings
         has_both = "local" in rows and "global" in rows
         gaps = gaps_closed(record.summary.test, rows["local"], rows["global"]) if has_both else None
@@ -298,7 +298,7 @@ class _Run:
     def tell_started(self, *, is_finished: bool = False) -> None:
         """Training begins, or has been before."""
         method, simulation = self.method, self.simulation
-        self.observer.started(
+        self.observer.on_start(
             RunStarted(
                 label=self.label,
                 method=method.name,
@@ -324,5 +324,5 @@ class _Run:
     def tell_ended(self, record: RunRecord) -> Result:
         """The run is over, and everything is written."""
         result = Result(record, self.folder.path)
-        self.observer.ended(RunEnded(label=self.label, result=result))
+        self.observer.on_end(RunEnded(label=self.label, result=result))
         return result

@@ -154,7 +154,7 @@ class SeedRun:
             now = time.perf_counter()
             if now - self._reported >= REPORT_SECONDS or work.done == work.steps:
                 self._reported = now
-                observer.worked(Working(*place, work.name, work.done, work.steps, now - started, label=label))
+                observer.on_work(Working(*place, work.name, work.done, work.steps, now - started, label=label))
 
         server.after_step = after_step
         is_set_up = state is not None and state["work"] is None
@@ -163,12 +163,12 @@ class SeedRun:
         progress = self.progress
         setup = _cost_tree(progress.setup) if is_set_up else None
         rows = [_round_tree(row) for row in progress.rounds]
-        observer.seed_started(SeedStarted(*place, rounds=server.rounds, setup=setup, rows=rows, label=label))
+        observer.on_seed_start(SeedStarted(*place, rounds=server.rounds, setup=setup, rows=rows, label=label))
         if state is None and not noted:
             noted = self._note_traffic(self._expected(server), observer, of=" of tensors")
         if not is_set_up:
             self._set_up(server, federation)
-            observer.set_up(SetUp(*place, row=_cost_tree(progress.setup), label=label))
+            observer.on_set_up(SetUp(*place, row=_cost_tree(progress.setup), label=label))
         sent = {key: sum(row[key] for row in (progress.setup, *progress.rounds)) for key in _WAYS}
         for number in range(progress.round + 1, server.rounds + 1):
             if progress.stopped:
@@ -182,7 +182,7 @@ class SeedRun:
                 self._save(server, federation)
             last = progress.rounds[-1]
             sent = {key: size + last[key] for key, size in sent.items()}
-            observer.progressed(
+            observer.on_progress(
                 Progress(
                     *place, number, server.rounds, last.get("validation"), last.get("test"), progress.best_score,
                     sent["upload_bytes"], sent["download_bytes"], time.perf_counter() - started,
@@ -202,7 +202,7 @@ class SeedRun:
                 result = structs.replace(result, study=study)
         if self.checkpoints:
             self.checkpoints.save(self.seed, {"result": tree_of(result)}, {"ledger": ledger.take()})
-        observer.seed_ended(SeedEnded(*place, result=result, label=label))
+        observer.on_seed_end(SeedEnded(*place, result=result, label=label))
         return result, ledger
 
     def _open(self, state: Mapping[str, Any] | None, ledger: Ledger) -> tuple[Exchange, ServerBase[Any]]:
@@ -256,7 +256,7 @@ class SeedRun:
         sent, received = expected
         if max(expected) <= MUCH_TRAFFIC:
             return False
-        observer.warned(
+        observer.on_warning(
             f"{self.method.title} will send up to {in_words(sent)}{of} from the clients in this run and "
             f"{in_words(received)} to them. If that is too much, `graphsilo plan` says what of it is set-up and what "
             f"a round takes, and `graphsilo explain {self.method.name}` which settings change it."
@@ -457,8 +457,8 @@ def tell_again(seed: Seed, place: tuple[int, int, int], observer: Observer, labe
     tree = tree_of(seed)
     rounds = len(seed.rounds)
     started = SeedStarted(*place, rounds=rounds, setup=tree["setup"], rows=tree["rounds"], label=label)
-    observer.seed_started(started)
-    observer.seed_ended(SeedEnded(*place, result=seed, label=label))
+    observer.on_seed_start(started)
+    observer.on_seed_end(SeedEnded(*place, result=seed, label=label))
 
 
 def _round_tree(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -854,7 +854,7 @@ class _Stop(Observer):
     def __init__(self, after: int):
         self.after = after
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         if progress.round == self.after:
             raise _Stopped
 

@@ -63,7 +63,7 @@ def test_stopped_job_continues_where_it_was(sites: Any, kit: Path, tmp_path: Pat
     seen: list[int] = []
 
     class Stopping(Observer):
-        def progressed(self, progress: Progress) -> None:
+        def on_progress(self, progress: Progress) -> None:
             seen.extend([] if progress.label else [progress.round])
             if progress.round == 2 and not progress.label:
                 jobs.ask_stop(jobs.get("1"))
@@ -134,7 +134,7 @@ def test_job_that_waits_for_sites_can_be_stopped(sites: Any, kit: Path, tmp_path
 
 def test_unexpected_error_ends_a_job_and_not_the_coordinator(sites: Any, kit: Path, tmp_path: Path) -> None:
     class Broken(Observer):
-        def progressed(self, progress: Progress) -> None:
+        def on_progress(self, progress: Progress) -> None:
             if progress.round == 1 and not seen:
                 seen.append(True)
                 raise ZeroDivisionError("by nought")

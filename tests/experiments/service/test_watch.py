@@ -19,9 +19,9 @@ def test_nothing_that_others_write_is_a_line_of_its_own(kit: Path) -> None:
 def test_the_servers_work_is_in_the_status_until_a_round_ends(kit: Path) -> None:
     status = Status(kit, "test", {0: "north"}, "none", {"north": [0]})
     working = Working(seed=0, index=1, seeds=1, name="surrogate", step=3, steps=100, seconds=1.0)
-    status.worked(working)  # no job runs
+    status.on_work(working)  # no job runs
     status.job(Job("0001-opfgl", "running", 1.0, "opfgl", "out"))
-    status.worked(working)
+    status.on_work(working)
     assert status.tree()["job"]["work"] == "server: surrogate, 3 of 100 steps"
-    status.progressed(Progress(0, 1, 1, 1, 1, None, None, None, 0, 0, 2.0))
+    status.on_progress(Progress(0, 1, 1, 1, 1, None, None, None, 0, 0, 2.0))
     assert status.tree()["job"]["work"] is None

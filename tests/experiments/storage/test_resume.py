@@ -143,7 +143,7 @@ def test_stopped_within_the_servers_work_it_goes_on_there(small, tmp_path, monke
     monkeypatch.setattr(Server, "_ask", lambda self, federation: (asked.append(1), collect(self, federation)))
 
     class Heard(Observer):
-        def worked(self, working):
+        def on_work(self, working):
             steps.append(working.step)
             assert str(working) == f"server: surrogate, {working.step} of 12 steps"
             if working.step == stop:
@@ -175,7 +175,7 @@ def test_finished_seeds_are_not_run_again(small, tmp_path):
     seeds = set()
 
     class Heard(Observer):
-        def progressed(self, progress):
+        def on_progress(self, progress):
             seeds.add(progress.seed)
 
     run(config, out=tmp_path / "run", resume=True, observer=Heard())

@@ -20,7 +20,7 @@ from kit import small_run
 out, workers, resume, pause, spec = sys.argv[1:]
 
 class Slow(Observer):
-    def progressed(self, progress):
+    def on_progress(self, progress):
         import time
         print(progress.label, progress.seed, progress.round, flush=True)
         time.sleep(float(pause))

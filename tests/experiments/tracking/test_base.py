@@ -141,15 +141,15 @@ def test_rounds_that_come_again_in_the_same_process_are_kept_once(small):
     """As after the loss of a worker process, where the seed goes on from its last checkpoint, or from the beginning."""
 
     class Again(Several):
-        def seed_started(self, event):
+        def on_seed_start(self, event):
             self.start = event
-            super().seed_started(event)
+            super().on_seed_start(event)
 
-        def progressed(self, progress):
-            super().progressed(progress)
+        def on_progress(self, progress):
+            super().on_progress(progress)
             if progress.round == 2:
-                super().seed_started(self.start)
-                super().progressed(progress)
+                super().on_seed_start(self.start)
+                super().on_progress(progress)
 
     store = Failing(set())
     for _ in range(2):  # the tracker may be used again, for another run

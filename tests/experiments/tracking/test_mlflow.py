@@ -122,7 +122,7 @@ class Striking(Observer):
     def __init__(self, at, server, start_again):
         self.at, self.server, self.start_again = at, server, start_again
 
-    def progressed(self, progress):
+    def on_progress(self, progress):
         if progress.round == self.at:
             self.server.kill()
         if progress.round == self.start_again:

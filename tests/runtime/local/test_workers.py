@@ -174,10 +174,10 @@ class Listener(Observer):
     def __init__(self):
         self.warnings, self.rounds = [], []
 
-    def warned(self, text):
+    def on_warning(self, text):
         self.warnings.append(text)
 
-    def progressed(self, progress):
+    def on_progress(self, progress):
         self.rounds.append(progress.round)
 
 

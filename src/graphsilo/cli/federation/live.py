@@ -60,7 +60,7 @@ class PlainScreen:
 class _WithoutWarnings(PlainProgress):
     """Warnings are events of the coordinator already."""
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         """Nothing."""
 
 
@@ -107,13 +107,13 @@ class LiveScreen(Observer):
 
     # -- an observer: the status shows the server's work, and the events its warnings -----------------------------
 
-    def started(self, run: RunStarted) -> None:
+    def on_start(self, run: RunStarted) -> None:
         """Say what is run; it stays on the screen."""
         self._end(self.tracks.begin(run))
         self.tracks.current = None
         self.console.print(printable(headline(run)))
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Take note; the screen follows by itself."""
         ended, _ = self.tracks.advance(progress)
         self._end(ended)

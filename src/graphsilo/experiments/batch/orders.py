@@ -138,12 +138,12 @@ class _Followed(Observer):
     def __init__(self, folder: Path, after_round: Callable[[], None]):
         self.folder, self.after_round = folder, after_round
 
-    def started(self, run: RunStarted) -> None:
+    def on_start(self, run: RunStarted) -> None:
         """The folder is this run's now; what was noted before it was stopped is noted again by the rounds."""
         if not run.is_finished and (self.folder / STOP).exists():
             raise Stopped
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Note the best score so far of this seed."""
         if progress.label:
             return  # a reference row

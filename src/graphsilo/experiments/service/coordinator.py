@@ -39,14 +39,14 @@ class _Watching(Several):
         self.job = job
         self.status, self.wanted_stop = status, wanted_stop
 
-    def progressed(self, progress: Progress) -> None:
-        self.status.progressed(progress)
-        super().progressed(progress)
+    def on_progress(self, progress: Progress) -> None:
+        self.status.on_progress(progress)
+        super().on_progress(progress)
         self.check()
 
-    def worked(self, working: Working) -> None:
-        self.status.worked(working)
-        super().worked(working)
+    def on_work(self, working: Working) -> None:
+        self.status.on_work(working)
+        super().on_work(working)
         self.check()
 
     def check(self) -> None:
@@ -55,9 +55,9 @@ class _Watching(Several):
             how = f"graphsilo federation submit --continue {self.job}"
             raise Stopped(f"the job was stopped on request; `{how}` goes on with it.")
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         self.status.say(text)
-        super().warned(text)
+        super().on_warning(text)
 
 
 class Coordinator:

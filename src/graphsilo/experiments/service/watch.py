@@ -90,7 +90,7 @@ class Status:
                 old.update(asdict(job))
         self.write(force=True)
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """A round has ended."""
         if progress.label:  # a reference row after the run itself, whose curve stays as it is
             self._working(f"for comparison, '{progress.label}': round {progress.round} of {progress.rounds}")
@@ -103,7 +103,7 @@ class Status:
                 self._tree["job"].update(known, work=None)
         self.write()
 
-    def worked(self, working: Working) -> None:
+    def on_work(self, working: Working) -> None:
         """A step of a long piece of the server's work has ended."""
         self._working(str(working))
 

@@ -83,7 +83,7 @@ class Tracker(Observer):
 
     # -- events ---------------------------------------------------------------------------------------------------
 
-    def started(self, run: RunStarted) -> None:
+    def on_start(self, run: RunStarted) -> None:
         if not self._going:
             self.runs, self._kept = {}, {}
         self._going += 1
@@ -92,7 +92,7 @@ class Tracker(Observer):
         self.ids[run.label] = _identity(run)
         self._do(lambda: self.open(run))
 
-    def seed_started(self, event: SeedStarted) -> None:
+    def on_seed_start(self, event: SeedStarted) -> None:
         place = (event.label, event.seed)
 
         def take_up() -> None:
@@ -103,20 +103,20 @@ class Tracker(Observer):
 
         self._do(take_up)
 
-    def set_up(self, event: SetUp) -> None:
+    def on_set_up(self, event: SetUp) -> None:
         self._do(lambda: self._keep((event.label, event.seed), 0, event.row))
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         clients = progress.clients if self.clients else ()
         self._do(lambda: self._keep((progress.label, progress.seed), progress.round, progress.row, clients))
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         self._do(lambda: self.note(text))
 
-    def seed_ended(self, event: SeedEnded) -> None:
+    def on_seed_end(self, event: SeedEnded) -> None:
         self._do(lambda: self.seed_done(event))
 
-    def ended(self, event: RunEnded) -> None:
+    def on_end(self, event: RunEnded) -> None:
         run = self.runs[event.label]
         self._going -= 1
         self._do(lambda: self.close(run, event))

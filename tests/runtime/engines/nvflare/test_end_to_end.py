@@ -72,7 +72,7 @@ class Struck(Observer):
     def __init__(self, round: int, action: Callable[[], Any]):
         self.round, self.action = round, action
 
-    def progressed(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         if progress.round == self.round:
             self.round = -1
             self.action()
