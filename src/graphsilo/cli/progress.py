@@ -364,7 +364,7 @@ class Log:
         if self._given_up:
             return
         try:
-            with disk.extending(self.path) as file:
+            with disk.open_to_append(self.path) as file:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {without_secrets(line)}\n".encode())
         except OSError as error:
             self._given_up = True

@@ -92,7 +92,7 @@ def run(
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
     observer, folder = observer or Observer(), Place.of(out, resume=resume)
     config = _checked(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
-    with folder.held():
+    with folder.hold():
         config, simulation = _with_data(config, folder, simulation)
         config = folder.adopt(config, own, simulation)
         going = _Run(config, simulation, folder, observer, label, elsewhere)
@@ -202,7 +202,7 @@ class _Run:
             except StateLost as lost:
                 if place is None:
                     raise
-                place.recovering(lost)
+                place.recover(lost)
                 if self.elsewhere is None:
                     self.observer.on_warning(f"{lost} It was started again; the seed goes on from its last checkpoint.")
                 again = True

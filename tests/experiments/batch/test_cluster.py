@@ -69,7 +69,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
 def test_what_a_worker_sees_of_a_folder(tmp_path):
     assert look_at(str(tmp_path / "none")) == "absent"
-    with disk.owned(tmp_path / "held"):
+    with disk.hold_folder(tmp_path / "held"):
         assert look_at(str(tmp_path / "held")) == "locked"
     assert look_at(str(tmp_path / "held")) == "unlocked", "nobody holds it: as where locks do not reach this machine"
 

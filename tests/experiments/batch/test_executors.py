@@ -87,7 +87,7 @@ def test_processes_end_with_whoever_leads_the_batch(tasks, notes, until):
 
     def free():
         try:
-            with disk.owned(task.out):
+            with disk.hold_folder(task.out):
                 return True
         except disk.BusyError:
             return False

@@ -31,7 +31,7 @@ def test_a_run_that_another_process_is_making_is_waited_for(tasks, monkeypatch):
     held = threading.Event()
 
     def hold():
-        with disk.owned(task.out):
+        with disk.hold_folder(task.out):
             held.set()
             free.wait(30)
 

@@ -48,7 +48,7 @@ def test_a_place_that_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match="is to be written where a file is"):
         disk.write_text(tmp_path / "file" / "a.txt", "x")
-    with pytest.raises(RunError, match="cannot be written"), disk.owned(tmp_path / "file" / "run"):
+    with pytest.raises(RunError, match="cannot be written"), disk.hold_folder(tmp_path / "file" / "run"):
         pass
 
 
@@ -70,12 +70,12 @@ def test_json_that_is_missing_or_damaged(tmp_path):
 
 def test_one_owner_at_a_time(tmp_path):
     with (
-        disk.owned(tmp_path / "run"),
+        disk.hold_folder(tmp_path / "run"),
         pytest.raises(RunError, match="another process is writing"),
-        disk.owned(tmp_path / "run"),
+        disk.hold_folder(tmp_path / "run"),
     ):
         pass
-    with disk.owned(tmp_path / "run"):
+    with disk.hold_folder(tmp_path / "run"):
         pass
 
 
@@ -83,9 +83,9 @@ def test_another_process_is_kept_out(tmp_path):
     code = (
         "import sys; from pathlib import Path; from graphsilo.experiments.storage import disk\n"
         "from graphsilo.errors import RunError\n"
-        "try:\n    disk.owned(Path(sys.argv[1])).__enter__()\nexcept RunError:\n    print('kept out')\n"
+        "try:\n    disk.hold_folder(Path(sys.argv[1])).__enter__()\nexcept RunError:\n    print('kept out')\n"
     )
-    with disk.owned(tmp_path / "run"):
+    with disk.hold_folder(tmp_path / "run"):
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "run")], capture_output=True, text=True, check=True
         )
@@ -114,17 +114,17 @@ def test_a_link_to_a_folder_elsewhere_is_no_part_of_a_runs(tmp_path):
     (tmp_path / "thesis" / "chapter.tex").write_text("all of it")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "checkpoints" / "seed-0.clients").symlink_to(tmp_path / "thesis")
-    with pytest.raises(RunError, match="is a link that leads out of"), disk.owned(tmp_path / "run"):
+    with pytest.raises(RunError, match="is a link that leads out of"), disk.hold_folder(tmp_path / "run"):
         pass
     assert (tmp_path / "thesis" / "chapter.tex").exists()
     (tmp_path / "other").symlink_to(tmp_path / "thesis")
-    with disk.owned(tmp_path / "other"):  # which a person has named
+    with disk.hold_folder(tmp_path / "other"):  # which a person has named
         pass
     (tmp_path / "run" / "checkpoints" / "seed-0.clients").unlink()
     (tmp_path / "run" / "wandb" / "run-1").mkdir(parents=True)
     (tmp_path / "run" / "wandb" / "latest-run").symlink_to("run-1", target_is_directory=True)
     (tmp_path / "run" / "wandb" / "debug.log").symlink_to(tmp_path / "thesis" / "chapter.tex")  # as W&B does
-    with disk.owned(tmp_path / "run"):  # which stays within
+    with disk.hold_folder(tmp_path / "run"):  # which stays within
         pass
 
 
@@ -136,7 +136,7 @@ def test_a_kit_leads_nowhere_else(tmp_path, place):
     (tmp_path / "kit" / place).symlink_to(tmp_path)
     with (
         pytest.raises(RunError, match=rf"{place} is a link or no file at all, and a kit holds files and folders"),
-        disk.owned(tmp_path / "kit" / "run", within=tmp_path / "kit"),
+        disk.hold_folder(tmp_path / "kit" / "run", within=tmp_path / "kit"),
     ):
         pass
 
@@ -148,10 +148,10 @@ def test_a_kit_holds_no_link_at_all(tmp_path):
     (kit / "state" / "first").mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(kit / "run" / "engine.sock"))
-    with disk.owned(kit / "run", within=kit):
+    with disk.hold_folder(kit / "run", within=kit):
         pass
     for make in (lambda place: place.symlink_to(kit / "state" / "first"), os.mkfifo):
         make(kit / "sent")
-        with pytest.raises(RunError, match="sent is a link or no file"), disk.owned(kit / "run", within=kit):
+        with pytest.raises(RunError, match="sent is a link or no file"), disk.hold_folder(kit / "run", within=kit):
             pass
         (kit / "sent").unlink()

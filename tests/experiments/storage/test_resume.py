@@ -226,7 +226,7 @@ def test_a_disk_that_is_full_at_some_write(small, tmp_path, monkeypatch, writes)
 def test_the_lock_goes_with_its_process(small, tmp_path):
     with pytest.raises(Stop):
         run(small(), out=tmp_path / "run", observer=StopAfter(0, 1))
-    with disk.owned(Path(tmp_path / "run")):
+    with disk.hold_folder(Path(tmp_path / "run")):
         pass
 
 

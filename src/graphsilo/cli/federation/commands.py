@@ -238,10 +238,10 @@ def logs(
 
 def serving(folder: Path) -> bool:
     """Whether a process serves the kit just now."""
-    from graphsilo.experiments.storage.disk import owned
+    from graphsilo.experiments.storage.disk import hold_folder
 
     try:
-        with owned(folder / "run"):
+        with hold_folder(folder / "run"):
             return False
     except RunError:
         return True

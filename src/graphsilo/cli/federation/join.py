@@ -25,7 +25,7 @@ def join(
 ) -> None:
     """Take part in a federation with the silos of this site, until stopped."""
     from graphsilo.data.silos.own import read_silo_file
-    from graphsilo.experiments.storage.disk import owned
+    from graphsilo.experiments.storage.disk import hold_folder
     from graphsilo.runtime.engines.choice import kits_of, request_check, site_engine, site_kit
     from graphsilo.runtime.machine import needs_unix
     from graphsilo.runtime.site.supervisor import SiteSupervisor
@@ -56,7 +56,7 @@ def join(
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(
-            owned(own.run, "this site is already served by another process: stop it first.", within=own.folder)
+            hold_folder(own.run, "this site is already served by another process: stop it first.", within=own.folder)
         )
         site = SiteSupervisor(
             own.party,

@@ -55,7 +55,7 @@ def serve(
     own = coordinator_kit(kit)
     with contextlib.ExitStack() as stack:
         stack.enter_context(
-            disk.owned(own.run, "another coordinator serves this kit: stop it first.", within=own.folder)
+            disk.hold_folder(own.run, "another coordinator serves this kit: stop it first.", within=own.folder)
         )
         jobs = Jobs(own.folder)
         job = None if config is None else jobs.take_up(config, out=out, assignments=assignments or [], names=own.silos)

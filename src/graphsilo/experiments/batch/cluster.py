@@ -73,7 +73,7 @@ class Dask:
             except BaseException as error:
                 reply.set_exception(error)
 
-        with self._reached():  # another batch's order is another one, though its run be the same: not pure
+        with self._explain_loss():  # another batch's order is another one, though its run be the same: not pure
             future = self._client.submit(carry_out, order, pure=False)
         self._kept.add(future)
         future.add_done_callback(tell)
@@ -96,7 +96,7 @@ class Dask:
         return {"error": text, "stopped": False}
 
     @contextlib.contextmanager
-    def _reached(self) -> Any:
+    def _explain_loss(self) -> Any:
         try:
             yield
         except OSError:
@@ -109,7 +109,7 @@ class Dask:
         )
 
     def _threads(self) -> dict[str, int]:
-        with self._reached():
+        with self._explain_loss():
             return dict(self._client.nthreads())
 
     def _check_workers(self) -> None:
@@ -146,7 +146,7 @@ class Dask:
         self._checked.add(folder)
         place = folder / f".shared-{uuid.uuid4().hex}"
         try:
-            with disk.owned(place), self._reached():
+            with disk.hold_folder(place), self._explain_loss():
                 seen = self._client.run(look_at, str(place))
         finally:
             with contextlib.suppress(OSError):
@@ -179,7 +179,7 @@ def look_at(place: str) -> str:
     if not (Path(place) / ".lock").exists():
         return "absent"
     try:
-        with disk.owned(Path(place)):
+        with disk.hold_folder(Path(place)):
             return "unlocked"
     except disk.BusyError:
         return "locked"

@@ -151,7 +151,7 @@ class _Followed(Observer):
             from graphsilo.experiments.storage import disk
 
             row = {"seed": progress.index, "round": progress.round, "rounds": progress.rounds}
-            with disk.extending(self.folder / SCORES) as file:
+            with disk.open_to_append(self.folder / SCORES) as file:
                 file.write(json.dumps({**row, "validation": progress.best[0]}).encode() + b"\n")
         self.after_round()
         if (self.folder / STOP).exists():

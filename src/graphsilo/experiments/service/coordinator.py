@@ -34,10 +34,10 @@ class Stopped(RunError):
 class _Watching(Several):
     """Passes progress on, and stops the run when somebody asked for it."""
 
-    def __init__(self, job: str, status: Status, inner: Observer, wanted_stop: Callable[[], bool]):
+    def __init__(self, job: str, status: Status, inner: Observer, is_stop_wanted: Callable[[], bool]):
         super().__init__(inner)
         self.job = job
-        self.status, self.wanted_stop = status, wanted_stop
+        self.status, self.is_stop_wanted = status, is_stop_wanted
 
     def on_progress(self, progress: Progress) -> None:
         self.status.on_progress(progress)
@@ -51,7 +51,7 @@ class _Watching(Several):
 
     def check(self) -> None:
         """Stop the run if somebody asked for it."""
-        if self.wanted_stop():
+        if self.is_stop_wanted():
             how = f"graphsilo federation submit --continue {self.job}"
             raise Stopped(f"the job was stopped on request; `{how}` goes on with it.")
 
@@ -121,7 +121,7 @@ class Coordinator:
                 if until_idle:
                     break
                 self.closed.wait(_PAUSE)
-            with self.status.beating():
+            with self.status.keep_fresh():
                 done.append(self.carry_out(job, observer()))
         return done
 
@@ -163,11 +163,11 @@ class Coordinator:
     def run(self, config: RunConfig, job: Job, resume: bool, observer: Observer) -> Result:
         """The run of a job."""
 
-        def wanted_stop() -> bool:
+        def is_stop_wanted() -> bool:
             self.check()
-            return self.jobs.wanted_stop(job) or self.closed.is_set()
+            return self.jobs.is_stop_wanted(job) or self.closed.is_set()
 
-        watching = _Watching(job.id, self.status, observer, wanted_stop)
+        watching = _Watching(job.id, self.status, observer, is_stop_wanted)
         return self._run_over(
             self.transport, config, out=job.out, resume=resume, observer=watching, check=watching.check
         )

@@ -69,7 +69,7 @@ class Jobs:
         Raises:
             ConfigError: The configuration is wrong, or asks for what silos apart cannot do.
         """
-        method, text = _checked(config, assignments, names)
+        method, text = _check(config, assignments, names)
         # Of all folders: one whose job was never written down has its number, too.
         taken = (path.name.partition("-")[0] for path in self.folder.glob("[0-9]*-*"))
         numbers = [int(number) for number in taken if number.isdecimal()]
@@ -98,7 +98,7 @@ class Jobs:
         Raises:
             ConfigError: As ``submit``.
         """
-        _, text = _checked(config, assignments, names)
+        _, text = _check(config, assignments, names)
         for job in reversed(self.all()):
             own = self.folder / job.id / "out"
             if str(own if out is None else Path(out).absolute()) != job.out:
@@ -149,7 +149,7 @@ class Jobs:
         elif job.state == "running":
             disk.write_text(self.folder / job.id / "stop", "")
 
-    def wanted_stop(self, job: Job) -> bool:
+    def is_stop_wanted(self, job: Job) -> bool:
         return (self.folder / job.id / "stop").exists()
 
     def go_on(self, job: Job) -> None:
@@ -167,7 +167,7 @@ class Jobs:
         return None
 
 
-def _checked(
+def _check(
     config: str | Path, assignments: Sequence[str], names: Mapping[str, ClientId] | None = None
 ) -> tuple[str, str]:
     """The method of a configuration that silos apart can carry out, and the configuration as it is kept."""

@@ -189,7 +189,7 @@ def run_over(
             "schema": schema_tree(participants.schema), "sparse": sparse, "task": participants.task,
             "secure_sums": config.run.secure_sums, "report": config.evaluation.report,
         }  # fmt: skip
-        participants = replace(participants, trained=_trained(folder, config, participants, sites))
+        participants = replace(participants, trained=_count_trained(folder, config, participants, sites))
         apart = [name for name in config.run.references if name in ("local", "alone")]
         if apart:
             rounds = reference_config(config, apart[0]).method_config().total_rounds
@@ -209,7 +209,7 @@ def run_over(
         sites.close()
 
 
-def _trained(
+def _count_trained(
     folder: Path, config: RunConfig, participants: RemoteParticipants, sites: RemoteSites
 ) -> tuple[int, ...] | None:
     """Training items of each class at all silos together; kept with the run, so that it goes on by the same ones."""
@@ -226,7 +226,7 @@ def _trained(
                 federation.secure = secure_sums(config, method, federation, setup.seed)
                 kept["trained"] = count_classes(federation, settings.min_clients)
             except StateLost as lost:
-                sites.recovering(lost)
+                sites.recover(lost)
         disk.write_json(folder / "run.json", kept)
     return tuple(kept["trained"])
 

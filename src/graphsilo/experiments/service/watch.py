@@ -144,7 +144,7 @@ class Status:
             disk.write_json(self.path, _plain(self.tree()))
 
     @contextlib.contextmanager
-    def beating(self) -> Iterator[None]:
+    def keep_fresh(self) -> Iterator[None]:
         """Keep the file young while a job takes its time."""
         end = threading.Event()
 

@@ -71,7 +71,7 @@ class Checkpoints:
         if tree.get("clients"):
             clients, shared = split_shared(
                 {
-                    client: self._kept(seed, state, names) if isinstance(state, OffloadedState) else state
+                    client: self._keep_files(seed, state, names) if isinstance(state, OffloadedState) else state
                     for client, state in tree["clients"].items()
                 }
             )
@@ -122,7 +122,7 @@ class Checkpoints:
             )
         if "clients" in tree:
             tree["clients"] = {
-                client: self._found(seed, state)
+                client: self._find_files(seed, state)
                 if "offloaded" in state
                 else join_shared(state, lambda digest: self._read_shared(seed, digest))
                 for client, state in tree["clients"].items()
@@ -132,7 +132,7 @@ class Checkpoints:
     def _history(self, seed: int) -> History:
         return self._histories.setdefault(seed, History(self.folder / f"seed-{seed}.history"))
 
-    def _kept(self, seed: int, state: OffloadedState, names: set[str]) -> dict[str, Any]:
+    def _keep_files(self, seed: int, state: OffloadedState, names: set[str]) -> dict[str, Any]:
         """What the checkpoint says of a offloaded client; its files are called after their contents, and noted."""
         if state.path is None:
             return {"offloaded": None, "remember": list(state.remember), "shared": []}
@@ -147,7 +147,7 @@ class Checkpoints:
         names.update(found)
         return {"offloaded": found[0], "remember": list(state.remember), "shared": list(state.shared)}
 
-    def _found(self, seed: int, state: Mapping[str, Any]) -> OffloadedState:
+    def _find_files(self, seed: int, state: Mapping[str, Any]) -> OffloadedState:
         """A offloaded client's state, whose files are looked through once."""
         if state["offloaded"] is None:
             return OffloadedState(None, tuple(state["remember"]))

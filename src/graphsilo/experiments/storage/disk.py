@@ -40,12 +40,12 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
         RunError: The disk is full or cannot be written; the old file, if any, is unharmed.
         ConfigError: There is a folder in its place, or a file in that of its folder.
     """
-    with _explained(path), atomic_file(path) as file:
+    with _explain_errors(path), atomic_file(path) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
@@ -57,13 +57,13 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def extending(path: Path) -> BinaryIO:
+def open_to_append(path: Path) -> BinaryIO:
     """A file of a run's folder, to write at its end: the one that is there, and no other that a link leads to."""
 
-    def opened(name: str, flags: int) -> int:
+    def open_in_place(name: str, flags: int) -> int:
         return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
-    return open(path, "ab", opener=opened)  # a Path takes no opener
+    return open(path, "ab", opener=open_in_place)  # a Path takes no opener
 
 
 def write_text(path: Path, text: str) -> None:
@@ -157,7 +157,7 @@ def write_all_tensors(folder: Path, files: Iterable[tuple[Path, Mapping[str, Any
     """
     from graphsilo.federation.model_files import tensor_file
 
-    with _explained(folder), atomic_files() as write:
+    with _explain_errors(folder), atomic_files() as write:
         for path, tensors in files:
             write(path, tensor_file(tensors))
 
@@ -223,7 +223,7 @@ def _is_plain(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def owned(folder: Path, busy: str = "", *, within: Path | None = None) -> Iterator[None]:
+def hold_folder(folder: Path, busy: str = "", *, within: Path | None = None) -> Iterator[None]:
     """Hold a folder, so that two processes cannot write into one.
 
     Links to folders elsewhere are refused: what stood there would be written over or removed as if it were the run's

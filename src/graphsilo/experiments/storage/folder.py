@@ -51,7 +51,7 @@ class Folder(Place):
         return Folder(place, resume=self.resume and place.exists())
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Keep others out.
 
         Raises:
@@ -61,7 +61,7 @@ class Folder(Place):
         """
         if not self.resume:
             check_free(self.path)
-        with disk.owned(self.path):
+        with disk.hold_folder(self.path):
             yield
 
     def adopt(self, config: RunConfig, own: Path | None, simulation: Participants) -> RunConfig:

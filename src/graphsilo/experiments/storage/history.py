@@ -51,7 +51,7 @@ class History:
         part = len(data).to_bytes(_LENGTH, "little") + data
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with disk.extending(self.path) as file:
+            with disk.open_to_append(self.path) as file:
                 if file.tell() < self._size:
                     raise RunError(f"{self.path}, which holds the rounds so far, was shortened or removed by others.")
                 file.truncate(self._size)  # a process that was killed may have written more

@@ -46,7 +46,7 @@ class Place:
         """The place of a reference row."""
         return Place()
 
-    def held(self) -> AbstractContextManager[None]:
+    def hold(self) -> AbstractContextManager[None]:
         """Keep others out."""
         return nullcontext()
 

@@ -98,7 +98,7 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any], *, with_parti
             continue
         if section in renamed and _UNSET in (old, new):
             continue  # another method has other settings
-        found.append(f"{name} was {_shown(old)} when the run was begun and is {_shown(new)} now")
+        found.append(f"{name} was {_format(old)} when the run was begun and is {_format(new)} now")
     for section, own in (stored.get("own") or {}).items():
         for name, one in own.items():
             known = ((now.get("own") or {}).get(section) or {}).get(name, one)
@@ -115,7 +115,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     if value is _UNSET:
         return "not set"
     if value is None or isinstance(value, bool):

@@ -66,7 +66,7 @@ class JSONLines(Tracker):
 
     def _write(self, label: str, event: str, **more: Any) -> None:
         line = {"event": event, "run": self.ids.get(label, ""), "label": label, **more}
-        with disk.extending(self.path) as file:
+        with disk.open_to_append(self.path) as file:
             file.write(json.dumps(line, default=str).encode() + b"\n")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -109,7 +109,7 @@ class CSV(Tracker):
             lines = self._read()[1]
             self._columns = [*self._columns, *new]
             disk.write_text(self.path, _csv(self._columns, lines, header=True))
-        with disk.extending(self.path) as file:
+        with disk.open_to_append(self.path) as file:
             file.write(_csv(self._columns, [line]).encode())
 
     def _read(self) -> tuple[list[str], list[dict[str, str]]]:

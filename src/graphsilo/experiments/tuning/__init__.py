@@ -71,7 +71,7 @@ def tune(
     study = study.with_data()
     with (
         closing(executor_of(executor)) as place,
-        disk.owned(study.out, f"another process leads the study in {out}. Wait for it, or stop it."),
+        disk.hold_folder(study.out, f"another process leads the study in {out}. Wait for it, or stop it."),
     ):
         study.claim()
         found = _make_trials(study, place, told, after_round)

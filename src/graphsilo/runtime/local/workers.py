@@ -172,7 +172,7 @@ class WorkerPool:
         """A pool keeps nothing between seeds, so that references need no place of their own."""
         return self
 
-    def recovering(self, lost: StateLost) -> None:
+    def recover(self, lost: StateLost) -> None:
         """Start the processes anew, so that the seed can go on from its last checkpoint.
 
         All of them: the others stand in the middle of a round that begins again.

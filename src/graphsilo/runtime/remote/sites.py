@@ -218,7 +218,7 @@ class RemoteSites:
 
         return Remote(self, setup, ledger)
 
-    def recovering(self, lost: StateLost) -> None:
+    def recover(self, lost: StateLost) -> None:
         """A run begins again from its checkpoint because of a site. Too often is too often: then the site is gone."""
         status = self.status[lost.site]
         status.losses += 1
