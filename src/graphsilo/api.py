@@ -426,9 +426,9 @@ def tune(
     from graphsilo.experiments.doors import plain
 
     place = Path(out)
-    kept = tuning.stored(place) if resume else {}
+    kept = tuning.read_study(place) if resume else {}
     base = kept.get("config") if config is None else config
-    said = tuning.said_in(base) if space is None and isinstance(base, str | PathLike | Mapping) else space
+    said = tuning.read_space(base) if space is None and isinstance(base, str | PathLike | Mapping) else space
     if isinstance(base, Mapping):
         base = {name: value for name, value in base.items() if name != "tune"}
     each = [methods] if isinstance(methods, str) or not isinstance(methods, Sequence | None) else methods
@@ -438,13 +438,13 @@ def tune(
         call = _parse_call(tune, settings, kept_data)
         names = [call.named("method", method) for method in each] if each else None
         chosen = _configuration(base, call)
-        wanted = tuning.Plan.asked(
+        wanted = tuning.Plan.merge(
             kept, methods=names, space=said, trials=trials,
             tuning_seeds=plain(tuning_seeds), seeds=chosen.run.seeds if "seeds" in settings else None,
             sampler=sampler, sampler_seed=sampler_seed, prune=prune, final=final,
         )  # fmt: skip
-        told = (lambda *ended: to_stderr(line(*ended))) if progress else (lambda *ended: None)
-        return tuning.tune(chosen, wanted, out=place, resume=resume, executor=executor, told=told)
+        on_result = (lambda *ended: to_stderr(line(*ended))) if progress else (lambda *ended: None)
+        return tuning.tune(chosen, wanted, out=place, resume=resume, executor=executor, on_result=on_result)
 
 
 @contextmanager

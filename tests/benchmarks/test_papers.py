@@ -239,7 +239,7 @@ def test_a_checkout_and_the_package_run_the_same() -> None:
     mine = {(run.row, run.label, run.seed): run for name in ("tables", "fedsage_plus") for run in papers.read(name)[1]}
     count = 0
     for paper in dict.fromkeys(table.paper for table in papers.description.tables()):
-        for row in (row for table in papers.description.wanted(paper) for row in table.rows):
+        for row in (row for table in papers.description.find_tables(paper) for row in table.rows):
             for line in row.lines:
                 for seed in row.seeds:
                     run = mine[row.id, line.label, seed]
@@ -261,7 +261,7 @@ def test_a_checkout_and_the_package_run_the_same() -> None:
 
 def test_every_method_of_the_tables_is_one_and_stands_in_a_paper() -> None:
     tree = papers.documents.read(papers.FILES["tables"], "the description of rows", references=500)
-    printed = {each.method for each in papers.description.printed()}
+    printed = {each.method for each in papers.description.load_scores()}
     assert set(tree["methods"]) <= printed
     for method in tree["methods"].values():
         assert default_spaces(method["set"]["method.name"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import graphsilo
-from graphsilo.experiments.reproduce.description import wanted
+from graphsilo.experiments.reproduce.description import find_tables
 from graphsilo.report import reproduced
 from report.test_grid import check_latex
 
@@ -24,7 +24,7 @@ def test_all_tables_are_listed(call) -> None:
     assert code == 0
     row = next(line for line in out.splitlines() if line.startswith("FairFGL   II "))
     assert "Metis, 10 clients, 150 rounds" in row
-    [table] = wanted("FairFGL", "II")
+    [table] = find_tables("FairFGL", "II")
     methods = {line.label for line in table.rows[0].lines if line.paper and line.is_default}
     minutes = sum(each.minutes or 0.0 for each in table.rows)
     assert len(methods) >= 7

@@ -9,7 +9,7 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.reproduce.description import tables
-from graphsilo.experiments.reproduce.published import Printed, chosen, key, printed
+from graphsilo.experiments.reproduce.published import Printed, key, load_scores, select_scores
 from graphsilo.report import Comparison, comparison, published, to_csv
 from kit import seed_tree
 from report.test_grid import run
@@ -36,7 +36,7 @@ def test_the_scores_of_the_same_question(tmp_path: Path) -> None:
 def test_a_run_of_many_rounds_has_not_the_score_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Printed("O-pFGL", "1", "Cora", "metis", 10, 1, "", "accuracy", "FedAvg", 0.5, 0.01)
     among = (one, replace(one, table="8", rounds=100, mean=0.75))
-    monkeypatch.setattr(published, "chosen", lambda paper: among)
+    monkeypatch.setattr(published, "select_scores", lambda paper: among)
     many = run(tmp_path, "FedAvg", "Cora", [0.8, 0.8], method={"rounds": 80})
     once = run(tmp_path, "FedAvg", "Cora", [0.6, 0.6], method={"rounds": 2})
     table = beside(many, once)
@@ -61,8 +61,8 @@ def test_of_another_cut_model_or_scenario_there_is_none(tmp_path: Path, more: di
 
 @pytest.mark.parametrize("metric", ["min_f1", "hete_min_f1"])
 def test_what_follows_no_definition_is_printed_but_not_compared(metric: str) -> None:
-    assert any(each.metric == metric for each in printed())
-    assert all(each.question is None for each in printed() if each.metric == metric)
+    assert any(each.metric == metric for each in load_scores())
+    assert all(each.question is None for each in load_scores() if each.metric == metric)
     assert not any(metric in line.printed for table in tables() for row in table.rows for line in row.lines)
 
 
@@ -84,20 +84,20 @@ def test_a_paper_by_name(tmp_path: Path) -> None:
     assert key("O-pFGL") == key("opfgl")
     assert key("FedSage+") == key("fedsage_plus") != key("FedSage")
     with pytest.raises(ConfigError, match="did you mean 'FairFGL'"):
-        chosen("fairgl")
+        select_scores("fairgl")
     with pytest.raises(ConfigError, match="a table of FairFGL was wanted, got 'V'"):
-        chosen("FairFGL/V")
+        select_scores("FairFGL/V")
 
 
 def test_gamlp_and_sage_tables_are_of_their_models() -> None:
-    models = {(each.paper, each.table): each.question.model for each in printed() if each.question is not None}
+    models = {(each.paper, each.table): each.question.model for each in load_scores() if each.question is not None}
     assert models["FedPG", "V"] == "gamlp"
     assert models["FedSage+", "D2"] == "sage"
     assert models["FedPG", "VII"] == "gamlp"
 
 
 def test_a_method_is_published_with_the_backbone_of_its_row() -> None:
-    models = {each.method: each.question.model for each in printed() if each.table == "II" and each.question}
+    models = {each.method: each.question.model for each in load_scores() if each.table == "II" and each.question}
     assert {name: models[name] for name in ("FedAvg", "FedSage+", "FedGTA")} == {
         "FedAvg": "gcn", "FedSage+": "sage", "FedGTA": "gcn",
     }  # fmt: skip

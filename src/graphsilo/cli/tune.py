@@ -55,7 +55,7 @@ def tune_command(
 
     try:
         found = tune(
-            config, plan, out=folder, resume=resume, executor=executor, told=print_trial, after_round=check_stopped
+            config, plan, out=folder, resume=resume, executor=executor, on_result=print_trial, after_round=check_stopped
         )
     except KeyboardInterrupt:
         raise Interrupted(_how_to_go_on(folder, config)) from None
@@ -72,10 +72,10 @@ def _load_plan(
     resumed: Path | None,
 ) -> tuple[RunConfig, Plan]:
     """What is run in every trial, and what is tuned; of a study that goes on, what it was begun with."""
-    from graphsilo.experiments.tuning import Plan, said_in, stored
+    from graphsilo.experiments.tuning import Plan, read_space, read_study
 
-    kept = {} if resumed is None else stored(resumed.expanduser())
-    said = said_in(path) if space is None else documents.read(space, "the space")
+    kept = {} if resumed is None else read_study(resumed.expanduser())
+    said = read_space(path) if space is None else documents.read(space, "the space")
     if isinstance(said, Mapping) and space is not None and set(said) == {"tune"}:
         said = said["tune"]
     said_methods = [name for text in methods or () for name in text.split(",")]
@@ -83,7 +83,7 @@ def _load_plan(
     call = call_of({**overrides, **({"method": said_methods[0]} if said_methods else {})}, assignments)
     names = [call.named("method", name) for name in said_methods]
     config = configure(base, call)
-    return config, Plan.asked(kept, methods=names or None, space=said, seeds=overrides.get("run.seeds"), **given)
+    return config, Plan.merge(kept, methods=names or None, space=said, seeds=overrides.get("run.seeds"), **given)
 
 
 def _free(config: RunConfig) -> Path:

@@ -9,10 +9,10 @@ from graphsilo.experiments.reproduce.published import (
     NOTES,
     Printed,
     Question,
-    chosen,
-    closest,
-    matching,
+    describe_closest,
+    match_scores,
     question_of,
+    select_scores,
 )
 from graphsilo.report.formats import join_words
 from graphsilo.report.record import Run
@@ -37,9 +37,9 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
     Raises:
         ConfigError: There is no such paper or table.
     """
-    among = chosen(paper)
+    among = select_scores(paper)
     asked = [_question_and_rounds(run, column) for run in runs for column in shown]
-    found = matching(asked, among)
+    found = match_scores(asked, among)
     known = {each.question: each for each in found.values()}
     others = dict.fromkeys(each.paper for each in among if each.question in known)
 
@@ -47,7 +47,7 @@ def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -
         return found.get(_question_and_rounds(run, column))
 
     if not found:
-        return find, (closest([question for question, _ in asked], among),)
+        return find, (describe_closest([question for question, _ in asked], among),)
     also = [name for name in others if name != next(iter(found.values())).paper]
     more = [f"{join_words(also)} print{'s' if len(also) == 1 else ''} some of them, too: name the paper to see those."]
     return find, (*sources(list(found.values()), runs), *(more if also else []))

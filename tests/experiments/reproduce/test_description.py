@@ -7,7 +7,7 @@ import pytest
 from graphsilo import models
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.reproduce.description import tables, wanted
+from graphsilo.experiments.reproduce.description import find_tables, tables
 from graphsilo.federation import registry
 from graphsilo.federation.training_client import CoreClient
 
@@ -23,7 +23,7 @@ def test_the_five_papers_have_tables_with_something_printed_in_every_row() -> No
 
 
 def test_tables_that_share_runs_show_different_scores() -> None:
-    two, three = wanted("fairfgl")
+    two, three = find_tables("fairfgl")
     assert (two.number, three.number) == ("II", "III")
     # Table III prints neither Chameleon nor Minesweeper
     assert [row.id for row in three.rows] == [f"fairfgl-2.{data}" for data in ("Cora", "CiteSeer", "PubMed")]
@@ -32,11 +32,11 @@ def test_tables_that_share_runs_show_different_scores() -> None:
     fairfgl = next(line for line in two.rows[0].lines if line.label == "FairFGL")
     assert fairfgl.printed["accuracy"].mean == pytest.approx(0.8276, abs=0.01)
     assert two.rows[0].own_cuts
-    assert not wanted("FedLoG", "1a")[0].rows[0].own_cuts
+    assert not find_tables("FedLoG", "1a")[0].rows[0].own_cuts
 
 
 def test_a_variant_is_run_only_where_it_is_named() -> None:
-    lines = {line.label: line for line in wanted("fedsage_plus", "D2")[0].rows[0].lines}
+    lines = {line.label: line for line in find_tables("fedsage_plus", "D2")[0].rows[0].lines}
     assert lines["FedSage+"].is_default
     assert lines["FedSage+, one shared NeighGen"].is_default  # the paper prints a row for it
     assert not lines["FedSage+, Algorithm 1 as printed"].is_default
@@ -72,22 +72,22 @@ def test_methods_that_share_the_middle_of_a_model_have_one_with_ends() -> None:
 )
 def test_there_is_no_such_table(asked: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        wanted(*asked)
+        find_tables(*asked)
 
 
 def test_fedlogs_tables_have_three_five_and_ten_clients() -> None:
-    rows = {row.id: row for table in wanted("FedLoG", "3a") for row in table.rows}
+    rows = {row.id: row for table in find_tables("FedLoG", "3a") for row in table.rows}
     cora = [rows[f"fedlog-open.Cora.{clients}-clients"].base for clients in (3, 5, 10)]
     assert [base["partition.clients"] for base in cora] == [3, 5, 10]
     assert [base["partition.cut_seed"] for base in cora] == [2, 1, 1]  # with 1, three silos leave a class untrained
     assert {row.paths for row in rows.values()} == {("unseen_node.accuracy",)}
-    closed = [row.id for table in wanted("FedLoG", "1a") for row in table.rows]
+    closed = [row.id for table in find_tables("FedLoG", "1a") for row in table.rows]
     assert {"fedlog-3.Cora", "fedlog-more.Cora.5-clients", "fedlog-more.Cora.10-clients"} <= set(closed)
 
 
 def test_the_same_method_has_one_score_after_a_round_and_another_after_a_hundred() -> None:
     one, hundred = (
-        next(line for row in wanted("opfgl", number)[0].rows if row.data == "Cora" for line in row.lines
+        next(line for row in find_tables("opfgl", number)[0].rows if row.data == "Cora" for line in row.lines
              if line.label == "FedAvg")
         for number in ("1", "8")
     )  # fmt: skip
@@ -97,7 +97,7 @@ def test_the_same_method_has_one_score_after_a_round_and_another_after_a_hundred
 
 def test_rows_are_held_against_the_view_and_settings_that_the_paper_scores() -> None:
     fairfgl, opfgl = (
-        {line.label: line for line in wanted(paper, number)[0].rows[0].lines}
+        {line.label: line for line in find_tables(paper, number)[0].rows[0].lines}
         for paper, number in (("FairFGL", "II"), ("O-pFGL", "1"))
     )
     own_first = ["own_local", "aggregate_local"]

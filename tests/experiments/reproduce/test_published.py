@@ -9,13 +9,13 @@ import pytest
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.reproduce import description, published
-from graphsilo.experiments.reproduce.published import Printed, matching, methods, printed
+from graphsilo.experiments.reproduce.published import Printed, load_scores, match_scores, methods
 from graphsilo.federation import registry
 
 
 def test_every_score_is_a_share_of_a_metric_and_names_its_place() -> None:
-    assert len(printed()) > 1000
-    for each in printed():
+    assert len(load_scores()) > 1000
+    for each in load_scores():
         assert 0 <= each.mean < 1
         assert each.std is None or 0 <= each.std < 0.3
         assert each.metric in METRICS
@@ -26,7 +26,7 @@ def test_values_as_they_are_printed() -> None:
     def value(paper: str, table: str, data: str, method: str, metric: str = "accuracy") -> float:
         [found] = [
             each.mean
-            for each in printed()
+            for each in load_scores()
             if (each.paper, each.table, each.data, each.method, each.metric) == (paper, table, data, method, metric)
         ]
         return found
@@ -41,7 +41,7 @@ def test_methods_have_a_name_here() -> None:
 
 
 def test_a_collections_cut_is_in_its_setting() -> None:
-    rules = {each.setting: each.question.rule for each in printed() if each.table == "VIII" and each.question}
+    rules = {each.setting: each.question.rule for each in load_scores() if each.table == "VIII" and each.question}
     assert rules == {"dir0.3": "dirichlet 0.3", "dir0.5": "dirichlet 0.5", "dir1": "dirichlet 1", "iid": "random"}
 
 
@@ -61,28 +61,28 @@ ELSEWHERE = replace(ONE, paper="FairFGL", table="II", rounds=40, mean=0.8)
 def test_rounds_that_are_nearest_by_ratio(order: tuple[Printed, ...], rounds: int, wanted: Printed) -> None:
     # √(1 · 100) = 10 is as far from one as from the other; by difference 11 would be nearer to 1
     assert QUESTION is not None
-    assert matching([(QUESTION, rounds)], order) == {(QUESTION, rounds): wanted}
+    assert match_scores([(QUESTION, rounds)], order) == {(QUESTION, rounds): wanted}
 
 
 def test_each_run_has_the_score_of_its_rounds() -> None:
     assert QUESTION is not None
-    found = matching([(QUESTION, 100), (QUESTION, 2)], [ONE, HUNDRED])
+    found = match_scores([(QUESTION, 100), (QUESTION, 2)], [ONE, HUNDRED])
     assert found == {(QUESTION, 100): HUNDRED, (QUESTION, 2): ONE}
 
 
 def test_what_says_no_rounds_is_better_than_nothing() -> None:
     assert QUESTION is not None
-    assert matching([(QUESTION, 100)], [UNSAID]) == {(QUESTION, 100): UNSAID}
+    assert match_scores([(QUESTION, 100)], [UNSAID]) == {(QUESTION, 100): UNSAID}
 
 
 def test_the_paper_with_most_scores_is_taken_and_of_equals_the_nearer_one() -> None:
     other = replace(ONE, method="FedGTA").question
     assert QUESTION is not None
     assert other is not None
-    assert matching([(QUESTION, 50)], [ONE, ELSEWHERE]) == {(QUESTION, 50): ELSEWHERE}
-    assert matching([(QUESTION, 2)], [ELSEWHERE, ONE]) == {(QUESTION, 2): ONE}
+    assert match_scores([(QUESTION, 50)], [ONE, ELSEWHERE]) == {(QUESTION, 50): ELSEWHERE}
+    assert match_scores([(QUESTION, 2)], [ELSEWHERE, ONE]) == {(QUESTION, 2): ONE}
     both = [ELSEWHERE, ONE, replace(ONE, method="FedGTA")]
-    assert matching([(QUESTION, 50), (other, 50)], both) == {(QUESTION, 50): ONE, (other, 50): both[2]}
+    assert match_scores([(QUESTION, 50), (other, 50)], both) == {(QUESTION, 50): ONE, (other, 50): both[2]}
 
 
 def test_backbones_and_views_are_those_of_the_rows_in_which_scores_are_run_again() -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.reproduce.description import tables, wanted
+from graphsilo.experiments.reproduce.description import find_tables, tables
 from graphsilo.experiments.reproduce.runs import QUICK_ROUNDS, plan, settings_of
 from graphsilo.federation import registry
 
 
 def test_a_whole_table(tmp_path: Path) -> None:
     found = plan("FairFGL", "II", out=tmp_path)
-    [table] = wanted("FairFGL", "II")
+    [table] = find_tables("FairFGL", "II")
     lines = {line.label for line in table.rows[0].lines if line.is_default}
     assert lines >= {"FedAvg", "FedAvg, Adam 0.01", "FairFGL", "local only"}
     # Three seeds of every line on every data set; FedAvg is the reference "FedAvg, Adam 0.01" under its own name
@@ -56,7 +56,7 @@ PAPERS = sorted({table.paper for table in tables()})
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_quick_look_is_quick_in_every_row(tmp_path: Path, paper: str) -> None:
-    for table in wanted(paper):
+    for table in find_tables(paper):
         for row in table.rows:
             for line in row.lines:
                 config = load_config(overrides=settings_of(row, line, 0, ".", quick=True))
@@ -74,7 +74,7 @@ def test_a_quick_look_is_quick_in_every_row(tmp_path: Path, paper: str) -> None:
 
 def test_what_a_quick_look_shortens() -> None:
     """By hand: references of a one-round table, which says no rounds, have five; O-pFGL's FedAvg keeps its two."""
-    row = wanted("O-pFGL", "1")[0].rows[0]
+    row = find_tables("O-pFGL", "1")[0].rows[0]
     settings = {line.label: settings_of(row, line, 0, quick=True) for line in row.lines}
     assert settings["local only"]["method.rounds"] == 5
     assert settings["all data in one place"]["method.rounds"] == 5
@@ -82,7 +82,7 @@ def test_what_a_quick_look_shortens() -> None:
     assert (settings["FedAvg"]["method.rounds"], settings["FedAvg"]["method.local_epochs"]) == (2, 5)
     assert (settings["O-pFGL"]["method.surrogate_steps"], settings["O-pFGL"]["method.stage1_epochs"]) == (100, 60)
     assert "method.link_epochs" not in settings["O-pFGL"]  # there it would have no effect
-    row = wanted("FedSage+", "D2")[0].rows[0]
+    row = find_tables("FedSage+", "D2")[0].rows[0]
     wide = next(line for line in row.lines if line.label == "FedSage+, Algorithm 1 as printed")
     assert settings_of(row, wide, 0, quick=True)["method.generator_hidden"] == [16, 32]
     assert settings_of(row, wide, 0)["method.generator_hidden"] == [256, 2048]

@@ -63,7 +63,7 @@ def test_there_is_no_study_to_go_on_with(tmp_path):
 
 def test_what_is_not_said_is_as_the_study_was_begun_with():
     kept = {"spaces": {"fedavg": [{"method.lr": [0.1]}]}, "trials": 3, "seeds": [4], "sampler": "random"}
-    assert Plan.asked(kept, trials=5, sampler=None) == Plan(
+    assert Plan.merge(kept, trials=5, sampler=None) == Plan(
         methods=["fedavg"], space=kept["spaces"], trials=5, seeds=[4], sampler="random"
     )
-    assert Plan.asked({}, prune=False) == Plan(prune=False)
+    assert Plan.merge({}, prune=False) == Plan(prune=False)

@@ -94,7 +94,7 @@ def test_of_several_tables_one_is_drawn_and_a_single_value_is_no_draw():
     drawn = space.draw(trial)
     assert trial.asked == [("space", [0, 1]), ("method.lr (0)", [0.001, 0.003, 0.01, 0.03])]
     assert space.settings(drawn) == {"method.optimizer": "adam", "method.lr": 0.001}
-    assert space.named(drawn) == {"space": 0, "method.lr (0)": 0.001}
+    assert space.to_sampler(drawn) == {"space": 0, "method.lr (0)": 0.001}
     settings = [space.settings(point) for point in space.points()]
     assert len(settings) == 8
     assert settings[-1] == {"method.optimizer": "sgd", "method.lr": 1.0}

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from graphsilo import documents
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed, key, printed
+from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed, key, load_scores
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 
@@ -39,7 +39,7 @@ def tree(name: str) -> dict[str, Any]:
 def printed_scores() -> dict[Place, dict[tuple[str, str], Printed]]:
     """The papers' scores: by place, then by method as printed and metric."""
     found: dict[Place, dict[tuple[str, str], Printed]] = {}
-    for each in printed():
+    for each in load_scores():
         place = each.paper, each.table, each.data, each.setting, each.clients
         found.setdefault(place, {})[each.method, each.metric] = each
     return found
@@ -261,7 +261,7 @@ def _row(paper: str, number: str, row: Mapping[str, Any], described: Mapping[str
     )
 
 
-def wanted(paper: str, number: str | None = None) -> list[Table]:
+def find_tables(paper: str, number: str | None = None) -> list[Table]:
     """The tables of a paper, or one of them.
 
     Raises:

@@ -127,7 +127,7 @@ class Printed:
 
 
 @cache
-def printed() -> tuple[Printed, ...]:
+def load_scores() -> tuple[Printed, ...]:
     """Every published score."""
     text = resources.files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
     return tuple(
@@ -168,17 +168,17 @@ def question_of(run: RunRecord, metric: str, view: str = "", items: str | None =
     )
 
 
-def chosen(paper: str | None) -> tuple[Printed, ...]:
+def select_scores(paper: str | None) -> tuple[Printed, ...]:
     """The scores of ``PAPER`` or ``PAPER/TABLE``; all of them where None is asked for.
 
     Raises:
         ConfigError: There is no such paper or table.
     """
     if paper is None:
-        return printed()
+        return load_scores()
     name, _, table = paper.partition("/")
-    papers = dict.fromkeys(each.paper for each in printed())
-    found = [each for each in printed() if key(each.paper) == key(name)]
+    papers = dict.fromkeys(each.paper for each in load_scores())
+    found = [each for each in load_scores() if key(each.paper) == key(name)]
     if not found:
         raise ConfigError(f"a paper with published scores was wanted, got '{name}': {nearest(name, papers)}")
     tables = dict.fromkeys(each.table for each in found)
@@ -193,7 +193,9 @@ def key(name: str) -> str:
     return "".join(letter for letter in name.lower().replace("+", "plus") if letter.isalnum())
 
 
-def matching(asked: Iterable[tuple[Question, int]], among: Iterable[Printed]) -> dict[tuple[Question, int], Printed]:
+def match_scores(
+    asked: Iterable[tuple[Question, int]], among: Iterable[Printed]
+) -> dict[tuple[Question, int], Printed]:
     """The published score of each question that is asked of a run with so many rounds, all from one paper.
 
     It is the paper that has most of them; of equals that whose rounds are nearer, then the first in the order of the
@@ -208,21 +210,21 @@ def matching(asked: Iterable[tuple[Question, int]], among: Iterable[Printed]) ->
         if question in questions and question is not None:
             by_paper.setdefault(each.paper, {}).setdefault(question, []).append(each)
     found = [
-        {(question, rounds): min(known[question], key=lambda one: _apart(one, rounds))
+        {(question, rounds): min(known[question], key=lambda one: _distance(one, rounds))
          for question, rounds in wanted if question in known}
         for known in by_paper.values()
     ]  # fmt: skip
     return max(
-        found, key=lambda one: (len(one), -sum(_apart(each, asked) for (_, asked), each in one.items())), default={}
+        found, key=lambda one: (len(one), -sum(_distance(each, asked) for (_, asked), each in one.items())), default={}
     )
 
 
-def _apart(printed: Printed, rounds: int) -> float:
+def _distance(printed: Printed, rounds: int) -> float:
     """How far published rounds are from a run's: the size of the logarithm of their ratio."""
     return math.inf if printed.rounds is None else abs(math.log(printed.rounds / max(rounds, 1)))
 
 
-def closest(questions: Iterable[Question], among: Iterable[Printed]) -> str:
+def describe_closest(questions: Iterable[Question], among: Iterable[Printed]) -> str:
     """Where nothing matches: what is published of the most similar, as a sentence."""
     asked = list(questions)
 

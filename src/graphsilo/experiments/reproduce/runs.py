@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments import batch
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.reproduce.description import Line, Row, Table, wanted
+from graphsilo.experiments.reproduce.description import Line, Row, Table, find_tables
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
 
@@ -91,12 +91,12 @@ def plan(
     Raises:
         ConfigError: There is no such paper, table, data set, number of clients or method; or such seeds cannot be.
     """
-    every = wanted(paper, table)
+    every = find_tables(paper, table)
     if seeds is not None:
         seeds = load_config(overrides={"run.seeds": seeds}).run.seeds
-    data = _named("data set", data, {row.data for each in every for row in each.rows})
-    methods = _named("method", methods, {line.label for each in every for row in each.rows for line in row.lines})
-    tables = [_narrowed(each, data, clients, methods, seeds, quick=quick) for each in every]
+    data = _spell_names("data set", data, {row.data for each in every for row in each.rows})
+    methods = _spell_names("method", methods, {line.label for each in every for row in each.rows for line in row.lines})
+    tables = [_narrow(each, data, clients, methods, seeds, quick=quick) for each in every]
     tables = [each for each in tables if each.rows]
     if not tables:
         _refuse_clients(every, data, clients)
@@ -159,7 +159,7 @@ def _fetch(planned: Plan) -> None:
             catalog.load(name, root=root)
 
 
-def _narrowed(
+def _narrow(
     table: Table,
     data: Sequence[str] | None,
     clients: int | None,
@@ -196,7 +196,7 @@ def _refuse_clients(every: Sequence[Table], data: Sequence[str] | None, clients:
     )
 
 
-def _named(what: str, asked: Sequence[str] | None, known: set[str]) -> list[str] | None:
+def _spell_names(what: str, asked: Sequence[str] | None, known: set[str]) -> list[str] | None:
     """The names that were asked for, as the tables spell them; several may be joined by commas."""
     if asked is None:
         return None
@@ -215,10 +215,10 @@ def settings_of(
 ) -> dict[str, Any]:
     """A run's settings, by dotted name."""
     settings = {**line.settings, **({"partition.seed": seed} if row.own_cuts else {})}
-    return with_protocol({**settings, **_shorter(settings)} if quick else settings, seed, data_root)
+    return with_protocol({**settings, **_shorten(settings)} if quick else settings, seed, data_root)
 
 
-def _shorter(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a quick look changes: rounds, epochs and generators that are larger than it takes, by default or said."""
     method = registry.load(settings["method.name"])
     fields = method.config.model_fields

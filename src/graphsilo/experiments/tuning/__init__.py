@@ -27,13 +27,13 @@ from graphsilo.experiments.batch.orders import TASK, order_of
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.tuning import record
-from graphsilo.experiments.tuning.plan import STUDY, Plan, Study, said_in, stored
+from graphsilo.experiments.tuning.plan import STUDY, Plan, Study, read_space, read_study
 from graphsilo.experiments.tuning.record import FinalRecord, MethodRecord, TrialRecord, TuneRecord
 from graphsilo.experiments.tuning.trials import Trials, optuna_module, storage_in
 
-__all__ = ["Plan", "TuneRecord", "said_in", "stored", "tune"]
+__all__ = ["Plan", "TuneRecord", "read_space", "read_study", "tune"]
 
-Told: TypeAlias = Callable[[TuneRecord, str, "TrialRecord | FinalRecord"], None]
+OnResult: TypeAlias = Callable[[TuneRecord, str, "TrialRecord | FinalRecord"], None]
 
 
 def tune(
@@ -43,7 +43,7 @@ def tune(
     out: Path,
     resume: bool = False,
     executor: str | None = None,
-    told: Told = lambda found, method, ended: None,
+    on_result: OnResult = lambda found, method, ended: None,
     after_round: Callable[[], None] = lambda: None,
 ) -> TuneRecord:
     """Tune methods, and run what was found.
@@ -54,7 +54,7 @@ def tune(
         out: The study's folder.
         resume: Go on with the study that it holds.
         executor: Where runs are carried out; see ``batch.executor_of``.
-        told: Called with the study so far, the method, and the trial or the run that has ended.
+        on_result: Called with the study so far, the method, and the trial or the run that has ended.
         after_round: Called after rounds of runs in this process, and now and then during others.
 
     Raises:
@@ -74,11 +74,11 @@ def tune(
         disk.hold_folder(study.out, f"another process leads the study in {out}. Wait for it, or stop it."),
     ):
         study.claim()
-        found = _make_trials(study, place, told, after_round)
-        return _make_final(study, found, place, told, after_round) if plan.final else found
+        found = _make_trials(study, place, on_result, after_round)
+        return _make_final(study, found, place, on_result, after_round) if plan.final else found
 
 
-def _make_trials(study: Study, place: Executor, told: Told, after_round: Callable[[], None]) -> TuneRecord:
+def _make_trials(study: Study, place: Executor, on_result: OnResult, after_round: Callable[[], None]) -> TuneRecord:
     """All trials of all methods, turn by turn."""
     storage = storage_in(study.out / "study.db")
     trials = {name: _trials_of(study, name, storage) for name in study.spaces}
@@ -91,10 +91,10 @@ def _make_trials(study: Study, place: Executor, told: Told, after_round: Callabl
     for outcome in batch.run(_tasks(study, trials), place, follow=follow):
         method, number = outcome.name.split()
         trials[method].tell(int(number), outcome)
-        found = _noted(study, [each.record() for each in trials.values()])
+        found = _write_record(study, [each.record() for each in trials.values()])
         ended = next(one for one in found.methods if one.name == method).trials[int(number)]
-        told(found, method, ended)
-    found = _noted(study, [each.record() for each in trials.values()])
+        on_result(found, method, ended)
+    found = _write_record(study, [each.record() for each in trials.values()])
     for each in found.methods:
         if each.best is None:
             first = next((trial.error for trial in each.trials if trial.error), "none came to its end.")
@@ -122,7 +122,7 @@ def _trials_of(study: Study, method: str, storage: Any) -> Trials:
 def _tasks(study: Study, trials: dict[str, Trials]) -> Iterator[Task]:
     """Trials that were running when the study was stopped, then a new one of each method in turn."""
     for method, each in trials.items():
-        for number, settings in each.unfinished():
+        for number, settings in each.take_up_unfinished():
             yield study.task(method, number, settings)
     for _ in count():
         drawn = 0
@@ -135,7 +135,7 @@ def _tasks(study: Study, trials: dict[str, Trials]) -> Iterator[Task]:
 
 
 def _make_final(
-    study: Study, found: TuneRecord, place: Executor, told: Told, after_round: Callable[[], None]
+    study: Study, found: TuneRecord, place: Executor, on_result: OnResult, after_round: Callable[[], None]
 ) -> TuneRecord:
     """The best settings of every method with other seeds, and beside them those that the configuration says."""
     tasks: dict[str, tuple[Task, MethodRecord, bool]] = {}
@@ -158,8 +158,8 @@ def _make_final(
                 shutil.copytree(outcome.out, task.out)
             folder = str(task.out.relative_to(study.out))
             ended[name] = FinalRecord(method=method.name, tuned=tuned, folder=folder, error=outcome.error)
-        found = _noted(study, found.methods, [ended[name] for name in tasks if name in ended])
-        told(found, method.name, ended[outcome.name])
+        found = _write_record(study, found.methods, [ended[name] for name in tasks if name in ended])
+        on_result(found, method.name, ended[outcome.name])
     return found
 
 
@@ -174,7 +174,7 @@ def _make_room(task: Task) -> None:
         task.out.rename(next(place for place in free if not place.exists()))
 
 
-def _noted(study: Study, methods: list[MethodRecord], final: list[FinalRecord] | None = None) -> TuneRecord:
+def _write_record(study: Study, methods: list[MethodRecord], final: list[FinalRecord] | None = None) -> TuneRecord:
     """The study so far, also on disk."""
     plan = study.plan
     found = TuneRecord(

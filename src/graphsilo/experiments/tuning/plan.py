@@ -51,11 +51,11 @@ class Plan(Group):
     final: bool = setting(True, "whether the best settings are run with other seeds in the end")
 
     @classmethod
-    def asked(cls, kept: Mapping[str, Any], **given: Any) -> Plan:
+    def merge(cls, kept: Mapping[str, Any], **given: Any) -> Plan:
         """What is asked for now, and of what is not said, what a study was begun with.
 
         Args:
-            kept: As ``stored`` gives it; empty for a new study.
+            kept: As ``read_study`` gives it; empty for a new study.
             given: By attribute; None is not said.
 
         Raises:
@@ -205,7 +205,7 @@ class Study:
         return Task(f"{method} {folder.name}", config.complete(), folder)
 
 
-def said_in(config: str | PathLike[str] | Mapping[str, Any] | None) -> Any:
+def read_space(config: str | PathLike[str] | Mapping[str, Any] | None) -> Any:
     """The space that a configuration holds under ``tune``, for this alone; None where it says nothing of it.
 
     Raises:
@@ -217,7 +217,7 @@ def said_in(config: str | PathLike[str] | Mapping[str, Any] | None) -> Any:
     return tree.get("tune") if isinstance(tree, Mapping) else None
 
 
-def stored(out: Path) -> dict[str, Any]:
+def read_study(out: Path) -> dict[str, Any]:
     """What ``study.yaml`` of a folder says.
 
     Raises:

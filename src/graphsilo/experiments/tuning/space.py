@@ -75,7 +75,7 @@ class Space:
         if len(self.tables) > 1:
             place = trial.suggest_categorical("space", list(range(len(self.tables))))
         return {"space": place} | {
-            key: _drawn(trial, self._named(place, key), values)
+            key: _draw(trial, self._sampler_name(place, key), values)
             for key, values in self.tables[place].items()
             if not _is_fixed(values)
         }
@@ -84,15 +84,17 @@ class Space:
         """The settings that drawn values stand for."""
         table = self.tables[parameters["space"]]
         return {
-            name: values[0] if isinstance(values, tuple) and _is_fixed(values) else _told(parameters[name], values)
+            name: values[0]
+            if isinstance(values, tuple) and _is_fixed(values)
+            else _round_drawn(parameters[name], values)
             for name, values in table.items()
         }
 
-    def named(self, parameters: Parameters) -> dict[str, Any]:
+    def to_sampler(self, parameters: Parameters) -> dict[str, Any]:
         """Drawn values under the sampler's names, which differ from table to table: their values do."""
         place = parameters["space"]
         head = {"space": place} if len(self.tables) > 1 else {}
-        return head | {self._named(place, key): value for key, value in parameters.items() if key != "space"}
+        return head | {self._sampler_name(place, key): value for key, value in parameters.items() if key != "space"}
 
     def points(self) -> list[Parameters] | None:
         """All that can be drawn; None where that is endless."""
@@ -103,19 +105,19 @@ class Space:
 
     def _points(self) -> Iterator[Parameters]:
         for place, table in enumerate(self.tables):
-            drawn = {name: _listed(values) for name, values in table.items() if not _is_fixed(values)}
+            drawn = {name: _list_values(values) for name, values in table.items() if not _is_fixed(values)}
             for each in itertools.product(*drawn.values()):
                 yield {"space": place} | dict(zip(drawn, each, strict=True))
 
-    def _named(self, place: int, setting: str) -> str:
+    def _sampler_name(self, place: int, setting: str) -> str:
         return setting if len(self.tables) == 1 else f"{setting} ({place})"
 
     def tree(self) -> list[dict[str, Any]]:
         """As a person would write it."""
-        return [{name: _written(values) for name, values in table.items()} for table in self.tables]
+        return [{name: _to_tree(values) for name, values in table.items()} for table in self.tables]
 
 
-def _told(value: Any, values: Values) -> Any:
+def _round_drawn(value: Any, values: Values) -> Any:
     """A number drawn from a range as a person would write it down: in four digits."""
     if isinstance(values, tuple) or values.is_whole:
         return value
@@ -126,7 +128,7 @@ def _is_fixed(values: Values) -> bool:
     return isinstance(values, tuple) and len(values) == 1
 
 
-def _drawn(trial: optuna.Trial, name: str, values: Values) -> Any:
+def _draw(trial: optuna.Trial, name: str, values: Values) -> Any:
     if isinstance(values, tuple):
         with warnings.catch_warnings():
             # Optuna keeps lists, such as one number per layer, but says of each that others may not.
@@ -143,11 +145,11 @@ def _count(values: Values) -> float:
     return values.high - values.low + 1 if values.is_whole else math.inf
 
 
-def _listed(values: Values) -> Sequence[Any]:
+def _list_values(values: Values) -> Sequence[Any]:
     return values if isinstance(values, tuple) else range(int(values.low), int(values.high) + 1)
 
 
-def _written(values: Values) -> Any:
+def _to_tree(values: Values) -> Any:
     if isinstance(values, tuple):
         return list(values)
     return {"low": values.low, "high": values.high, **({"log": True} if values.log else {})}
@@ -168,7 +170,7 @@ def spaces_of(said: Any, methods: Sequence[str], base: Mapping[str, Any]) -> dic
     Raises:
         ConfigError: A space is empty, names something that cannot be drawn, or holds a value that a run would refuse.
     """
-    common, own = _sorted_out(said, methods)
+    common, own = _sort_out(said, methods)
     found = {}
     for method in methods:
         tables: Sequence[Mapping[str, Any]] = own.get(method) or ([{}] if common else default_spaces(method))
@@ -187,7 +189,7 @@ def spaces_of(said: Any, methods: Sequence[str], base: Mapping[str, Any]) -> dic
     return found
 
 
-def _sorted_out(said: Any, methods: Sequence[str]) -> tuple[dict[str, Values], dict[str, list[Mapping[str, Any]]]]:
+def _sort_out(said: Any, methods: Sequence[str]) -> tuple[dict[str, Values], dict[str, list[Mapping[str, Any]]]]:
     """Values for all methods, and the tables of single ones."""
     common: dict[str, Values] = {}
     own: dict[str, list[Mapping[str, Any]]] = {}

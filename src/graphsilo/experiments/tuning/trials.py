@@ -122,9 +122,9 @@ class Trials:
 
     # -- giving out ------------------------------------------------------------------------------------------------
 
-    def unfinished(self) -> Iterator[tuple[int, Settings]]:
+    def take_up_unfinished(self) -> Iterator[tuple[int, Settings]]:
         """Trials that were running when the study was stopped, by number, with their settings."""
-        for frozen in self._counted():
+        for frozen in self._list_counted():
             if not frozen.state.is_finished():
                 trial = self._optuna.trial.Trial(self._study, frozen._trial_id)
                 index = frozen.user_attrs[INDEX]
@@ -135,7 +135,7 @@ class Trials:
 
     def next(self) -> tuple[int, Settings] | None:
         """A new trial; None where the budget is spent or everything was tried."""
-        counted = self._counted()
+        counted = self._list_counted()
         index = len(counted)
         if index >= self.budget or self.exhausted:
             return None
@@ -162,7 +162,7 @@ class Trials:
             if not left:
                 return None
         if self.sampler == "grid" and left is not None:
-            return self._given(left[0])
+            return self._enqueue(left[0])
         seed = derive_seed(self.seed, "tune", self.method, index) % 2**32
         samplers = self._optuna.samplers
         with warnings.catch_warnings():
@@ -179,7 +179,7 @@ class Trials:
         self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
         if left is None:
             return None  # an endless space that gives the same again is one of rounding
-        return self._given(left[int(numpy_generator(seed, "instead").integers(len(left)))])
+        return self._enqueue(left[int(numpy_generator(seed, "instead").integers(len(left)))])
 
     def _effective(self, settings: Settings) -> str:
         key = json.dumps(settings)
@@ -187,9 +187,9 @@ class Trials:
             self._made[key] = self.effective(settings)
         return self._made[key]
 
-    def _given(self, point: Parameters) -> tuple[optuna.Trial, Settings]:
+    def _enqueue(self, point: Parameters) -> tuple[optuna.Trial, Settings]:
         """A trial of certain settings."""
-        self._study.enqueue_trial(self.space.named(point))
+        self._study.enqueue_trial(self.space.to_sampler(point))
         trial = self._study.ask()
         return trial, self.space.settings(self.space.draw(trial))
 
@@ -238,7 +238,7 @@ class Trials:
 
     def record(self) -> MethodRecord:
         """The trials so far."""
-        trials = [self._row(frozen) for frozen in self._counted()]
+        trials = [self._row(frozen) for frozen in self._list_counted()]
         ended = [each for each in trials if each.state == "complete" and each.validation is not None]
         best = max(ended, key=lambda each: (self.metric.goodness(each.validation or 0.0), -each.trial), default=None)
         return MethodRecord(
@@ -278,6 +278,6 @@ class Trials:
             return None  # all scores are the same, or too few trials drew
         return {name: float(value) for name, value in found.items()} or None
 
-    def _counted(self) -> list[Any]:
+    def _list_counted(self) -> list[Any]:
         found = [each for each in self._study.get_trials(deepcopy=False) if INDEX in each.user_attrs]
         return sorted(found, key=lambda each: each.user_attrs[INDEX])
