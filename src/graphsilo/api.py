@@ -436,7 +436,7 @@ def tune(
         settings.setdefault("method", each[0])
     with _prepare_folder(place) as kept_data:
         call = _parse_call(tune, settings, kept_data)
-        names = [call.named("method", method) for method in each] if each else None
+        names = [call.name_own("method", method) for method in each] if each else None
         chosen = _configuration(base, call)
         wanted = tuning.Plan.merge(
             kept, methods=names, space=said, trials=trials,
@@ -736,7 +736,7 @@ def _whole(name: str, value: Any) -> int:
 def _suggest_argument(function: Callable[..., Any], name: str, value: Any, said: Mapping[str, Any]) -> str:
     """How to say what a person most likely meant by an argument that there is not: as another one, or as a setting."""
     from graphsilo.experiments.config import SECTIONS
-    from graphsilo.experiments.suggestions import suggestion
+    from graphsilo.experiments.suggestions import suggest
 
     arguments = [*list(inspect.signature(function).parameters)[:-1], *_ARGUMENTS]
     if name in (*SECTIONS, "perturb"):
@@ -744,7 +744,7 @@ def _suggest_argument(function: Callable[..., Any], name: str, value: Any, said:
         return f"its settings are given by their dotted names: {_keyword(f'{name}.{key}', value)}."
     if get_close_matches(name, arguments, n=1, cutoff=0.8):
         return nearest(name, arguments)
-    hint = "" if name in inspect.signature(run).parameters else suggestion(name, said)
+    hint = "" if name in inspect.signature(run).parameters else suggest(name, said)
     if hint.startswith("did you mean") and "." in hint:
         return f"{hint} A setting is given by its dotted name: {_keyword(hint.split(chr(39))[1], value)}."
     return (

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import drop_idle
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLES = CHECKOUT / "examples"
@@ -64,7 +64,7 @@ def test_commands_parse(words: list[str], monkeypatch: pytest.MonkeyPatch) -> No
         file = None if path is None or not (EXAMPLES / path.name).exists() else EXAMPLES / path.name
         config = load_config(file, overrides=overrides, assignments=assignments)
         config.method_config()
-        settled(config, out=EXAMPLES)  # nothing that would have no effect
+        drop_idle(config, out=EXAMPLES)  # nothing that would have no effect
         checked.append(config)
 
     monkeypatch.setattr(run_module, "run_command", check)

@@ -234,9 +234,9 @@ def test_settings_are_got_and_changed_by_dotted_name():
     config = load_config(overrides=said)
     names = ("method.mu", "run.seeds", "perturb.edge_noise", "model.hops")
     assert [config.get(name) for name in names] == [0.1, [3], 0.2, None]
-    other = config.changed({"method.mu": 0.5, "run.alone": True, "perturb.edge_noise": 0.0})
+    other = config.with_settings({"method.mu": 0.5, "run.alone": True, "perturb.edge_noise": 0.0})
     assert [other.get(name) for name in (*names[:3], "run.alone")] == [0.5, [3], 0.0, True]
     assert (other.given, other.explicit) == (config.given, config.explicit)
-    left = other.unsaid(names[:3])
+    left = other.unset(names[:3])
     assert (left.method.options, left.run.seeds, left.run.alone, left.perturb) == ({}, [0], True, {})
     assert left.given == ["method.name"]

@@ -13,7 +13,7 @@ import graphsilo.errors
 from graphsilo import api
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import drop_idle
 from kit.doors import SMALL, idle
 
 CITES = {"data": SMALL, "partition": {"rule": "random", "clients": 3}}
@@ -106,7 +106,7 @@ def test_a_plan_refuses_what_its_run_would():
 def test_a_choice_between_models_needs_two(method, settings, is_idle):
     overrides = {"method.name": method, **{f"evaluation.{key}": value for key, value in settings.items()}}
     config = load_config(overrides=overrides)
-    remarks = settled(config.with_explicit(())).remarks
+    remarks = drop_idle(config.with_explicit(())).remarks
     assert ["evaluation.model" in text and "nothing to choose from" in text for text in remarks] == [True] * is_idle
 
 
@@ -129,7 +129,7 @@ def test_a_choice_between_models_needs_two(method, settings, is_idle):
 )
 def test_where_silos_send_nothing(run, name, value, reasons, remote):
     config = load_config(overrides={**run, name: value})
-    remarks = settled(config.with_explicit(()), remote=remote).remarks
+    remarks = drop_idle(config.with_explicit(()), remote=remote).remarks
     wanted = reasons[remote]
     assert [text for text in remarks if text.startswith(name)] == [
         text for text in remarks if wanted and wanted in text
@@ -137,18 +137,18 @@ def test_where_silos_send_nothing(run, name, value, reasons, remote):
     assert bool(wanted) == any(text.startswith(name) for text in remarks)
     if wanted:
         with pytest.raises(ConfigError, match=f"{name} would have no effect"):
-            settled(config, remote=remote)
+            drop_idle(config, remote=remote)
 
 
 @pytest.mark.parametrize("said", [{"run.alone": True}, {"method.name": "local"}])
 def test_a_run_of_silos_by_themselves_has_no_reference_alone(said):
     config = load_config(overrides={**said, "run.references": ["fedridge", "alone"]})
     with pytest.raises(ConfigError, match=r"^alone in run\.references .*would have no effect: with .* Leave it out"):
-        settled(config)
-    left = settled(config.with_explicit(()))
+        drop_idle(config)
+    left = drop_idle(config.with_explicit(()))
     assert left.run.references == ["fedridge"]
     assert left.remarks[-1].startswith("run.references ['alone'] has no effect: ")
-    assert settled(load_config(overrides={"run.references": ["alone"]})).run.references == ["alone"]
+    assert drop_idle(load_config(overrides={"run.references": ["alone"]})).run.references == ["alone"]
 
 
 def test_a_setting_has_its_effect_where_its_condition_holds():
@@ -181,16 +181,16 @@ def test_moments_and_epochs_that_a_run_does_not_have(method, settings, reason):
     name = f"method.{next(iter(settings))}"
     overrides = {"method.name": method, **{f"method.{key}": value for key, value in settings.items()}}
     config = load_config(overrides=overrides)
-    remarks = settled(config.with_explicit(())).remarks
+    remarks = drop_idle(config.with_explicit(())).remarks
     if reason is None:
         assert not remarks
-        assert settled(config.with_explicit([name])).method.options.items() >= settings.items()
+        assert drop_idle(config.with_explicit([name])).method.options.items() >= settings.items()
         return
     assert [reason in text for text in remarks if text.startswith(f"{name} ")] == [True]
     with pytest.raises(ConfigError, match=f"{name} would have no effect: .*{reason}"):
-        settled(config.with_explicit([name]))
+        drop_idle(config.with_explicit([name]))
     without = load_config(overrides={**overrides, name: type(settings[name.removeprefix("method.")])(0)})
-    assert not settled(without.with_explicit([name])).remarks
+    assert not drop_idle(without.with_explicit([name])).remarks
 
 
 @pytest.mark.parametrize(
@@ -212,16 +212,16 @@ def test_moments_and_epochs_that_a_run_does_not_have(method, settings, reason):
 def test_rounds_and_shares_that_a_run_does_not_have(method, more, name, reason):
     value = {"method.participation": 0.5}.get(name, 7)
     config = load_config(overrides={"method.name": method, **more, name: value})
-    remarks = settled(config.with_explicit(())).remarks
+    remarks = drop_idle(config.with_explicit(())).remarks
     if reason is None:
         assert not remarks
-        assert not settled(config.with_explicit([name])).remarks
+        assert not drop_idle(config.with_explicit([name])).remarks
         return
     assert [reason in text for text in remarks if text.startswith(f"{name} ")] == [True]
     with pytest.raises(ConfigError, match=rf"{name}.* would have no effect: .*{reason}"):
-        settled(config.with_explicit([name]))
+        drop_idle(config.with_explicit([name]))
     if name != "run.early_stopping":
-        assert not settled(load_config(overrides={"method.name": method, **more, name: 1})).remarks
+        assert not drop_idle(load_config(overrides={"method.name": method, **more, name: 1})).remarks
 
 
 def test_rounds_of_reference_rows_are_said():

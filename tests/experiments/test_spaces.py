@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 from graphsilo.federation.settings import LocalTrainingConfig
@@ -23,7 +23,7 @@ def test_a_space_is_of_settings_that_the_method_takes_and_that_change_something(
         for values in product(*table.values()):
             settings = dict(zip(table, values, strict=True))
             config = load_config(overrides={"method.name": name, **settings})
-            settled(config)
+            drop_idle(config)
             made = config.method_config()
             assert {key: getattr(made, key.removeprefix("method.")) for key in settings} == settings
 

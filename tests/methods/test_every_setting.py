@@ -7,7 +7,7 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import drop_idle
 from graphsilo.federation import noise, registry
 from graphsilo.testing.settings import add_starts, cases, check_case, train_states
 from kit.broad import BROAD, broadly
@@ -42,7 +42,7 @@ def test_it_is_heard_and_idle_where_it_says_so(name, case):
     config = load_config(overrides={"method.name": name, "task": case.task, **said})
     named = "the task" if case.off == "task" else f"method.{case.off}"
     with pytest.raises(ConfigError, match=rf"method\.{case.field} would have no effect: {named} is "):
-        settled(config.with_explicit([f"method.{case.field}"]), task=case.task)
+        drop_idle(config.with_explicit([f"method.{case.field}"]), task=case.task)
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def repeat(record: RunRecord, config: RunConfig, seed: int, *, observer: Observe
     if before is None:
         raise ConfigError(f"the run has seeds {[each.seed for each in record.seeds]}; {seed} was asked for.")
     method = registry.load(config.method.name)
-    one = config.changed({"run.seeds": [seed]})
+    one = config.with_settings({"run.seeds": [seed]})
     simulation = prepare(one, method)
     recorder = Recorder()
     result = runner.run(
@@ -203,7 +203,7 @@ def rerun(repetition: Repetition, silos: tuple[Silo, ...], seed: int) -> Repetit
     than that there was one.
     """
     settings, secure = repetition.config.method_config(), repetition.config.run.secure_sums
-    config = repetition.config.changed({"evaluation.every": settings.total_rounds, "run.secure_sums": False})
+    config = repetition.config.with_settings({"evaluation.every": settings.total_rounds, "run.secure_sums": False})
     recorder = Recorder()
     simulation = replace(repetition.simulation, silos=silos)
     one = RecordedSeed(config, repetition.method, settings, simulation, seed, None, None, recorder=recorder)

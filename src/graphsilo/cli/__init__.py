@@ -153,11 +153,11 @@ def _setting_text(error: Exception, given: Sequence[str]) -> str:
     ):
         return ""
     from graphsilo.experiments.doors import FLAGS
-    from graphsilo.experiments.suggestions import called
+    from graphsilo.experiments.suggestions import find_settings
 
     typed = [part for word in given for part in (word.split("=", 1) if word.startswith("--") else [word])]
     after = dict(zip(typed, [*typed[1:], ""], strict=True))
-    found = called(flag.removeprefix("--"), {"method.name": after["--method"]} if "--method" in after else {})
+    found = find_settings(flag.removeprefix("--"), {"method.name": after["--method"]} if "--method" in after else {})
     if not found:
         return ""
     value = after[flag] if after.get(flag, "-")[:1] not in ("-", "") else "VALUE"

@@ -34,7 +34,7 @@ def explain_command(name: str) -> None:
     from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.scenarios import SCENARIOS
     from graphsilo.data.sources import catalog
-    from graphsilo.experiments.suggestions import called
+    from graphsilo.experiments.suggestions import find_settings
     from graphsilo.federation import registry
     from graphsilo.models import registry as backbones
 
@@ -55,7 +55,7 @@ def explain_command(name: str) -> None:
         return _explain_setting(name)
     every = [known for names, _ in kinds for known in names]
     hint = nearest(name, every)
-    if settings := called(name, {}):
+    if settings := find_settings(name, {}):
         hint = f"did you mean {settings}?"
     elif not hint.startswith("did"):
         hint = "`graphsilo list methods` shows the methods; a setting is called by its section, too: method.mu."

@@ -47,7 +47,7 @@ def gntk(
     """Compare the tangent kernel's bound on the whole, the cut and the mended graphs."""
     from graphsilo.data.graph import Graph
     from graphsilo.evaluate.gntk import check_size, compare
-    from graphsilo.experiments.effects import check_clients, settled
+    from graphsilo.experiments.effects import check_clients, drop_idle
     from graphsilo.experiments.simulation import prepare
     from graphsilo.experiments.storage import disk
 
@@ -60,7 +60,7 @@ def gntk(
     simulation = prepare(config)
     if run is None:
         check_clients(config, simulation.partition)
-        settled(config, task=simulation.task, partition=simulation.partition)
+        drop_idle(config, task=simulation.task, partition=simulation.partition)
     if not isinstance(simulation.graph, Graph) or any(silo.parts > 1 for silo in simulation.silos):
         raise UnsupportedError("the tangent kernel is computed for one graph that is cut; this data holds several.")
     check_size(simulation.graph.num_nodes)

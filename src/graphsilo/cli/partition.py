@@ -33,9 +33,9 @@ def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], 
 def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
     """The partition of a configuration, its audit, and remarks on settings that were not used."""
     from graphsilo.experiments import simulation
-    from graphsilo.experiments.effects import check_clients, settled
+    from graphsilo.experiments.effects import check_clients, drop_idle
 
-    config = settled(config)
+    config = drop_idle(config)
     task: Task
     loaded = simulation.load_data(config)
     if isinstance(loaded, Graph):
@@ -45,7 +45,7 @@ def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
         prepared = simulation.prepare(config)
         partition, facts, task = prepared.partition, prepared.cut, prepared.task
     check_clients(config, partition)
-    config = settled(config, task=task, partition=partition)
+    config = drop_idle(config, task=task, partition=partition)
     return partition, facts, config.remarks
 
 

@@ -81,7 +81,7 @@ def _load_plan(
     said_methods = [name for text in methods or () for name in text.split(",")]
     base: Path | Mapping[str, Any] | None = path if path is not None else kept.get("config")
     call = call_of({**overrides, **({"method": said_methods[0]} if said_methods else {})}, assignments)
-    names = [call.named("method", name) for name in said_methods]
+    names = [call.name_own("method", name) for name in said_methods]
     config = configure(base, call)
     return config, Plan.merge(kept, methods=names or None, space=said, seeds=overrides.get("run.seeds"), **given)
 

@@ -155,7 +155,7 @@ def again(command: str, folder: Path, config: RunConfig) -> str:
     """The command that goes on with what is in a folder, with the code that it needs."""
     from graphsilo.experiments.doors import OWN
 
-    own = [one.place for section in OWN for one in config.brought(section).values() if one.is_findable]
+    own = [one.place for section in OWN for one in config.find_own(section).values() if one.is_findable]
     return shlex.join(["graphsilo", command, "--resume", "--out", str(folder), *(f"--own={place}" for place in own)])
 
 

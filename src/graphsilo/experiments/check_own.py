@@ -24,7 +24,7 @@ def check_own(config: RunConfig, method: Method, simulation: Simulation) -> None
         ConfigError: Other processes cannot find it, or a model gives no numbers.
         UnsupportedError: A model ignores weights of edges, or does not do the task.
     """
-    brought = config.brought("model")
+    brought = config.find_own("model")
     if config.run.workers > 1:
         check_findable(config, method, f"workers={config.run.workers}")
     tried: set[str] = set()
@@ -45,7 +45,7 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
     Raises:
         ConfigError: Names it.
     """
-    found = [(section, name, one.place) for section in OWN for name, one in config.brought(section).items()]
+    found = [(section, name, one.place) for section in OWN for name, one in config.find_own(section).items()]
     found += [("method", method.name, own.place_of(part)) for part in (*classes_of(method.client), method.config)]
     for section, name, place in found:
         if not own.findable(place):
@@ -55,7 +55,7 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
                 f"{section}='file.py:NAME', or import it from there."
             )
     for name in config.model_names():
-        if name in models.registry.added() and name not in config.brought("model"):
+        if name in models.registry.added() and name not in config.find_own("model"):
             raise ConfigError(
                 f"{why} starts other processes, and model '{name}' was registered in this one alone. Say where it is, "
                 f"model='file.py', or put it into a package with an entry point."
@@ -69,7 +69,7 @@ def refuse_remote(config: RunConfig) -> None:
         UnsupportedError: Names the first.
     """
     for section in ("method", "model"):
-        for name in config.brought(section):
+        for name in config.find_own(section):
             raise UnsupportedError(
                 f"{section} '{name}' is in a file of yours, and sites run no code that a coordinator names: it must be "
                 f"installed at each of them. Put it into a package with an entry point of the group "

@@ -73,7 +73,7 @@ def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> N
     """
     task = config.task or "node"
     for name, options in model_entries(config) if method.backbone else ():
-        if name not in config.brought("model") and task in models.entry(name).tasks:
+        if name not in config.find_own("model") and task in models.entry(name).tasks:
             model = models.build(
                 name, num_features=1, num_classes=2, task=task, generator=generator(0, "depth"), **options
             )

@@ -28,7 +28,7 @@ from graphsilo.experiments.doors import (
     option_names,
     own_of,
     own_tree,
-    spelled,
+    spell_name,
     tree_of,
 )
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
@@ -172,7 +172,7 @@ def several_seeds(count: int) -> str:
     return f"[{listed}{', ...' if count > 3 else ''}] or range({count})"
 
 
-def clients_named(value: Any) -> list[int | str]:
+def sort_clients(value: Any) -> list[int | str]:
     """Clients by number or name, each once, numbers first; one may stand for a list of one.
 
     Raises:
@@ -257,7 +257,7 @@ class RunSection(Settings):
 
     @field_validator("seeds", mode="before")
     @classmethod
-    def _said_apart(cls, value: Any) -> Any:
+    def _refuse_count(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             raise ConfigError(
                 f"run.seeds is a list of seeds; got {value}, which may mean seed {value} or {value} seeds. Say "
@@ -267,8 +267,8 @@ class RunSection(Settings):
 
     @field_validator("without", mode="before")
     @classmethod
-    def _listed(cls, value: Any) -> Any:
-        return clients_named(value)
+    def _sort_clients(cls, value: Any) -> Any:
+        return sort_clients(value)
 
 
 SECTIONS: dict[str, type[Settings]] = {
@@ -357,7 +357,7 @@ class RunConfig(Settings):
                     kinds = groups(section, name)
                 except ConfigError:
                     continue  # an unknown name is refused where it is used
-                owner = "" if name == "auto" else spelled(section, name)
+                owner = "" if name == "auto" else spell_name(section, name)
                 beside = SECTIONS[section].model_fields.keys() - {"options"}
                 if section == "data":
                     from graphsilo.data.sources.catalog import LoadOptions
@@ -367,7 +367,7 @@ class RunConfig(Settings):
                     kind = next((kind for kind in kinds if options.keys() <= kind.model_fields.keys()), kinds[0])
                     kind.of(options, owner=owner, beside=beside)
 
-    def says(self, name: str) -> bool:
+    def is_given(self, name: str) -> bool:
         """Whether somebody said a setting, or one of a section; defaults written out into a file do not count."""
         return any(said == name or said.startswith(f"{name}.") for said in self.given)
 
@@ -390,7 +390,7 @@ class RunConfig(Settings):
             found = dict(found) if key in type(found).model_fields else getattr(found, "options", {})
         return found.get(key, missing)
 
-    def changed(self, values: Mapping[str, Any]) -> Self:
+    def with_settings(self, values: Mapping[str, Any]) -> Self:
         """The same with other settings, by dotted name: made by the program, so that nobody has said them."""
         update: dict[str, Any] = {}
         for name, value in values.items():
@@ -403,7 +403,7 @@ class RunConfig(Settings):
             update[section] = found.model_copy(update=more)
         return self.model_copy(update=update)
 
-    def unsaid(self, names: Iterable[str]) -> Self:
+    def unset(self, names: Iterable[str]) -> Self:
         """The same, as if nobody had said these settings of sections."""
         update: dict[str, Any] = {}
         for name in names:
@@ -427,7 +427,7 @@ class RunConfig(Settings):
         kind = registry.load(self.method.name).config
         return kind.of(self.method.options, owner=registry.spelled(self.method.name))
 
-    def brought(self, section: str) -> dict[str, Own]:
+    def find_own(self, section: str) -> dict[str, Own]:
         """What the person brought along for a section and this configuration uses, by name."""
         names = {
             "method": [self.method.name],
@@ -464,7 +464,7 @@ class RunConfig(Settings):
             "task",
             *(f"perturb.{key}" for key in self.perturb),
         }
-        tree["own"] = own_tree({section: self.brought(section) for section in OWN})
+        tree["own"] = own_tree({section: self.find_own(section) for section in OWN})
         records = {name: value for name in RECORDS if (value := tree.pop(name)) not in ("", {})}
         return {**tree, **records, "given": sorted(flat.intersection(self.given))}
 
@@ -574,16 +574,16 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
     title = "the configuration" if base is None or isinstance(base, Mapping) else Path(base).name
     folder = None if base is None or isinstance(base, Mapping) else Path(base).parent
     door = door_of(title, folder).say_all(tree)
-    own = _admitted(door, call)
+    own = _admit_own(door, call)
     merged = merge(door, call, _OWN, _written_defaults)
     merged["own"] = own_tree(own)
-    merged["replaces"] = _replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
+    merged["replaces"] = _find_replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
     return RunConfig.of(merged).with_explicit(call.values)
 
 
-def _replaced(path: Path | None, base: Door, call: Door) -> str:
+def _find_replaced(path: Path | None, base: Door, call: Door) -> str:
     """Fingerprint of the run that the call repeats with other clients; empty where it does not."""
-    before, now = (clients_named(door.values.get("run.without") or []) for door in (base, call))
+    before, now = (sort_clients(door.values.get("run.without") or []) for door in (base, call))
     if "run.without" not in call.values or now == before:
         # A run that goes on is still the same; one with other settings is another.
         return base.replaces if call.values.keys() <= NO_NUMBERS | {"run.without"} else ""
@@ -596,7 +596,7 @@ def _replaced(path: Path | None, base: Door, call: Door) -> str:
     return str(found.get("fingerprint", "")) if isinstance(found, dict) else ""
 
 
-def _admitted(base: Door, call: Door) -> dict[str, dict[str, Own]]:
+def _admit_own(base: Door, call: Door) -> dict[str, dict[str, Own]]:
     """What a person brought along to either, known to this process.
 
     Raises:
@@ -607,14 +607,14 @@ def _admitted(base: Door, call: Door) -> dict[str, dict[str, Own]]:
         found[section] = {**found.get(section, {}), **own}
     for section, own in base.own.items():
         for name, one in own.items():
-            if base.given is not None and found[section][name] is one and not _renamed(section, call):
+            if base.given is not None and found[section][name] is one and not _is_renamed(section, call):
                 from graphsilo.federation.own import admit
 
                 admit(section, name, one)
     return found
 
 
-def _renamed(section: str, call: Door) -> bool:
+def _is_renamed(section: str, call: Door) -> bool:
     """Whether the call says anew what the section's name is."""
     return any(f"{section}.{key}" in call.values for key in CHOICES[section])
 
@@ -624,7 +624,7 @@ def door_of(title: str, folder: Path | None = None, *, is_call: bool = False) ->
 
     Only at the door of a call does a file that is named run without having been trusted.
     """
-    return Door(title, SAID, _suggested, folder, is_call=is_call)
+    return Door(title, SAID, _suggest, folder, is_call=is_call)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -659,7 +659,7 @@ def _written_defaults(base: Door) -> frozenset[str]:
     return frozenset(name for name in unsaid if name in found or there.get(name) == base.values[name])
 
 
-def _suggested(name: str, said: Mapping[str, Any]) -> str:
-    from graphsilo.experiments.suggestions import suggestion
+def _suggest(name: str, said: Mapping[str, Any]) -> str:
+    from graphsilo.experiments.suggestions import suggest
 
-    return suggestion(name, said)
+    return suggest(name, said)

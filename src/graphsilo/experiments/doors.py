@@ -138,7 +138,7 @@ class Door:
             ConfigError: No such section, a value where a table is wanted, or the opposite was said before.
         """
         section, *rest = name.split(".")
-        value = self._known(section, rest, plain(value))
+        value = self._name_all_own(section, rest, plain(value))
         if section not in self._sections:
             raise ConfigError(f"unknown setting '{name}'; {self._suggest(name, self.values)}")
         if section == "task":
@@ -148,7 +148,7 @@ class Door:
         elif not rest and isinstance(value, Mapping):
             for key, item in value.items():
                 inner = f"{section}.{key}"
-                self.say(inner, item, f"{how}: {inner} {_shown(item)}" if how else "")
+                self.say(inner, item, f"{how}: {inner} {_format(item)}" if how else "")
         elif not rest:
             self._name(section, value, how)
         elif rest[0] == "options" or (rest[:1] == ["generator"] and section == "data"):
@@ -158,16 +158,16 @@ class Door:
         else:
             self._set(name, value, how)
 
-    def _known(self, section: str, rest: list[str], value: Any) -> Any:
+    def _name_all_own(self, section: str, rest: list[str], value: Any) -> Any:
         """What is said, with a name for each thing of the person's own, which is known by it from now on."""
         if section == "model" and rest == ["pool"] and isinstance(value, list):
             return [
-                {**item, "name": self.named(section, item.get("name"))} if isinstance(item, Mapping) and "name" in item
-                else self.named(section, item) for item in value
+                {**item, "name": self.name_own(section, item.get("name"))}
+                if isinstance(item, Mapping) and "name" in item else self.name_own(section, item) for item in value
             ]  # fmt: skip
-        return self.named(section, value) if section in OWN and rest in ([], [NAMES[section]]) else value
+        return self.name_own(section, value) if section in OWN and rest in ([], [NAMES[section]]) else value
 
-    def named(self, section: str, value: Any) -> Any:
+    def name_own(self, section: str, value: Any) -> Any:
         """A name for what is said of a section: of a thing of the person's own, which is known by it from now on."""
         if value is None or isinstance(value, bool | int | float | list | Mapping):
             return value
@@ -199,7 +199,7 @@ class Door:
             raise ConfigError(f"{section} should be a table of settings; got {quote(value)}.")
         if not isinstance(value, str) and not (section == "data" and isinstance(value, list)):
             raise ConfigError(
-                f"{section} should be a {key}, or a table with the {key} and its settings; got {_shown(value)}. "
+                f"{section} should be a {key}, or a table with the {key} and its settings; got {_format(value)}. "
                 f"Leave it out for the default."
             )
         if section == "data" and isinstance(value, list):
@@ -212,14 +212,14 @@ class Door:
 
     def _set(self, name: str, value: Any, how: str) -> None:
         section = name.partition(".")[0]
-        how = how or f"{name} {_shown(value)}"
+        how = how or f"{name} {_format(value)}"
         before = self.values.get(name)
-        if name in self.words and not _same(name, before, value):
+        if name in self.words and not _is_same(name, before, value):
             raise ConfigError(
                 f"{self.words[name]} and {how} contradict each other: both say what {name} is. Give only one of them."
             )
         self.values[name], self.words[name] = value, self.words.get(name, how)
-        said = [f"{section}.{key}" for key in CHOICES.get(section, ()) if _chosen(self.values, f"{section}.{key}")]
+        said = [f"{section}.{key}" for key in CHOICES.get(section, ()) if _is_chosen(self.values, f"{section}.{key}")]
         if len(said) > 1 and self.given is None:
             raise ConfigError(
                 f"both {' and '.join(self._words(other) for other in said)} say {_DECIDES[section]}. Give only one of "
@@ -229,7 +229,7 @@ class Door:
     def _words(self, name: str) -> str:
         kind = {"partition.rule": "the rule", "partition.file": "the stored partition"}.get(name, name)
         flag = f"{FLAGS[name]}, " if name in FLAGS else ""
-        return f"{kind} {_shown(self.values[name])} ({flag}{name})"
+        return f"{kind} {_format(self.values[name])} ({flag}{name})"
 
 
 _DECIDES = {"partition": "how the data is cut", "model": "which models the clients run"}
@@ -260,14 +260,14 @@ def merge(
         given |= values.keys() - written
     for section in changed:
         if section in CHOICES:
-            lost = _lost(section, values, call, own[section])
+            lost = _find_lost(section, values, call, own[section])
             named = [name for name in lost if name in given and not _is_choice(name)]
             for name in lost:
                 del values[name]
             if named:
                 remarks.append(
                     f"of what {base.title} says, this is not used, since {_reason(section, call)}: "
-                    f"{', '.join(f'{name} {_shown(base.values[name])}' for name in named)}."
+                    f"{', '.join(f'{name} {_format(base.values[name])}' for name in named)}."
                 )
     values.update(call.values)
     for name, value in call.implied.items():
@@ -293,12 +293,12 @@ def tree_of(
 def _changes(section: str, values: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
     """Whether something else is chosen in a section than before."""
     names = [f"{section}.{key}" for key in CHOICES[section]] if section in CHOICES else [section]
-    return any(_chosen(said, name) and not _same(name, values.get(name), said[name]) for name in names)
+    return any(_is_chosen(said, name) and not _is_same(name, values.get(name), said[name]) for name in names)
 
 
-def _lost(section: str, values: Mapping[str, Any], call: Door, own: Collection[str]) -> list[str]:
+def _find_lost(section: str, values: Mapping[str, Any], call: Door, own: Collection[str]) -> list[str]:
     """Settings of the base that do not go with what is chosen now: another choice, and what only that one has."""
-    chosen = next(key for key in CHOICES[section] if _chosen(call.values, f"{section}.{key}"))
+    chosen = next(key for key in CHOICES[section] if _is_chosen(call.values, f"{section}.{key}"))
     if section in call.fresh:
         known: set[str] = set()
     elif chosen == "file":
@@ -306,12 +306,12 @@ def _lost(section: str, values: Mapping[str, Any], call: Door, own: Collection[s
     else:
         known = set(own) | option_names(section, call.values[f"{section}.{chosen}"])
     if section == "method":
-        known -= _meant_otherwise(values.get("method.name"), call.values["method.name"])
+        known -= _find_homonyms(values.get("method.name"), call.values["method.name"])
     known -= set(CHOICES[section])
     return [name for name in values if name.partition(".")[0] == section and name.partition(".")[2] not in known]
 
 
-def _meant_otherwise(before: Any, now: Any) -> set[str]:
+def _find_homonyms(before: Any, now: Any) -> set[str]:
     """Settings that two methods call alike and mean differently, as the mu of FedProx and that of FedPG.
 
     They mean the same where one class declares them for both, and where they are about local training. So does a
@@ -330,7 +330,7 @@ def _meant_otherwise(before: Any, now: Any) -> set[str]:
     return {
         name
         for name in (old.model_fields.keys() & new.model_fields.keys()) - alike
-        if _declared_by(old, name) is not _declared_by(new, name)
+        if _find_declaring(old, name) is not _find_declaring(new, name)
     }
 
 
@@ -339,15 +339,15 @@ def _choices(kind: type[Settings], name: str) -> set[Any]:
     return set(get_args(field.annotation)) if field else set()
 
 
-def _declared_by(kind: type, name: str) -> type:
+def _find_declaring(kind: type, name: str) -> type:
     return [part for part in kind.__mro__ if name in get_annotations(part)][-1]
 
 
 def _reason(section: str, call: Door) -> str:
     if section in call.fresh:
         return f"{section} is given whole"
-    chosen = next(key for key in CHOICES[section] if _chosen(call.values, f"{section}.{key}"))
-    return f"{section}.{chosen} is {_shown(call.values[f'{section}.{chosen}'])} now"
+    chosen = next(key for key in CHOICES[section] if _is_chosen(call.values, f"{section}.{key}"))
+    return f"{section}.{chosen} is {_format(call.values[f'{section}.{chosen}'])} now"
 
 
 def _is_choice(name: str) -> bool:
@@ -355,19 +355,19 @@ def _is_choice(name: str) -> bool:
     return key in CHOICES.get(section, ())
 
 
-def _chosen(values: Mapping[str, Any], name: str) -> bool:
+def _is_chosen(values: Mapping[str, Any], name: str) -> bool:
     return values.get(name) not in (None, "auto")
 
 
-def _same(name: str, one: Any, other: Any) -> bool:
+def _is_same(name: str, one: Any, other: Any) -> bool:
     """Whether two values of a setting are one; names count as one in any spelling."""
     section, _, key = name.partition(".")
     if NAMES.get(section) == key and isinstance(one, str) and isinstance(other, str):
-        return spelled(section, one) == spelled(section, other)
+        return spell_name(section, one) == spell_name(section, other)
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def spelled(section: str, name: str) -> str:
+def spell_name(section: str, name: str) -> str:
     """A name as the catalog or registry spells it; an unknown one as it is."""
     try:
         if section == "data":
@@ -490,7 +490,7 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return quote(value)

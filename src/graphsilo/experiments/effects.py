@@ -92,8 +92,8 @@ def _source(name: str) -> str:
         return "unknown"  # it is refused where it is used
 
 
-def settled(config: RunConfig, *, task: Task | None = None, partition: Partition | None = None, out: Path | None = None,
-            remote: bool = False) -> RunConfig:  # fmt: skip
+def drop_idle(config: RunConfig, *, task: Task | None = None, partition: Partition | None = None,
+              out: Path | None = None, remote: bool = False) -> RunConfig:  # fmt: skip
     """The configuration without settings that change nothing, and with remarks on them.
 
     Called before the data is loaded, and again when it is cut: the more is known, the more can be said.
@@ -113,7 +113,7 @@ def settled(config: RunConfig, *, task: Task | None = None, partition: Partition
     refused = [name for name in idle if name in config.explicit and name not in _HARMLESS]
     if refused:
         raise ConfigError(" ".join(
-            f"{_named(name)} would have no effect: {idle[name]}. Leave it out." for name in refused[:3]
+            f"{_format_name(name)} would have no effect: {idle[name]}. Leave it out." for name in refused[:3]
         ))  # fmt: skip
     return _without(config, idle) if idle else config
 
@@ -131,12 +131,12 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
     cut_anew = "Leave the number out, or cut the data anew with a rule."
     remedy = cut_anew if chosen.file else "Leave the number out; run.without leaves out clients, or name fewer of them."
     by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
-    if config.says("partition.clients") and chosen.clients != partition.num_clients:
+    if config.is_given("partition.clients") and chosen.clients != partition.num_clients:
         raise ConfigError(
             f"{chosen.clients} clients are asked for (partition.clients, --clients), but {by} "
             f"{partition.num_clients}. {remedy}"
         )
-    if chosen.file and config.says("partition.rule") and chosen.rule not in ("auto", partition.rule):
+    if chosen.file and config.is_given("partition.rule") and chosen.rule not in ("auto", partition.rule):
         raise ConfigError(
             f"partition.rule asks for '{chosen.rule}', but the stored partition {chosen.file} was cut by "
             f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut anew."
@@ -172,10 +172,10 @@ def _without(config: RunConfig, idle: Mapping[str, str]) -> RunConfig:
     texts = [f"{name} {quote(said[name])} has no effect: {idle[name]}." for name in idle]
     others = {name: [item for item in config.get(name) if item not in _ITEMS[name]] for name in idle if name in _ITEMS}
     remarks = [*config.remarks, *(text for text in texts if text not in config.remarks)]
-    return config.unsaid(idle).changed(others).model_copy(update={"remarks": remarks})
+    return config.unset(idle).with_settings(others).model_copy(update={"remarks": remarks})
 
 
-def _named(name: str) -> str:
+def _format_name(name: str) -> str:
     item = f"{', '.join(_ITEMS[name])} in " if name in _ITEMS else ""
     return f"{item}{name} ({FLAGS[name]})" if name in FLAGS else f"{item}{name}"
 
@@ -267,15 +267,15 @@ def _unmet(case: Case, section: str, key: str, value: Any) -> str | None:
         least = above(allowed)
         holds = now in allowed if least is None else (now or 0) > least
         if not holds:
-            values = " or ".join(map(_written, allowed)) if least is None else allowed
+            values = " or ".join(map(_format, allowed)) if least is None else allowed
             named = "the task" if other == "task" else f"{section}.{other}"
-            return f"{named} is {_written(now)}; it is used where that is {values}"
+            return f"{named} is {_format(now)}; it is used where that is {values}"
         if reason := _unmet(case, section, other, _ABSENT):
             return reason
     return None
 
 
-def _written(value: Any) -> str:
+def _format(value: Any) -> str:
     """As a person would write it."""
     return "none" if value is None else quote(value)
 

@@ -53,7 +53,7 @@ def view_of(mode: str) -> str:
 
 def choice_of(config: RunConfig) -> str:
     """How the reported model is chosen: ``evaluation.model``, where nobody named modes and not that."""
-    return "first" if config.evaluation.modes and not config.says("evaluation.model") else config.evaluation.model
+    return "first" if config.evaluation.modes and not config.is_given("evaluation.model") else config.evaluation.model
 
 
 @dataclass

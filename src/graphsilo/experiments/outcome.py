@@ -244,7 +244,7 @@ def lopsided_warnings(config: RunConfig, participants: Participants) -> list[str
     beside = by.name != "ap"
     rare = "" if participants.rare is None else f" of class {class_word(participants.rare, participants.schema)}"
     other = "; evaluation.select_by=ap chooses by how well the rare class is ranked"
-    if config.says("evaluation.select_by"):
+    if config.is_given("evaluation.select_by"):
         other = ", as evaluation.select_by says"
     if by.name == "accuracy":
         other = "; evaluation.select_by=macro_f1 counts all classes alike"
@@ -359,7 +359,7 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
     )
     said = [text for text in found if text]
     title = registry.load(config.method.name).title
-    if settings.total_rounds == 1 < settings.rounds and config.says("method.rounds"):
+    if settings.total_rounds == 1 < settings.rounds and config.is_given("method.rounds"):
         said.append(f"{title} has exactly one round: method.rounds {settings.rounds} is that of its reference rows.")
     pool = config.model.pool
     if pool is not None and len(entries := model_entries(config)) > (count := len(participants.holders)):

@@ -249,7 +249,7 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
     config = load_config(folder / "config.yaml", overrides={"run.device": "cpu"})
     # The stored partition stands for the rule: the silo is the one that was trained, whatever was changed since. What
     # else its section says, such as which features graphs have, holds.
-    config = config.changed({"partition.file": str(folder / "partition.npz")})
+    config = config.with_settings({"partition.file": str(folder / "partition.npz")})
     method = registry.load(config.method.name)
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}

@@ -74,7 +74,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         and not (issubclass(kind, OneRoundConfig) and name in SEVERAL_ROUNDS)
     ]
     # Remarks stand beside the run's own.
-    return config.changed(changes).model_copy(update={"remarks": [], "given": given}).with_explicit(())
+    return config.with_settings(changes).model_copy(update={"remarks": [], "given": given}).with_explicit(())
 
 
 def with_alone(config: RunConfig) -> RunConfig:
@@ -82,9 +82,9 @@ def with_alone(config: RunConfig) -> RunConfig:
     site, so that the page can say what joining brought it. ``run.references`` says otherwise; a method that trains
     alone needs no such rows."""
     method = method_of(config)
-    if config.says("run.references") or method.alone:
+    if config.is_given("run.references") or method.alone:
         return config
-    return config.changed({"run.references": ["local", "alone"] if method.backbone else ["alone"]})
+    return config.with_settings({"run.references": ["local", "alone"] if method.backbone else ["alone"]})
 
 
 def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:

@@ -23,7 +23,7 @@ from graphsilo.experiments.checks import (
     check_support,
 )
 from graphsilo.experiments.config import REFERENCES, RunConfig, RunReference
-from graphsilo.experiments.effects import check_clients, settled
+from graphsilo.experiments.effects import check_clients, drop_idle
 from graphsilo.experiments.observer import Beside, Observer, RunEnded, RunStarted
 from graphsilo.experiments.outcome import failure_warnings
 from graphsilo.experiments.participants import Federations, Participants, selection_metric
@@ -116,7 +116,7 @@ def run(
 
 def _checked(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     """The configuration without what has no effect; refuses what can be refused before data is read."""
-    config = settled(config, out=folder.path, remote=remote)
+    config = drop_idle(config, out=folder.path, remote=remote)
     check_device(config.run.device, config.run.precision)
     check_models(config, method_of(config), config.method_config())
     if config.run.workers > 1:
@@ -130,13 +130,13 @@ def _with_data(config: RunConfig, folder: Place, simulation: Participants | None
     simulation = simulation or prepare(config, method)
     if isinstance(simulation, Simulation):
         check_clients(config, simulation.partition)
-        config = settled(config, task=simulation.task, partition=simulation.partition, out=folder.path)
+        config = drop_idle(config, task=simulation.task, partition=simulation.partition, out=folder.path)
         check_resources(simulation, settings)
     check_support(config, method, settings, simulation)
     for name in config.run.references:  # before the run, not after it
         check_data(registry.load(reference_method(config, name)), simulation)
     if isinstance(simulation, Simulation):
-        if config.run.workers > 1 or config.brought("model"):
+        if config.run.workers > 1 or config.find_own("model"):
             from graphsilo.experiments.check_own import check_own
 
             check_own(config, method, simulation)
@@ -216,7 +216,7 @@ class _Run:
 
         pool = WorkerPool(
             simulation.silos, run.workers, resident=run.resident_clients, offload_folder=offload_folder,
-            own=self.config.brought("model"),
+            own=self.config.find_own("model"),
         )  # fmt: skip
         stack.callback(pool.close)
         return pool
@@ -267,7 +267,7 @@ class _Run:
             reuse = dataclasses.replace(self.simulation, models=models)
         folder = self.folder.reference(name)
         return run(
-            config.changed({"evaluation.select_by": by}),
+            config.with_settings({"evaluation.select_by": by}),
             out=folder.path,
             resume=folder.resume,
             observer=observer,

@@ -294,7 +294,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
 
         return one_file_per_silo(config, graph, sizes, split)
     rule = "louvain" if chosen.rule == "auto" else chosen.rule
-    counted = entry(rule).counts and not config.says("partition.clients")
+    counted = entry(rule).counts and not config.is_given("partition.clients")
     # Ratios of links say nothing of nodes, where these have masks.
     of_links = config.task == "link" and (split == "predefined" or (split is None and graph.has_own_splits))
     return partition_for_scenario(
@@ -516,7 +516,7 @@ def fingerprint(config: RunConfig, simulation: Participants) -> str:
     tree["evaluation"] = {key: value for key, value in tree["evaluation"].items() if key not in OUTPUTS}
     text = json.dumps(tree, sort_keys=True, default=str)
     parts = [text, simulation.data_hash, simulation.cut_hash]
-    brought = {name: one.sha256 for section in ("method", "model") for name, one in config.brought(section).items()}
+    brought = {name: one.sha256 for section in ("method", "model") for name, one in config.find_own(section).items()}
     if brought:
         parts.append(json.dumps(brought, sort_keys=True))
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()

@@ -40,14 +40,14 @@ def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
             yield section, owner, group
 
 
-def suggestion(name: str, said: Mapping[str, Any]) -> str:
+def suggest(name: str, said: Mapping[str, Any]) -> str:
     """Which setting was most likely meant by a name without its section, or with one that is not there.
 
     Args:
         name: As it came.
         said: What was said before, by dotted name: it may choose the method that has such a setting.
     """
-    if found := called(name.rpartition(".")[2], said):
+    if found := find_settings(name.rpartition(".")[2], said):
         return f"did you mean {found}?"
     known = _here(said)
     close = get_close_matches(name.rpartition(".")[2].lower(), known, n=1, cutoff=0.6)
@@ -57,7 +57,7 @@ def suggestion(name: str, said: Mapping[str, Any]) -> str:
     return head
 
 
-def called(word: str, said: Mapping[str, Any]) -> str:
+def find_settings(word: str, said: Mapping[str, Any]) -> str:
     """The settings called so, or by another word of the field for it: ``'method.lr'`` for ``learning_rate``.
 
     Args:

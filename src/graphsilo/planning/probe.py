@@ -113,7 +113,7 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
         module, _, function = order["finish"].partition(":")
         report = getattr(importlib.import_module(module), function)
     first = config.run.seeds[:1]
-    config = config.changed({"run.workers": 1, "run.seeds": first, "run.references": (), "evaluation.every": 1})
+    config = config.with_settings({"run.workers": 1, "run.seeds": first, "run.references": (), "evaluation.every": 1})
     runner.run(config, out=out, report=report, seed_run=make_metered)
     emit({"event": "finished", "sizes": sizes(out)})
 

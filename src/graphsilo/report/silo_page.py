@@ -20,7 +20,7 @@ from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.column_scales import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.experiments.check_answers import BY_SETTINGS
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.references import reference_config, with_alone
 from graphsilo.experiments.service.run_over import check_remote
 from graphsilo.experiments.simulation import method_of
@@ -390,7 +390,7 @@ def _refusals(
         except (DisclosureError, ConfigError) as error:
             yield str(error)
     begins: list[Callable[[], object]] = [
-        lambda: settled(config, remote=True),
+        lambda: drop_idle(config, remote=True),
         lambda: check_remote(config),
         *(partial(check, config, method, settings) for check in BY_SETTINGS),
     ]

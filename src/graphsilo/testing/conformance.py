@@ -165,7 +165,7 @@ def check_resume(method: Method, settings: Mapping[str, Any]) -> None:
     """Stopped after any round and resumed from what it kept, it is the run in one go, bit for bit: its numbers, every
     client's and the server's models, and their states in between."""
     config = small_config(method, settings, run={"checkpoint_every": 1})
-    config = config.changed({"evaluation.models": True})
+    config = config.with_settings({"evaluation.models": True})
     with tempfile.TemporaryDirectory() as folder:
         result = run(config, out=Path(folder) / "whole")
         rounds, whole = len(result.tree["seeds"][0]["rounds"]), numbers(result.tree)

@@ -408,14 +408,14 @@ def write_silos(config: RunConfig, out: Path) -> list[tuple[Path, Silo]]:
     """
     from graphsilo import documents
     from graphsilo.data.silos.store import SiloStore
-    from graphsilo.experiments.effects import check_clients, settled
+    from graphsilo.experiments.effects import check_clients, drop_idle
     from graphsilo.experiments.simulation import prepare
     from graphsilo.federation import registry
 
     method = registry.load(config.method.name)
-    simulation = prepare(settled(config), method if method.cut_links else None)
+    simulation = prepare(drop_idle(config), method if method.cut_links else None)
     check_clients(config, simulation.partition)
-    settled(config, task=simulation.task, partition=simulation.partition)
+    drop_idle(config, task=simulation.task, partition=simulation.partition)
     silos, scaling = simulation.silos, simulation.scaling
     digits = len(str(max(held.client for held in silos)))
     folders = [out / f"silo-{held.client:0{digits}d}" for held in silos]

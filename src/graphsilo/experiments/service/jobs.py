@@ -20,7 +20,7 @@ from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.experiments.check_answers import BY_SETTINGS, check_parties, check_robust
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.participants import left_out
 from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.storage import disk
@@ -173,7 +173,7 @@ def _check(
     """The method of a configuration that silos apart can carry out, and the configuration as it is kept."""
     from graphsilo.experiments.service.run_over import check_remote
 
-    checked = with_alone(settled(load_config(config, assignments=assignments), remote=True))
+    checked = with_alone(drop_idle(load_config(config, assignments=assignments), remote=True))
     method, settings = registry.load(checked.method.name), checked.method_config()
     check_remote(checked)
     check_models(checked, method, settings)
@@ -185,7 +185,7 @@ def _check(
         check_parties(checked, settings.asked_of(len(clients)), clients, apart=True)
         check_robust(checked, method, settings, settings.asked_of(len(clients)))
     tree = checked.model_dump(mode="json", exclude_unset=True)
-    if not checked.says("run.checkpoint_every"):
+    if not checked.is_given("run.checkpoint_every"):
         # Between machines a crash is no rarity, and a lost round costs everybody's time.
         tree.setdefault("run", {})["checkpoint_every"] = 1
     return checked.method.name, documents.write(tree)

@@ -86,7 +86,7 @@ def remote_participants(
         )
     text = json.dumps([[client, dict(card)] for client, card in cards.items()], sort_keys=True, default=str)
     # What is set and not used must not look as if it were.
-    unused = [section for section in _WHERE_DATA_IS if config.says(section)]
+    unused = [section for section in _WHERE_DATA_IS if config.is_given(section)]
     notes = card_notes(list(cards.values()))
     if without:
         notes = (absent_words(without, len(cards) + len(without), config.replaces, names or {}), *notes)

@@ -76,7 +76,7 @@ class Folder(Place):
                 continue
             if not target.exists():
                 self._copies[source] = target
-            config = config.changed({setting: str(target)})
+            config = config.with_settings({setting: str(target)})
         self._check_partition(simulation)
         return config
 

@@ -15,8 +15,8 @@ from graphsilo.evaluate.metrics import METRICS, Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_device, check_support
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.doors import RECORDS, own_of, own_tree, spelled
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.doors import RECORDS, own_of, own_tree, spell_name
+from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.participants import selection_metric
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk
@@ -96,17 +96,17 @@ class Study:
         Raises:
             ConfigError: The plan or a space cannot be.
         """
-        seeds = list(plan.seeds or (config.run.seeds if config.says("run.seeds") else FINAL_SEEDS))
+        seeds = list(plan.seeds or (config.run.seeds if config.is_given("run.seeds") else FINAL_SEEDS))
         if plan.final and set(seeds) & set(plan.tuning_seeds):
             raise ConfigError(
                 f"settings are chosen with seeds that the runs afterwards do not have, so that these are new to them; "
                 f"got {list(plan.tuning_seeds)} for tuning and {seeds} afterwards. Choose other seeds for one of them."
             )
-        methods = list(dict.fromkeys(spelled("method", name) for name in plan.methods or [config.method.name]))
+        methods = list(dict.fromkeys(spell_name("method", name) for name in plan.methods or [config.method.name]))
         check_device(config.run.device, config.run.precision)
         # Settings of methods and models are looked at with each method's trials.
         others = [name for name in config.explicit if name.partition(".")[0] not in TUNED]
-        settled(config.with_explicit(others), out=Path(out))
+        drop_idle(config.with_explicit(others), out=Path(out))
         base = config.complete()
         mine = {name: one for name, one in own_of(config.own).get("method", {}).items() if name in methods}
         base["own"] = {**base.get("own", {}), **own_tree({"method": mine})}
@@ -128,7 +128,7 @@ class Study:
             GraphsiloError: As every trial would.
         """
         for name in self.spaces:
-            config = settled(self.config(name, {}), out=self.out)
+            config = drop_idle(self.config(name, {}), out=self.out)
             method = registry.load(name)
             simulation = prepare(config, method)
             check_support(config, method, config.method_config(), simulation)

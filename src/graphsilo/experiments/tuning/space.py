@@ -13,8 +13,8 @@ from graphsilo.errors import ConfigError, nearest, quote
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import RunConfig, configure, door_of
-from graphsilo.experiments.doors import spelled
-from graphsilo.experiments.effects import settled
+from graphsilo.experiments.doors import spell_name
+from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 
@@ -204,7 +204,7 @@ def _sort_out(said: Any, methods: Sequence[str]) -> tuple[dict[str, Values], dic
         if "." in name:
             common[name] = _values(name, value)
             continue
-        method = spelled("method", name)
+        method = spell_name("method", name)
         if method not in methods and method in registry.names():
             raise ConfigError(
                 f"the space has a table for {method}, which is not tuned: the methods of the study are "
@@ -273,7 +273,7 @@ def _check(space: Space, method: str, base: Mapping[str, Any]) -> None:
         for name, values in table.items():
             for value in _ends(values):
                 try:
-                    config = settled(trial_config(base, method, {**first, name: value}))
+                    config = drop_idle(trial_config(base, method, {**first, name: value}))
                     check_models(config, registry.load(method), config.method_config())
                 except ConfigError as error:
                     raise ConfigError(f"the space of {method}, {name} {quote(value)}: {error}") from None
