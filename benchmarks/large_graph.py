@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if settings["method.name"] == "fedavg":
             settings["method.rounds"] = options.rounds
         chosen = load_config(overrides={**base, "partition.rule": part.rule, **settings})
-        ready = simulation.simulated(chosen, None, graph, part, (), list(silos), "node", facts, (graph,))
+        ready = simulation.make_simulation(chosen, None, graph, part, (), list(silos), "node", facts, (graph,))
         row.update(apart(lambda name=name, chosen=chosen, ready=ready: train(name, chosen, ready)))
     return {**row, "phases": meter.phases}
 

@@ -218,10 +218,10 @@ def partition(
 
 def _rule(rule: Any, options: dict[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
     """The name of a rule, whatever a person said, and its options."""
-    from graphsilo.experiments.given import said_of_partition
+    from graphsilo.experiments.given import read_partition
     from graphsilo.federation.own import bring
 
-    said = said_of_partition(rule, folder)
+    said = read_partition(rule, folder)
     if isinstance(said, Mapping):
         if "path" not in said:
             wanted = "a rule, a client number per node, or a function (graph, clients, seed)"
@@ -687,7 +687,7 @@ def _parse_call(function: Callable[..., Any], said: Mapping[str, Any], scratch: 
         ConfigError: One of the settings has a name without a dot, or what is said cannot be.
     """
     from graphsilo.experiments.config import door_of
-    from graphsilo.experiments.given import said_of_data, said_of_partition
+    from graphsilo.experiments.given import read_data, read_partition
 
     call = door_of("this call", is_call=True)
     for argument, name in _ARGUMENTS.items():
@@ -695,9 +695,9 @@ def _parse_call(function: Callable[..., Any], said: Mapping[str, Any], scratch: 
         if value is None:
             continue
         if argument == "data":
-            value = said_of_data(value, call, scratch)
+            value = read_data(value, call, scratch)
         elif argument == "partition":
-            value = said_of_partition(value, scratch)
+            value = read_partition(value, scratch)
         elif argument == "seeds":
             value = _seeds(value)
         elif argument == "references":

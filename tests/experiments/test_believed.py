@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphsilo.errors import FederationError
-from graphsilo.experiments.believed import believable
+from graphsilo.experiments.believed import drop_unbelievable
 from graphsilo.federation import registry
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.interface import Replies
@@ -25,14 +25,14 @@ def test_kinds_of_items_are_those_that_most_silos_count() -> None:
     _, federation, _ = conformance.assemble(registry.load("fedavg"), {})
     federation.limits = dict.fromkeys(federation.clients, 100.0)
     answers = {0: counted("test", "val"), 1: counted("val", "test"), 2: counted("val", "test")}
-    believed = believable(federation, Replies(answers), ["own"], 2)
+    believed = drop_unbelievable(federation, Replies(answers), ["own"], 2)
     assert (believed.clients, list(believed.failures)) == ((1, 2), [0])
     assert "other kinds of items than the other silos" in believed.failures[0].reason
     del answers[2]
     with pytest.raises(FederationError, match="nobody can say which"):
-        believable(federation, Replies(answers), ["own"], 2)
+        drop_unbelievable(federation, Replies(answers), ["own"], 2)
     federation.limits = {}  # in one process nobody lies
-    assert believable(federation, Replies(answers), ["own"], 2).clients == (0, 1)
+    assert drop_unbelievable(federation, Replies(answers), ["own"], 2).clients == (0, 1)
 
 
 @pytest.mark.parametrize("names", [("x/y", "x/y"), ("own/made-up", "own/made-up"), ("own", "own"), ("own/seen/x", "x")])
@@ -43,6 +43,6 @@ def test_who_scores_what_nobody_asked_for_has_failed(names: tuple[str, str]) -> 
     answers = {client: counted("test", "val") for client in range(5)}
     for liar, name in zip((3, 4), names, strict=True):
         answers[liar] = replace(answers[liar], kinds={**answers[liar].kinds, name: [f"of {liar}"]})
-    believed = believable(federation, Replies(answers), ["own"], 2)
+    believed = drop_unbelievable(federation, Replies(answers), ["own"], 2)
     assert (believed.clients, sorted(believed.failures)) == ((0, 1, 2), [3, 4])
     assert all("it scores what was not asked for" in failure.reason for failure in believed.failures.values())

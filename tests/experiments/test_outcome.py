@@ -10,7 +10,7 @@ import pytest
 from graphsilo.data.silos.silo import Schema
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.evaluation import SetScores
-from graphsilo.experiments.outcome import label_warnings, lopsided_warnings, outcome_warnings, untrained
+from graphsilo.experiments.outcome import find_untrained, label_warnings, lopsided_warnings, outcome_warnings
 from graphsilo.experiments.participants import Participants, ranks, selection_metric
 from graphsilo.experiments.storage.records import Seed, record_of
 from graphsilo.federation import registry
@@ -51,7 +51,7 @@ def said(seeds: list[dict[str, Any]], *, has_data: bool = False) -> list[str]:
 
 
 def test_classes_that_nobody_trains_are_found_in_the_tables() -> None:
-    found = untrained(tables(([5, 0, 0], [1, 2, 0]), ([4, 1, 0], [1, 0, 7])), 2)
+    found = find_untrained(tables(([5, 0, 0], [1, 2, 0]), ([4, 1, 0], [1, 0, 7])), 2)
     assert found == [[2, 7]]
     assert said([seed_tree(untrained=found)]) == [
         "no client trains the class 'again', and 7 items of it are asked for at test time: they cannot be found."
@@ -80,8 +80,8 @@ def test_silos_whose_classes_are_not_those_of_others_are_named(labels: list[list
 
 
 def test_nothing_is_said_of_classes_where_a_client_sent_no_table() -> None:
-    assert untrained(tables(([5, 0, 0], [1, 2, 0])), 2) == []
-    assert untrained(SetScores(("test",), np.ones((1, 1, 4, 3, 3), dtype=np.int64)), 0) == []
+    assert find_untrained(tables(([5, 0, 0], [1, 2, 0])), 2) == []
+    assert find_untrained(SetScores(("test",), np.ones((1, 1, 4, 3, 3), dtype=np.int64)), 0) == []
 
 
 @pytest.mark.parametrize(

@@ -40,17 +40,17 @@ def accuracy(reported):
 def test_the_mode_that_validation_prefers_whatever_the_test_says():
     # Validation: own 6 and 4 right (.5), common 7 and 7 (.7); on test own is better.
     progress = seed_of(([6, 4], [9, 9]), ([7, 7], [5, 3]))
-    chosen = progress.reported(MODES, ACCURACY, "run")
+    chosen = progress.choose_reported(MODES, ACCURACY, "run")
     assert (chosen.mode, accuracy(chosen)) == ("aggregate_local", pytest.approx(0.4))
-    assert progress.reported(MODES, ACCURACY, "own").mode == "own_local"
-    assert progress.reported(MODES, ACCURACY, "first").mode == "own_local"
-    assert progress.reported(MODES, ACCURACY, "common").mode == "aggregate_local"
+    assert progress.choose_reported(MODES, ACCURACY, "own").mode == "own_local"
+    assert progress.choose_reported(MODES, ACCURACY, "first").mode == "own_local"
+    assert progress.choose_reported(MODES, ACCURACY, "common").mode == "aggregate_local"
 
 
 def test_each_silo_by_its_own_validation():
     # Client 0 prefers its own (8 > 7), client 1 the common one (7 > 4): test 9 and 3 right, .6 on average.
     progress = seed_of(([8, 4], [9, 9]), ([7, 7], [5, 3]))
-    chosen = progress.reported(MODES, ACCURACY, "silo")
+    chosen = progress.choose_reported(MODES, ACCURACY, "silo")
     assert chosen.mode == "silo_local"
     assert chosen.whose == {0: "own_local", 1: "aggregate_local"}
     assert accuracy(chosen) == pytest.approx(0.6)
@@ -58,8 +58,8 @@ def test_each_silo_by_its_own_validation():
 
 def test_of_equals_the_first():
     progress = seed_of(([5, 5], [1, 1]), ([5, 5], [9, 9]))
-    assert progress.reported(MODES, ACCURACY, "run").mode == "own_local"
-    assert progress.reported(MODES, ACCURACY, "silo").whose == {0: "own_local", 1: "own_local"}
+    assert progress.choose_reported(MODES, ACCURACY, "run").mode == "own_local"
+    assert progress.choose_reported(MODES, ACCURACY, "silo").whose == {0: "own_local", 1: "own_local"}
 
 
 def test_a_run_says_which(small, tmp_path):

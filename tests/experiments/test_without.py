@@ -15,7 +15,7 @@ from graphsilo.data.silos.scenarios import build_silos
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.participants import left_out
+from graphsilo.experiments.participants import find_left_out
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from kit import check_result
@@ -349,8 +349,8 @@ def test_too_few_for_min_clients_are_refused() -> None:
 
 def test_names_of_silos() -> None:
     names = {0: ("north",), 1: ("er", "tables"), 2: ("icu", "tables")}
-    assert left_out(["er", 0], 3, names) == (0, 1)
+    assert find_left_out(["er", 0], 3, names) == (0, 1)
     with pytest.raises(ConfigError, match="clients 1, 2 are all called so"):
-        left_out(["tables"], 3, names)
+        find_left_out(["tables"], 3, names)
     with pytest.raises(ConfigError, match="which is no client; did you mean 'north'"):
-        left_out(["nort"], 3, names)
+        find_left_out(["nort"], 3, names)

@@ -14,7 +14,7 @@ from graphsilo.data.silos.column_scales import visible_rows
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer
-from graphsilo.experiments.outcome import one_class
+from graphsilo.experiments.outcome import find_one_class
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import SeedRun
@@ -287,7 +287,7 @@ def test_one_class_is_told_of_who_gives_it() -> None:
     counts[1, 0, 0] = [[3, 0], [1, 1]]
     counts[2, 0, 0] = [[5, 0], [0, 0]]  # there is nothing else to say
     scores = SetScores(("test",), counts, np.array([5, 5, 5]), {}, (0, 1, 2))
-    assert one_class(scores) == [[0, 0]]
+    assert find_one_class(scores) == [[0, 0]]
 
 
 def test_a_class_that_nobody_trains(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.scoring import PAIRED
 
 
-def believable(
+def drop_unbelievable(
     federation: Federation, answers: Replies[EvaluateReply], views: list[str], classes: int
 ) -> Replies[EvaluateReply]:
     """The answers without those that cannot be: their clients have failed.
@@ -40,7 +40,7 @@ def believable(
     for client, reply in answers:
         if client not in limits:
             continue
-        trouble = _unbelievable(reply, views, classes, limits[client], usual)
+        trouble = _find_trouble(reply, views, classes, limits[client], usual)
         if trouble:
             reason = f"its evaluation cannot be: {trouble}"
             failures[client] = Failure(client, "evaluate", MessageError.__name__, reason)
@@ -49,7 +49,7 @@ def believable(
     return Replies(good, failures)
 
 
-def _unbelievable(
+def _find_trouble(
     reply: EvaluateReply, views: list[str], classes: int, limit: float, usual: Mapping[str, tuple[str, ...]]
 ) -> str:
     """Why an answer cannot be; empty if it can."""

@@ -124,7 +124,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     if method_config.min_clients is not None and method_config.min_clients > asked:
         raise ConfigError(
             f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "
-            f"asked per round{_left(simulation)}. Lower it, or raise method.participation."
+            f"asked per round{_describe_left_out(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
     run, summed = config.run, config.evaluation.report == "federation"
@@ -177,7 +177,7 @@ def check_reported(config: RunConfig, method: Method) -> None:
         )
 
 
-def _left(simulation: Participants) -> str:
+def _describe_left_out(simulation: Participants) -> str:
     """Says how many clients there were, where some are left out."""
     without = simulation.without
     return f" (run.without leaves out {len(without)} of {len(without) + len(simulation.holders)})" if without else ""

@@ -98,7 +98,7 @@ class SetScores:
             return [None] * len(self.clients)
         return [row.get(metric) for row in metrics.per_client(self.of(kind), rare=self.rare)]
 
-    def only(self, clients: Collection[ClientId]) -> SetScores:
+    def select(self, clients: Collection[ClientId]) -> SetScores:
         """The rows of some clients."""
         rows = [place for place, client in enumerate(self.clients) if client in clients]
         return SetScores(
@@ -110,7 +110,7 @@ class SetScores:
             rare=self.rare,
         )
 
-    def joined(self, other: SetScores) -> SetScores:
+    def join(self, other: SetScores) -> SetScores:
         """The rows of both, which score different clients, by client."""
         clients = (*self.clients, *other.clients)
         order = sorted(range(len(clients)), key=clients.__getitem__)
@@ -220,9 +220,9 @@ def evaluate(
         installed = aggregates if "aggregate" in (*local, *each_pooled) else {}
         answers = federation.ask(client.evaluate, _requests(asked, installed, local, each_pooled, auc, rare), to=to)
         if federation.limits:  # silos elsewhere said what they hold
-            from graphsilo.experiments.believed import believable
+            from graphsilo.experiments.believed import drop_unbelievable
 
-            answers = believable(federation, answers, local, server.schema.num_classes)
+            answers = drop_unbelievable(federation, answers, local, server.schema.num_classes)
         replies = list(answers.require(minimum))
     result = gather(replies, holders, rare)
     if "aggregate" in pooled and is_common:

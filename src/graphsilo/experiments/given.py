@@ -26,7 +26,7 @@ KINDS = (
 )
 
 
-def said_of_data(data: Any, call: Door, scratch: Path) -> Any:
+def read_data(data: Any, call: Door, scratch: Path) -> Any:
     """What an argument says of the data.
 
     Raises:
@@ -43,24 +43,24 @@ def said_of_data(data: Any, call: Door, scratch: Path) -> Any:
             call.implied["task"] = "graph"  # by which methods choose their models
         return {"name": str(save_graph(scratch / DATA, graph))}
     if isinstance(data, list | tuple):
-        return [_named(item, client) for client, item in enumerate(data)]
+        return [_read_name(item, client) for client, item in enumerate(data)]
     if isinstance(data, Mapping):
         name = data.get("name", "")
         if is_graph(name):
-            return {**data, "name": _saved(name, scratch)}
+            return {**data, "name": _save_graph(name, scratch)}
         if isinstance(name, list | tuple):
-            return {**data, "name": [_named(item, client) for client, item in enumerate(name)]}
-        return data if isinstance(name, str) else {**data, "name": _named(name, None)}
+            return {**data, "name": [_read_name(item, client) for client, item in enumerate(name)]}
+        return data if isinstance(name, str) else {**data, "name": _read_name(name, None)}
     if not isinstance(data, str | PathLike):
         raise unusable("graphsilo.run(data=...)", KINDS, data)
     return data
 
 
-def _saved(data: Any, scratch: Path) -> str:
+def _save_graph(data: Any, scratch: Path) -> str:
     return str(save_graph(scratch / DATA, graph_of(data)))
 
 
-def _named(item: object, client: int | None) -> str:
+def _read_name(item: object, client: int | None) -> str:
     """A name or path as text; ``client`` is the place in a list of names, None outside of one."""
     if isinstance(item, str | PathLike):
         return str(fspath(item))
@@ -75,7 +75,7 @@ def _named(item: object, client: int | None) -> str:
     raise unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
 
 
-def said_of_partition(partition: Any, scratch: Path) -> Any:
+def read_partition(partition: Any, scratch: Path) -> Any:
     """What an argument says of the cut.
 
     Raises:
@@ -91,7 +91,7 @@ def said_of_partition(partition: Any, scratch: Path) -> Any:
     if isinstance(partition, str | Mapping | Rule) or inspect.isroutine(partition):
         return partition
     if isinstance(partition, list | tuple | np.ndarray) or hasattr(partition, "__array__"):
-        return {"rule": "files", "path": str(saved_numbers(partition, scratch))}
+        return {"rule": "files", "path": str(save_numbers(partition, scratch))}
     wanted = (
         "a rule, a stored partition (.npz), a table of settings, a client number per node, or a function (graph, "
         "clients, seed)"
@@ -99,7 +99,7 @@ def said_of_partition(partition: Any, scratch: Path) -> Any:
     raise unusable("graphsilo.run(partition=...)", wanted, partition)
 
 
-def saved_numbers(numbers: Any, scratch: Path) -> Path:
+def save_numbers(numbers: Any, scratch: Path) -> Path:
     """A file with the client numbers of all nodes.
 
     Raises:

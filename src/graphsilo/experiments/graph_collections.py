@@ -14,7 +14,14 @@ from graphsilo.data.silos.pooling import pool_silos
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import DataError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.simulation import Simulation, check_backbone, simulated, spoiler, taking_part, task_of
+from graphsilo.experiments.simulation import (
+    Simulation,
+    check_backbone,
+    choose_spoiler,
+    leave_out,
+    make_simulation,
+    task_of,
+)
 from graphsilo.federation.registry import Method
 
 
@@ -47,16 +54,16 @@ def prepare_graphs(config: RunConfig, method: Method | None, collections: list[G
             ratios=chosen.ratios,
             options=chosen.options,
         )
-    partition, wide = taking_part(config, partition)
+    partition, wide = leave_out(config, partition)
     silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
     facts = _collection_facts(partition, wide, collections, silos)
-    spoil = spoiler(config)
+    spoil = choose_spoiler(config)
     if spoil is not None:
         silos = [spoil(silo) for silo in silos]
     if method is not None and method.pooled:
         silos = [pool_silos(silos)]
     first = collections[partition.present[0] if len(collections) > 1 else 0]
-    return simulated(config, method, first, wide, partition.absent, silos, task, facts, tuple(collections))
+    return make_simulation(config, method, first, wide, partition.absent, silos, task, facts, tuple(collections))
 
 
 def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:

@@ -14,8 +14,8 @@ from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.experiments.participants import (
     Participants,
     class_word,
+    describe_untrained,
     selection_metric,
-    untrained_words,
 )
 from graphsilo.experiments.simulation import model_entries
 from graphsilo.experiments.storage.records import ClientScores, Seed
@@ -31,7 +31,7 @@ _MAX = 8
 """Silos that are named before the rest is only counted."""
 
 
-def one_class(scores: SetScores) -> list[list[int]]:
+def find_one_class(scores: SetScores) -> list[list[int]]:
     """[client, class] of the clients that were asked for several classes and answered with one."""
     if scores.counts is None:
         return []
@@ -44,7 +44,7 @@ def one_class(scores: SetScores) -> list[list[int]]:
     return found
 
 
-def untrained(scores: SetScores, clients: int) -> list[list[int]]:
+def find_untrained(scores: SetScores, clients: int) -> list[list[int]]:
     """[class, items] of the classes that are tested and that no client has a training item of.
 
     Known from the tables that clients send to be evaluated; nothing where one of them sent none.
@@ -59,7 +59,7 @@ def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, p
     """What the outcome says that a person should know."""
     lost = [] if participants.has_data else seeds[0].untrained or []  # who has the data knew before
     return [
-        *([untrained_words(lost, participants.schema.class_names)] if lost else ()),
+        *([describe_untrained(lost, participants.schema.class_names)] if lost else ()),
         *failure_warnings(seeds, participants),
         *_idle_warnings(seeds, participants),
         *_one_class_warnings(config, seeds, method, participants),
@@ -87,8 +87,8 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
         when = [f"{failed} of {rounds} rounds"] if failed else []
         when += ["set-up"] if failed < len(steps[client]) else []
         found_so_far.append(
-            f"{participants.named([client])} failed in {' and in '.join(when)}, which went on without it; first in "
-            f"{one_line(reasons[client], _LONGEST_REASON)}"
+            f"{participants.name_clients([client])} failed in {' and in '.join(when)}, which went on without it; first "
+            f"in {one_line(reasons[client], _LONGEST_REASON)}"
         )
     if len(steps) > _MAX:
         found_so_far.append(f"{len(steps) - _MAX} more clients failed; see failures in result.json.")
@@ -103,7 +103,7 @@ def _idle_warnings(seeds: Sequence[Seed], participants: Participants) -> list[st
         for client, text in {int(each[1]): each[2] for each in map(_IDLE.match, row.idle or ()) if each}.items():
             found[client] = found.get(client, (0, ""))[0] + 1, text
     each = [
-        f"{participants.named([client])} in {often} of {len(rows)} rounds ({text})"
+        f"{participants.name_clients([client])} in {often} of {len(rows)} rounds ({text})"
         for client, (often, text) in sorted(found.items())
     ]
     return each and [
@@ -127,7 +127,7 @@ def _one_class_warnings(
     if clients == [EVERYBODY] or scored <= set(clients):
         who, verb = "every silo", "predicts"
     else:
-        who, verb = participants.named(clients), "predicts" if len(clients) == 1 else "predict"
+        who, verb = participants.name_clients(clients), "predicts" if len(clients) == 1 else "predict"
     in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
     area = _area([seed for seed in seeds if seed.one_class], clients)
@@ -228,7 +228,9 @@ def _swapped_warnings(seeds: Sequence[Seed], participants: Participants) -> list
         return []
     if participants.task == "link" or participants.schema.num_classes != 2:
         return []
-    who = several((f"{participants.named([client])} ({title} {100 * scores[client]:.1f})" for client in found), _MAX)
+    who = several(
+        (f"{participants.name_clients([client])} ({title} {100 * scores[client]:.1f})" for client in found), _MAX
+    )
     return [
         f"answers are the wrong way round at some silos and not at the others: {who}, where guessing has 50. May their "
         f"labels be swapped, so that 0 there is 1 elsewhere? Then nodes.words of their descriptions puts it right."
@@ -266,7 +268,7 @@ def label_warnings(participants: Participants) -> list[str]:
     found = []
     if single and len(single) < len(shares):
         found.append(
-            f"only one class occurs at {participants.named(single)}: accuracy and Macro-F1 there are "
+            f"only one class occurs at {participants.name_clients(single)}: accuracy and Macro-F1 there are "
             f"of that class alone, often 100, and count in the means; AUC, average precision and the F1 of the rare "
             f"class leave such silos out."
         )
@@ -292,11 +294,11 @@ def _opposed_warnings(participants: Participants) -> list[str]:
     words = [class_word(label, participants.schema) for label in (0, 1)]
     if mixed[few] and 2 * len(common[many]) > len(shares):
         text = (
-            f"at {participants.named(mixed[few])} class {words[few]} is the common one, which is the rare one at "
-            f"most other silos. If the labels are swapped there, a line under nodes of that description"
+            f"at {participants.name_clients(mixed[few])} class {words[few]} is the common one, which is the rare one "
+            f"at most other silos. If the labels are swapped there, a line under nodes of that description"
         )
     elif all(common) and any(mixed) and 2 * len(common[many]) <= len(shares) < 2 * sum(map(len, common)):
-        sides = "; ".join(f"{words[label]} at {participants.named(common[label])}" for label in (0, 1))
+        sides = "; ".join(f"{words[label]} at {participants.name_clients(common[label])}" for label in (0, 1))
         text = (
             f"the commonest class differs between silos: {sides}. That may be so, or labels are swapped at some of "
             f"them: then a line under nodes of their descriptions"

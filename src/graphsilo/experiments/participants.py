@@ -73,7 +73,7 @@ class Participants(ABC):
     has_data: ClassVar[bool] = False
     """Whether the data itself is here."""
 
-    def named(self, clients: Sequence[ClientId]) -> str:
+    def name_clients(self, clients: Sequence[ClientId]) -> str:
         """Clients in words, by the names of their silos where they have some."""
         return client_words(clients, {row["client"]: row.get("silo") for row in self.cut["per_client"]})
 
@@ -178,7 +178,7 @@ class Federations(Protocol):
         """Clients have lost their state, and the seed begins again from its last checkpoint."""
 
 
-def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) -> str:
+def describe_untrained(lost: Sequence[Sequence[int]], names: Sequence[str] | None) -> str:
     """A warning of such classes, given as [class, items] each."""
     shown = several((f"'{names[label]}'" if names else label for label, _ in lost), _MAX)
     return (
@@ -188,7 +188,7 @@ def untrained_words(lost: Sequence[Sequence[int]], names: Sequence[str] | None) 
     )
 
 
-def left_out(
+def find_left_out(
     wanted: Sequence[int | str], count: int, names: Mapping[ClientId, str | Collection[str]] | None = None
 ) -> tuple[ClientId, ...]:
     """The clients that ``run.without`` names, ascending.
@@ -204,7 +204,7 @@ def left_out(
     found = set()
     for who in wanted:
         if isinstance(who, str):
-            found.add(client_called(who, count, names or {}, "run.without (--without)"))
+            found.add(find_client(who, count, names or {}, "run.without (--without)"))
         elif 0 <= who < count:
             found.add(who)
         else:
@@ -220,7 +220,7 @@ def left_out(
     return tuple(sorted(found))
 
 
-def client_called(name: str, count: int, names: Mapping[ClientId, str | Collection[str]], what: str) -> ClientId:
+def find_client(name: str, count: int, names: Mapping[ClientId, str | Collection[str]], what: str) -> ClientId:
     """The client of a name.
 
     Args:
@@ -253,7 +253,7 @@ def _there_are(count: int) -> str:
     return f"there are {count}, numbered 0 to {count - 1}" if count > 1 else "there is one, number 0"
 
 
-def absent_words(without: Sequence[ClientId], count: int, replaces: str, names: Mapping[ClientId, str]) -> str:
+def describe_absent(without: Sequence[ClientId], count: int, replaces: str, names: Mapping[ClientId, str]) -> str:
     """Says who was left out of a run, and which run it takes the place of."""
     who = f"{client_words(without, names)} {'is' if len(without) == 1 else 'are'}"
     text = f"; it replaces run {replaces[:12]}" if replaces else ""

@@ -25,8 +25,8 @@ from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.doors import plain
-from graphsilo.experiments.participants import client_called
-from graphsilo.experiments.simulation import called, prepare
+from graphsilo.experiments.participants import find_client
+from graphsilo.experiments.simulation import list_client_names, prepare
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.reading import SiloRecord, mode_of
 from graphsilo.federation import registry
@@ -128,7 +128,7 @@ def predict(
     # Scale and fill values are those that the model was trained with: today's tables may have other means.
     if isinstance(result, SiloRecord):
         own = result.client
-        if client is not None and _numbered(client, 1, {own: result.silo}) != own:
+        if client is not None and _find_number(client, 1, {own: result.silo}) != own:
             raise ConfigError(f"{folder} holds the results of client {own} alone; {client} was asked for.")
         kept = _read(model_path(folder, chosen, own, checkpoint))
         asked = _at_silo(folder, result, own, kept)
@@ -223,7 +223,7 @@ class _Asked:
     root: str | None = None
 
 
-def _numbered(client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]]) -> ClientId:
+def _find_number(client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]]) -> ClientId:
     """The number of a client that is named by number or by name.
 
     Raises:
@@ -234,7 +234,7 @@ def _numbered(client: ClientId | str, count: int, names: Mapping[ClientId, str |
     if isinstance(client, int):
         return client
     is_number = client.isdecimal() and not any(client == own or client in own for own in names.values())
-    return int(client) if is_number else client_called(client, count, names, "predict (--client)")
+    return int(client) if is_number else find_client(client, count, names, "predict (--client)")
 
 
 def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
@@ -254,7 +254,7 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}
     files = config.data.name
-    client = _numbered(client, simulation.num_holders, called(files) if isinstance(files, list) else {})
+    client = _find_number(client, simulation.num_holders, list_client_names(files) if isinstance(files, list) else {})
     if client in simulation.without:
         raise ConfigError(
             f"client {client} was left out of the run in {folder} (run.without): it has no model of it. Ask for one of "

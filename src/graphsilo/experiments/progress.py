@@ -104,7 +104,7 @@ class SeedProgress:
             self.since_best += 1
         return improved
 
-    def reported(self, modes: tuple[str, ...], metric: Metric, choice: str) -> Reported:
+    def choose_reported(self, modes: tuple[str, ...], metric: Metric, choice: str) -> Reported:
         """The mode that stands for the seed, and its evaluations.
 
         Args:
@@ -137,13 +137,13 @@ class SeedProgress:
             view, mine = self.views[mode], {client for client, chosen in whose.items() if chosen == mode}
             for kept, found in ((mixed.best, view.best), (mixed.last, view.last)):
                 for name, scores in found.items():
-                    part = scores.only(mine)
-                    kept[name] = kept[name].joined(part) if name in kept else part
+                    part = scores.select(mine)
+                    kept[name] = kept[name].join(part) if name in kept else part
             mixed.rounds |= {client: view.rounds.get(client, (view.best_round, 0.0)) for client in sorted(mine)}
         mixed.best_round = max((number for number, _ in mixed.rounds.values()), default=0)
         return Reported(f"silo_{modes[0].split('_')[1]}", mixed, whose)
 
-    def logs(self, server: ServerBase[Any]) -> None:
+    def take_logs(self, server: ServerBase[Any]) -> None:
         """Take the server's own numbers of the last round."""
         if server.log:
             target = self.rounds[-1] if self.rounds else self.setup
@@ -229,9 +229,9 @@ class ViewProgress:
         if better:
             self.best_round = number
             for name, found in sets.items():
-                new = found.only(better)
+                new = found.select(better)
                 old = self.best.get(name)
-                self.best[name] = new if old is None else old.only(set(old.clients) - better).joined(new)
+                self.best[name] = new if old is None else old.select(set(old.clients) - better).join(new)
         return frozenset(better)
 
     def worth(self, mode: str, metric: Metric) -> tuple[float, float]:

@@ -87,7 +87,7 @@ def with_alone(config: RunConfig) -> RunConfig:
     return config.with_settings({"run.references": ["local", "alone"] if method.backbone else ["alone"]})
 
 
-def gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:
+def measure_gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:
     """Per metric, how far from local to global training a run gets."""
     closed = {}
     for metric in test.metrics:

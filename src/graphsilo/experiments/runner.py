@@ -27,7 +27,7 @@ from graphsilo.experiments.effects import check_clients, drop_idle
 from graphsilo.experiments.observer import Beside, Observer, RunEnded, RunStarted
 from graphsilo.experiments.outcome import failure_warnings
 from graphsilo.experiments.participants import Federations, Participants, selection_metric
-from graphsilo.experiments.seed import SeedRun, tell_again
+from graphsilo.experiments.seed import SeedRun, announce_seed
 from graphsilo.experiments.simulation import (
     Simulation,
     complete_config,
@@ -91,16 +91,16 @@ def run(
     usage = UsageMeter(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
     observer, folder = observer or Observer(), Place.of(out, resume=resume)
-    config = _checked(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
+    config = _check(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
     with folder.hold():
         config, simulation = _with_data(config, folder, simulation)
         config = folder.adopt(config, own, simulation)
         going = _Run(config, simulation, folder, observer, label, elsewhere)
         done = folder.open(config, simulation, going.fingerprint, going.settings)
         if done is not None and set(config.run.references) <= done.reference_rows.keys():
-            return going.tell_again(done, report)
+            return going.announce_finished(done, report)
         folder.begin(going.settings, simulation)
-        going.tell_started()
+        going.announce_start()
         try:
             record, ledgers = going.train(seed_run)
             record = replace(going.with_references(record), process=usage.read())
@@ -111,10 +111,10 @@ def run(
             raise
     record = replace(record, process=usage.read())  # with the page, and with workers that have ended
     folder.write(record)
-    return going.tell_ended(record)
+    return going.announce_end(record)
 
 
-def _checked(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
+def _check(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     """The configuration without what has no effect; refuses what can be refused before data is read."""
     config = drop_idle(config, out=folder.path, remote=remote)
     check_device(config.run.device, config.run.precision)
@@ -229,7 +229,7 @@ class _Run:
         """
         if not self.config.run.references:
             return record
-        from graphsilo.experiments.references import gaps_closed, reference_config
+        from graphsilo.experiments.references import measure_gaps_closed, reference_config
 
         observer = Beside(self.observer, record.warnings)
         rows: dict[str, Means] = {}
@@ -254,7 +254,7 @@ class _Run:
                 observer.on_warning(text)
             missing += warnings
         has_both = "local" in rows and "global" in rows
-        gaps = gaps_closed(record.summary.test, rows["local"], rows["global"]) if has_both else None
+        gaps = measure_gaps_closed(record.summary.test, rows["local"], rows["global"]) if has_both else None
         return replace(record, references=References.of(rows, gaps), warnings=[*record.warnings, *missing])
 
     def _reference(self, name: RunReference, config: RunConfig, observer: Observer) -> Result:
@@ -279,7 +279,7 @@ class _Run:
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
-    def tell_again(self, done: RunRecord, report: Callable[[Path], Any] | None) -> Result:
+    def announce_finished(self, done: RunRecord, report: Callable[[Path], Any] | None) -> Result:
         """A run that was finished before; adds what it lacks of embeddings and report."""
         if (
             self.folder.path is not None
@@ -290,12 +290,12 @@ class _Run:
 
             write_missing_embeddings(self.folder.path, self.config, self.method, self.simulation, self.config.run.seeds)
         self.folder.draw(report, again=False)  # it was stopped between the result and its page
-        self.tell_started(is_finished=True)
+        self.announce_start(is_finished=True)
         for index, seed in enumerate(done.seeds):
-            tell_again(seed, (seed.seed, index + 1, len(done.seeds)), self.observer, self.label)
-        return self.tell_ended(done)
+            announce_seed(seed, (seed.seed, index + 1, len(done.seeds)), self.observer, self.label)
+        return self.announce_end(done)
 
-    def tell_started(self, *, is_finished: bool = False) -> None:
+    def announce_start(self, *, is_finished: bool = False) -> None:
         """Training begins, or has been before."""
         method, simulation = self.method, self.simulation
         self.observer.on_start(
@@ -321,7 +321,7 @@ class _Run:
             )
         )
 
-    def tell_ended(self, record: RunRecord) -> Result:
+    def announce_end(self, record: RunRecord) -> Result:
         """The run is over, and everything is written."""
         result = Result(record, self.folder.path)
         self.observer.on_end(RunEnded(label=self.label, result=result))

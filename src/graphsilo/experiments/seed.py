@@ -142,7 +142,7 @@ class SeedRun:
 
                 write_missing_embeddings(folder, self.config, self.method, self.simulation, [self.seed])
             kept = record_of(state["result"], Seed)
-            tell_again(kept, place, observer, label)
+            announce_seed(kept, place, observer, label)
             return kept, ledger
         started = time.perf_counter()
         federation, server = self._open(state, ledger)
@@ -150,7 +150,7 @@ class SeedRun:
         noted = index > 0  # the first seed speaks for all
 
         def after_step(work: Work) -> None:
-            self._worked(work, server, federation)
+            self._save_within(work, server, federation)
             now = time.perf_counter()
             if now - self._reported >= REPORT_SECONDS or work.done == work.steps:
                 self._reported = now
@@ -165,7 +165,7 @@ class SeedRun:
         rows = [_round_tree(row) for row in progress.rounds]
         observer.on_seed_start(SeedStarted(*place, rounds=server.rounds, setup=setup, rows=rows, label=label))
         if state is None and not noted:
-            noted = self._note_traffic(self._expected(server), observer, of=" of tensors")
+            noted = self._note_traffic(self._expected_bytes(server), observer, of=" of tensors")
         if not is_set_up:
             self._set_up(server, federation)
             observer.on_set_up(SetUp(*place, row=_cost_tree(progress.setup), label=label))
@@ -189,7 +189,7 @@ class SeedRun:
                     row=_round_tree(last), each_client=self._last_clients, label=label,
                 )
             )  # fmt: skip
-        reported = progress.reported(self.modes, self.metric, self.choice)
+        reported = progress.choose_reported(self.modes, self.metric, self.choice)
         result = seed_result(self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes())
         if self.keeps_models or self.config.evaluation.study:
             from graphsilo.experiments.storage.outputs import write_outputs
@@ -263,7 +263,7 @@ class SeedRun:
         )
         return True
 
-    def _expected(self, server: ServerBase[Any]) -> tuple[int, int]:
+    def _expected_bytes(self, server: ServerBase[Any]) -> tuple[int, int]:
         """Bytes of tensors up and down, before anything is sent; a secure sum has eight of each number for four."""
         up, down = server.expected_bytes()
         return (2 * up if self.config.run.secure_sums else up), down
@@ -305,7 +305,7 @@ class SeedRun:
         before = federation.ledger.total("setup")["up"]
         server.set_up(federation)
         self._note_set_up(federation)
-        self.progress.logs(server)
+        self.progress.take_logs(server)
         # What was agreed on before is made again faster than it is kept.
         if self.config.run.checkpoint_every != 0 and federation.ledger.total("setup")["up"] > before:
             self._save(server, federation)
@@ -321,7 +321,7 @@ class SeedRun:
             self.progress.setup["failures"] = failures
         self._clock.start()
 
-    def _worked(self, work: Work, server: ServerBase[Any], federation: Exchange) -> None:
+    def _save_within(self, work: Work, server: ServerBase[Any], federation: Exchange) -> None:
         """A step of a long piece of work has ended: in set-up, from which clients go on as they are, keep it if due."""
         saved = work.saved() if federation.ledger.phase == "setup" and self._is_due_within() else None
         if saved is not None:
@@ -382,7 +382,7 @@ class SeedRun:
         self._since_save += row["wall_seconds"]
         progress.rounds.append(row)
         progress.round = number
-        progress.logs(server)
+        progress.take_logs(server)
 
     def _remember(self, better: Mapping[str, Improved], server: ServerBase[Any], federation: Exchange) -> None:
         """Keep each view's models when its validation has never been better."""
@@ -452,7 +452,7 @@ def secure_sums(config: RunConfig, method: Method, federation: Exchange, seed: i
 _WAYS = ("upload_bytes", "download_bytes")
 
 
-def tell_again(seed: Seed, place: tuple[int, int, int], observer: Observer, label: str) -> None:
+def announce_seed(seed: Seed, place: tuple[int, int, int], observer: Observer, label: str) -> None:
     """Report a seed that was done before."""
     tree = tree_of(seed)
     rounds = len(seed.rounds)

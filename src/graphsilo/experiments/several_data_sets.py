@@ -27,7 +27,7 @@ from graphsilo.experiments.simulation import Simulation
 from graphsilo.types import ClientId
 
 
-def joined(
+def join_graphs(
     config: RunConfig, graphs: Sequence[Graph], present: Mapping[ClientId, Graph], scaling: Scaling
 ) -> tuple[Graph, list[int], list[str]]:
     """The graphs of silos as one, how many nodes each has, and what a person should know of their differences.
@@ -168,7 +168,7 @@ def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: 
     )
 
 
-def named(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
+def add_names(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
     """The same, where every client holds a data set of its own, with these sets' names for the report."""
     if len(held) != made.num_holders:
         return made

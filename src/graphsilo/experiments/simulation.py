@@ -30,10 +30,10 @@ from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, R
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.participants import (
     Participants,
-    absent_words,
-    left_out,
+    describe_absent,
+    describe_untrained,
+    find_left_out,
     selection_metric,
-    untrained_words,
 )
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
@@ -80,7 +80,7 @@ def load_data(
     names = chosen.names
     present = {place: name for place, name in enumerate(names) if place not in without}
     catalog.check_distinct(present)
-    loaded = _loaded(config, present)
+    loaded = _load_each(config, present)
     if len({type(item) for item in loaded.values()}) > 1:
         kinds = [
             f"client {client}'s {names[client]} is a "
@@ -99,11 +99,11 @@ def load_data(
     counts = isinstance(first, GraphCollection) or config.partition.split == "global"
     from graphsilo.experiments.several_data_sets import stand_in
 
-    absent = _loaded(config, {place: names[place] for place in without}) if counts else {}
+    absent = _load_each(config, {place: names[place] for place in without}) if counts else {}
     return [loaded[place] if place in loaded else stand_in(first, absent.get(place)) for place in range(len(names))]
 
 
-def _loaded(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, Graph | GraphCollection]:
+def _load_each(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientId, Graph | GraphCollection]:
     chosen = config.data
     for name in names.values():
         require_memory(
@@ -184,7 +184,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     """
     without: tuple[ClientId, ...] = ()
     if config.run.without and isinstance(config.data.name, list):
-        without = left_out(config.run.without, len(config.data.name), called(config.data.name))
+        without = find_left_out(config.run.without, len(config.data.name), list_client_names(config.data.name))
     loaded = load_data(config, without)
     items = loaded if isinstance(loaded, list) else [loaded]
     present = {place: item for place, item in enumerate(items) if place not in without}
@@ -201,13 +201,13 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         made = prepare_graphs(config, method, [item for item in items if isinstance(item, GraphCollection)])
     elif isinstance(loaded, list):
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
-        graph, sizes, differences = several_data_sets.joined(config, graphs, single, scaling)
+        graph, sizes, differences = several_data_sets.join_graphs(config, graphs, single, scaling)
         notes += differences
         made = _prepare_graph(config, method, graph, graphs, sizes)
     else:
         made = _prepare_graph(config, method, graphs[0], graphs)
     if isinstance(loaded, list):
-        made = several_data_sets.named(made, items)
+        made = several_data_sets.add_names(made, items)
     return replace(made, notes=(*made.notes, *notes))
 
 
@@ -217,7 +217,7 @@ def _prepare_graph(
     """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each."""
     task = task_of(config, whole)
     check_backbone(config, task)
-    partition, wide = taking_part(config, cut(config, whole, sizes))
+    partition, wide = leave_out(config, cut(config, whole, sizes))
     graph = detach(whole, wide, partition) if partition.absent else whole
     found: list[dict[str, Any]] = [{"fills": item.fills, "estimated": item.estimated} for item in read]
     options = dict(config.scenario.options)
@@ -226,7 +226,7 @@ def _prepare_graph(
     asked: dict[str, Any] = {"scenario": config.scenario.name, "options": options, "task": task}
     if task == "link":
         asked["link_ratios"] = config.partition.ratios
-    spoil = spoiler(config)
+    spoil = choose_spoiler(config)
     if method is not None and method.pooled:
         cross = bool(getattr(config.method_config(), "cross_edges", True))
         from graphsilo.data.silos.pooling import pooled_silo
@@ -246,26 +246,26 @@ def _prepare_graph(
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
-    return simulated(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
+    return make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
 
 
-def called(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
+def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
     """What a person may call clients that have data sets or files of their own: as given, by file, or as shown."""
     return {
         client: tuple(dict.fromkeys((name, Path(name).stem, catalog.title(name)))) for client, name in enumerate(names)
     }
 
 
-def taking_part(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
+def leave_out(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
     """The cut without the clients that are left out, and with them."""
     if not config.run.without:
         return partition, partition
     names = config.data.name
-    own = called(names) if isinstance(names, list) and len(names) == partition.num_clients else None
-    return partition.without(left_out(config.run.without, partition.num_clients, own)), partition
+    own = list_client_names(names) if isinstance(names, list) and len(names) == partition.num_clients else None
+    return partition.without(find_left_out(config.run.without, partition.num_clients, own)), partition
 
 
-def spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
+def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
     """What is done to a client's training data; None where nothing is."""
     if not config.perturb:
         return None
@@ -311,7 +311,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
     )
 
 
-def simulated(
+def make_simulation(
     config: RunConfig,
     method: Method | None,
     graph: Graph | GraphCollection,
@@ -325,7 +325,7 @@ def simulated(
     without = tuple(sorted(absent))
     scaling = scaling_of(config, without)
     rows = [row for row in facts["per_client"] if row["client"] not in absent]
-    replaced = (absent_words(without, partition.num_clients, config.replaces, {}),) if without else ()
+    replaced = (describe_absent(without, partition.num_clients, config.replaces, {}),) if without else ()
     return Simulation(
         clients=tuple(silo.client for silo in silos),
         graph=graph,
@@ -409,7 +409,7 @@ def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:
     lost = np.flatnonzero((trained == 0) & (asked > 0))
     if not len(lost):
         return ()
-    return (untrained_words([[int(label), int(asked[label])] for label in lost], schema.class_names),)
+    return (describe_untrained([[int(label), int(asked[label])] for label in lost], schema.class_names),)
 
 
 def _pool_notes(config: RunConfig, method: Method | None, clients: int) -> tuple[str, ...]:

@@ -42,10 +42,10 @@ _WEIGHT = "num_samples"
 class Witness(Protocol):
     """Sees what the coordinator sees, and changes nothing: for studies of what that says of a silo."""
 
-    def answered(self, client: ClientId, handler: Handler[Any, Any], request: Message, answer: Message) -> None:
+    def on_answer(self, client: ClientId, handler: Handler[Any, Any], request: Message, answer: Message) -> None:
         """A client answered in plain."""
 
-    def opened(
+    def on_sum(
         self, handler: Handler[Any, Any], request: Message | Mapping[ClientId, Message], total: Total[Any]
     ) -> None:
         """A secure sum was opened; single answers were not seen."""
@@ -213,7 +213,7 @@ class Exchange(Federation):
                     if check is not None:
                         check(client, answer)
                 if self.witness is not None:
-                    self.witness.answered(client, handler, requests[client], answer)
+                    self.witness.on_answer(client, handler, requests[client], answer)
                 self.note_answer(client, reply_type)
             except MessageError as error:
                 answer = self.unusable(client, handler, error)
@@ -254,7 +254,7 @@ class Exchange(Federation):
             return super().sum(handler, request, to=to)
         total = self.secure.sum(self, handler, request, to)
         if self.witness is not None:
-            self.witness.opened(handler, request, total)
+            self.witness.on_sum(handler, request, total)
         return total
 
     def allow_single(self, handler: Handler[Any, Any]) -> None:

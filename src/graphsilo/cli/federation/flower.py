@@ -14,7 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 from graphsilo import report
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.participants import left_out
+from graphsilo.experiments.participants import find_left_out
 from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.flower.transport import FlowerTransport
@@ -46,7 +46,7 @@ def run(grid: Grid, context: Context) -> None:
         site: [number for number, silo in enumerate(federation.silos) if silo.site == site] for site in federation.sites
     }
     names = {number: silo.name for number, silo in enumerate(federation.silos)}
-    absent = left_out(config.run.without, len(names), names)
+    absent = find_left_out(config.run.without, len(names), names)
     sites = tuple(site for site, members in clients.items() if not set(members) <= set(absent))
     transport = FlowerTransport(grid, sites, shortest=_SHORTEST)
     try:

@@ -21,7 +21,7 @@ from graphsilo.experiments.check_answers import BY_SETTINGS, check_parties, chec
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import drop_idle
-from graphsilo.experiments.participants import left_out
+from graphsilo.experiments.participants import find_left_out
 from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import registry
@@ -180,7 +180,7 @@ def _check(
     for check in BY_SETTINGS:
         check(checked, method, settings)
     if names is not None:
-        without = left_out(checked.run.without, len(names), {client: name for name, client in names.items()})
+        without = find_left_out(checked.run.without, len(names), {client: name for name, client in names.items()})
         clients = sorted(set(names.values()) - set(without))
         check_parties(checked, settings.asked_of(len(clients)), clients, apart=True)
         check_robust(checked, method, settings, settings.asked_of(len(clients)))

@@ -22,7 +22,7 @@ from graphsilo.errors import ConfigError, FederationError, UnsupportedError
 from graphsilo.experiments.check_own import refuse_remote
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
-from graphsilo.experiments.participants import Participants, absent_words, left_out
+from graphsilo.experiments.participants import Participants, describe_absent, find_left_out
 from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import secure_sums
@@ -89,7 +89,7 @@ def remote_participants(
     unused = [section for section in _WHERE_DATA_IS if config.is_given(section)]
     notes = card_notes(list(cards.values()))
     if without:
-        notes = (absent_words(without, len(cards) + len(without), config.replaces, names or {}), *notes)
+        notes = (describe_absent(without, len(cards) + len(without), config.replaces, names or {}), *notes)
     if unused:
         notes += (f"the silos hold their data: the settings under {', '.join(unused)} are not used between machines.",)
     data = {
@@ -163,7 +163,7 @@ def run_over(
     if not resume:
         check_free(folder)  # before the run that it holds loses its name
     members = [client for here in clients.values() for client in here]
-    without = left_out(config.run.without, len(members), names) if config.run.without else ()
+    without = find_left_out(config.run.without, len(members), names) if config.run.without else ()
     sites = RemoteSites(
         transport, clients, _run_name(folder, config, resume), without=without, deadline=config.run.deadline,
         patience=config.run.patience, say=say,

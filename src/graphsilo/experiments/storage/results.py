@@ -18,13 +18,13 @@ from graphsilo.evaluate.spread import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
     backbone_warnings,
+    find_one_class,
+    find_untrained,
     label_warnings,
     lopsided_warnings,
-    one_class,
     outcome_warnings,
     secure_warnings,
     setting_warnings,
-    untrained,
 )
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.progress import Reported, SeedProgress, first_set, scenarios_of
@@ -167,8 +167,8 @@ def seed_result(
         setup=setup,
         confusion=counts.of("test").sum(axis=(0, 1)).tolist() if counted and simulation.task != "link" else None,
         per_class_f1=main.test.per_class("per_class_f1") if counted else None,
-        one_class=one_class(counts) if counted else None,
-        untrained=untrained(counts, len(simulation.clients)) if counted else None,
+        one_class=find_one_class(counts) if counted else None,
+        untrained=find_untrained(counts, len(simulation.clients)) if counted else None,
         cpu_seconds=sum(step.cpu_seconds for step in steps),
         server_cpu_seconds=_total([step.server_cpu_seconds for step in steps]),
         wall_seconds=sum(step.wall_seconds for step in steps),

@@ -65,7 +65,7 @@ class Tracker(Observer):
         """A run begins, or goes on; ``self.ids[run.label]`` is its name, the same after a resume."""
 
     @abstractmethod
-    def known(self, label: str, seed: int) -> Collection[int]:
+    def find_rounds(self, label: str, seed: int) -> Collection[int]:
         """Numbers of the rounds of a seed that the store has; 0 is the set-up."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Tracker(Observer):
     def note(self, text: str) -> None:
         """A warning."""
 
-    def seed_done(self, event: SeedEnded) -> None:
+    def close_seed(self, event: SeedEnded) -> None:
         """A seed is done."""
 
     def close(self, run: RunStarted, event: RunEnded) -> None:
@@ -96,7 +96,7 @@ class Tracker(Observer):
         place = (event.label, event.seed)
 
         def take_up() -> None:
-            self._kept[place] = {*self.known(*place), *self._kept.get(place, ())}
+            self._kept[place] = {*self.find_rounds(*place), *self._kept.get(place, ())}
             rows = [(0, event.setup)] if event.setup is not None else []
             for number, row in [*rows, *((row["round"], row) for row in event.rows)]:
                 self._keep(place, number, row)
@@ -114,7 +114,7 @@ class Tracker(Observer):
         self._do(lambda: self.note(text))
 
     def on_seed_end(self, event: SeedEnded) -> None:
-        self._do(lambda: self.seed_done(event))
+        self._do(lambda: self.close_seed(event))
 
     def on_end(self, event: RunEnded) -> None:
         run = self.runs[event.label]

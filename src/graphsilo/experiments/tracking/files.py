@@ -41,7 +41,7 @@ class JSONLines(Tracker):
         facts = {name: getattr(run, name) for name in ("method", "data", "clients", "rule", "config", "fingerprint")}
         self._write(run.label, "started", resumed=run.resumed, **facts)
 
-    def known(self, label: str, seed: int) -> Collection[int]:
+    def find_rounds(self, label: str, seed: int) -> Collection[int]:
         mine = (self.ids[label], label, seed)
         return {
             line.get("round", 0)
@@ -56,7 +56,7 @@ class JSONLines(Tracker):
     def note(self, text: str) -> None:
         self._write("", "warning", text=text)
 
-    def seed_done(self, event: SeedEnded) -> None:
+    def close_seed(self, event: SeedEnded) -> None:
         result = {name: value for name, value in tree_of(event.result).items() if name not in ("rounds", "setup")}
         self._write(event.label, "seed", **result)
 
@@ -96,7 +96,7 @@ class CSV(Tracker):
         _end_line(self.path)
         self._columns = self._read()[0]
 
-    def known(self, label: str, seed: int) -> Collection[int]:
+    def find_rounds(self, label: str, seed: int) -> Collection[int]:
         mine = (self.ids[label], label, str(seed))
         return {int(line["round"]) for line in self._read()[1] if (line["run"], line["label"], line["seed"]) == mine}
 

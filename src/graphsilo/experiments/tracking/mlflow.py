@@ -69,7 +69,7 @@ class MLflow(Tracker):
         for start in range(0, len(params), _PARAMS):
             self._client.log_batch(mine, params=params[start : start + _PARAMS])
 
-    def known(self, label: str, seed: int) -> Collection[int]:
+    def find_rounds(self, label: str, seed: int) -> Collection[int]:
         mine = self._begin(label, seed, f"seed {seed}", self._runs[label, None])
         return {one.step for name in (_MARK, f"setup/{_MARK}") for one in self._client.get_metric_history(mine, name)}
 
@@ -100,7 +100,7 @@ class MLflow(Tracker):
         if text not in said:
             self._client.set_tag(self._runs["", None], "graphsilo.warnings", f"{said}{text}\n")
 
-    def seed_done(self, event: SeedEnded) -> None:
+    def close_seed(self, event: SeedEnded) -> None:
         self._send()
         mine = self._runs[event.label, event.seed]
         best = {f"best/{name}": value for name, value in numbers(event.result.test.metrics).items()}

@@ -39,7 +39,7 @@ class TensorBoard(Tracker):
             settings = "    " + documents.write(dict(run.config)).replace("\n", "\n    ")
             self._write(self.folder / run.label, 0, text("settings", settings))
 
-    def known(self, label: str, seed: int) -> Collection[int]:
+    def find_rounds(self, label: str, seed: int) -> Collection[int]:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
         found = set()
@@ -59,7 +59,7 @@ class TensorBoard(Tracker):
 
         self._write(self.folder, 0, summary.text("warning", text))
 
-    def seed_done(self, event: SeedEnded) -> None:
+    def close_seed(self, event: SeedEnded) -> None:
         writer = self._writers.pop(self._seed(event.label, event.seed), None)
         if writer is not None:
             writer.close()

@@ -42,7 +42,7 @@ class WandB(Tracker):
     def locate(self) -> None:
         self.folder = self.place(self._given, ".")
 
-    def known(self, label: str, seed: int) -> Collection[int]:
+    def find_rounds(self, label: str, seed: int) -> Collection[int]:
         run = self._begin(label, seed)
         before = range(run.step) if run.resumed else ()  # what a server has; offline, what lies here
         return {*before, *steps(self.folder, run.id)}
@@ -56,7 +56,7 @@ class WandB(Tracker):
         for run in self._open.values():
             run.summary["warning"] = text
 
-    def seed_done(self, event: SeedEnded) -> None:
+    def close_seed(self, event: SeedEnded) -> None:
         run = self._open.pop((event.label, event.seed))
         run.summary.update({f"best/{name}": value for name, value in numbers(event.result.test.metrics).items()})
         run.summary["best/round"] = event.result.best_round

@@ -1,4 +1,4 @@
-"""The trials of one method, kept by Optuna in ``study.db``: drawn, followed, pruned and told.
+"""The trials of one method, kept by Optuna in ``study.db``: drawn, followed, pruned and noted.
 
 One process leads a study and it alone opens the storage; runs elsewhere speak to it through their folders. So a study
 that was killed at any moment goes on: trials that were running are given out again with the settings that they had.
