@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphsilo.attacks.labels import labels
-from graphsilo.attacks.membership import candidates, likelihood_ratio, membership, of_sums, outside, shadow_runs
+from graphsilo.attacks.membership import candidates, count_outside, likelihood_ratio, membership, of_sums, shadow_runs
 from graphsilo.attacks.recorder import Call
 from graphsilo.attacks.rows import rows
 from graphsilo.attacks.views import views
@@ -79,10 +79,10 @@ def test_numbers_in_cells_of_nobody_by_hand():
         Call(request=CellsRequest(cells=torch.from_numpy(asked)), answer=Cells(counts=torch.from_numpy(seen)), **of)
         for asked, seen in ((np.zeros((2, 0), dtype=np.int64), first), (cells, fine))
     ]
-    assert outside(calls[:1], asked_about).tolist() == [0, 0, 1, 2]
-    assert outside(calls, asked_about).tolist() == [0, 1, 1, 2]
-    assert outside(calls, asked_about[:, :1]).tolist() == [0, 1, 0, 1]
-    assert outside(calls, asked_about[:0]).tolist() == []
+    assert count_outside(calls[:1], asked_about).tolist() == [0, 0, 1, 2]
+    assert count_outside(calls, asked_about).tolist() == [0, 1, 1, 2]
+    assert count_outside(calls, asked_about[:, :1]).tolist() == [0, 1, 0, 1]
+    assert count_outside(calls, asked_about[:0]).tolist() == []
 
 
 @pytest.mark.parametrize("secure", [{}, SECURE])

@@ -17,7 +17,7 @@ def test_silos_refuse_what_they_opened_before():
     (one,) = replay(run.recorder, run.seed, (0, 1, 2, 3))
     assert (one.value, one.targets) == (0.0, 4)
     assert one.verdict == "not above the prior"
-    assert attack._opens(run.recorder, run.seed, -1)  # the same silos once more: that tells nothing new
+    assert attack._can_open(run.recorder, run.seed, -1)  # the same silos once more: that tells nothing new
 
 
 def test_without_their_record_they_would_not(monkeypatch):

@@ -11,7 +11,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.evaluation import SetScores
 from graphsilo.experiments.outcome import find_untrained, label_warnings, lopsided_warnings, outcome_warnings
-from graphsilo.experiments.participants import Participants, ranks, selection_metric
+from graphsilo.experiments.participants import Participants, needs_ranking, selection_metric
 from graphsilo.experiments.storage.records import Seed, record_of
 from graphsilo.federation import registry
 from kit import COSTS, round_tree, seed_tree
@@ -130,7 +130,7 @@ def test_what_chooses_rounds_where_classes_are_uneven(
     config = load_config(overrides={"evaluation.select_by": said} if said else {})
     who = bank(*trained)
     assert (selection_metric(config.evaluation, who).name, who.rare) == (chosen, rare)
-    assert ranks(config.evaluation, who) == (who.is_lopsided or chosen == "ap")
+    assert needs_ranking(config.evaluation, who) == (who.is_lopsided or chosen == "ap")
     warned = lopsided_warnings(config, who)
     assert bool(warned) == who.is_lopsided
     if said == "ap":

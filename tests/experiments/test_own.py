@@ -15,7 +15,7 @@ import yaml
 
 import graphsilo
 from graphsilo.cli import main
-from graphsilo.cli.values import again
+from graphsilo.cli.values import resume_command
 from graphsilo.errors import ConfigError, GraphsiloError, PartitionError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.jobs import Jobs
@@ -301,7 +301,7 @@ def test_a_configuration_names_code_and_its_reader_lets_it_run(gift, tmp_path, m
 
 def test_who_stops_a_run_is_told_its_code(brought, tmp_path):
     config = load_config(overrides={"model": str(brought / "net.py"), "method": "fedavg"})
-    assert again("run", tmp_path / "a b", config) == (
+    assert resume_command("run", tmp_path / "a b", config) == (
         f"graphsilo run --resume --out '{tmp_path / 'a b'}' --own={brought / 'net.py'}:Net"
     )
 

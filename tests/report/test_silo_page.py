@@ -226,7 +226,7 @@ def test_shared_noise_has_the_steps_of_a_run_with_noise_and_masks(explained, met
 
 
 def test_steps_that_no_trial_run_shows_are_listed_as_unknown(explained, monkeypatch):
-    monkeypatch.setattr(silo_page, "_trial", lambda method, config: None)
+    monkeypatch.setattr(silo_page, "_try_run", lambda method, config: None)
     assert "no trial run could be made" in sent(explained("fedavg"))["train"].when
 
 

@@ -137,7 +137,7 @@ def of_sums(cases: Sequence[tuple[View, Silo]]) -> list[Outcome]:
             far["Σ φφᵀ"] = np.max(spans, axis=0)
         counts = [call for call in view.calls if isinstance(call.answer, Cells)]
         if counts and view.attacker == "coordinator":
-            far["counts of cells"] = outside(counts, _columns(view, silo, known.nodes))
+            far["counts of cells"] = count_outside(counts, _columns(view, silo, known.nodes))
         if far and len(known.nodes):
             scores.append(-np.sum(list(far.values()), axis=0))
             truth.append(known.members)
@@ -146,7 +146,7 @@ def of_sums(cases: Sequence[tuple[View, Silo]]) -> list[Outcome]:
     return _outcomes(SUMS, cases[0][0].attacker, uses, scores, truth) if scores else []
 
 
-def outside(counts: Sequence[Call], rows: NDArray[np.float32]) -> Floats:
+def count_outside(counts: Sequence[Call], rows: NDArray[np.float32]) -> Floats:
     """[m] in how many cells each row would count that no training node is in.
 
     Args:

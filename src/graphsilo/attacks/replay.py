@@ -29,13 +29,13 @@ def replay(recorder: Recorder, seed: int, targets: Sequence[ClientId]) -> list[O
     if recorder.opened_last is None:
         uses = "not needed: without secure sums the coordinator sees every answer"
         return [Outcome(attack=ATTACK, attacker="coordinator", figure=FIGURE, uses=uses)]
-    opened = sum(_opens(recorder, seed, target) for target in targets)
+    opened = sum(_can_open(recorder, seed, target) for target in targets)
     uses = "the last sum, begun again without the silo"
     found = wilson(opened, len(targets))
     return [Outcome.of(ATTACK, "coordinator", FIGURE, uses, found, prior=0.0, targets=len(targets))]
 
 
-def _opens(recorder: Recorder, seed: int, target: ClientId) -> bool:
+def _can_open(recorder: Recorder, seed: int, target: ClientId) -> bool:
     """Whether the others open the sum without the target."""
     exchange = recorder.federation
     assert exchange is not None

@@ -298,7 +298,7 @@ def _changes(view: View) -> list[Update]:
             found.append(Update(before["weights"], weights, call.client is not None, call.round, asked))
         for spec, after in weights_in(call.answer):
             start = before.get(spec.name)
-            if start is None or not _alike(start, after):
+            if start is None or not _are_alike(start, after):
                 continue
             if call.client is None:
                 weight = float(getattr(call.answer, spec.weighted_by)) if spec.weighted_by else call.clients
@@ -307,7 +307,7 @@ def _changes(view: View) -> list[Update]:
     return found
 
 
-def _alike(one: Tensors, other: Tensors) -> bool:
+def _are_alike(one: Tensors, other: Tensors) -> bool:
     """Whether two models are of one form: forests grow."""
     return one.keys() == other.keys() and all(one[name].shape == other[name].shape for name in one)
 
@@ -328,7 +328,7 @@ def _steps(view: View) -> list[Update]:
     for call in view.calls:
         for _, weights in weights_in(call.request):
             if call.phase == "round":
-                if before is not None and before[0].round == call.round - 1 and _alike(before[1], weights):
+                if before is not None and before[0].round == call.round - 1 and _are_alike(before[1], weights):
                     last = before[0]
                     found.append(Update(before[1], weights, False, last.round, (last.step, last.request)))
                 before = call, weights

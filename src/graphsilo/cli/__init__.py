@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     _never_fail_to_print()
     try:
-        with _interrupt_on_sigterm(), _outlasting_readers():
+        with _interrupt_on_sigterm(), _outlast_readers():
             status = _dispatch(given)
             sys.stdout.flush()
         return status
@@ -215,7 +215,7 @@ class _Outlasting:
 
     def write(self, text: str) -> int:
         if self._heard:
-            with self._until_gone():
+            with self._ignore_broken_pipe():
                 self._stream.write(text)
         return len(text)
 
@@ -224,11 +224,11 @@ class _Outlasting:
 
     def flush(self) -> None:
         if self._heard:
-            with self._until_gone():
+            with self._ignore_broken_pipe():
                 self._stream.flush()
 
     @contextlib.contextmanager
-    def _until_gone(self) -> Iterator[None]:
+    def _ignore_broken_pipe(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
@@ -240,7 +240,7 @@ class _Outlasting:
 
 
 @contextlib.contextmanager
-def _outlasting_readers() -> Iterator[None]:
+def _outlast_readers() -> Iterator[None]:
     """A run of hours must not end because nobody reads its progress any more."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_Outlasting, before)

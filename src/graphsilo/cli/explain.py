@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphsilo.cli.terminal import bare, say, show, table
+from graphsilo.cli.terminal import bare_table, say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
 from graphsilo.experiments.doors import groups, option_names
 from graphsilo.settings import Settings
@@ -329,4 +329,4 @@ def _explain_section(name: str) -> None:
 
 
 def _facts(facts: Facts) -> None:
-    show(bare(facts))
+    show(bare_table(facts))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli import BEGUN, Interrupted, check_stopped, terminal
-from graphsilo.cli.values import again, trackers_of
+from graphsilo.cli.values import resume_command, trackers_of
 from graphsilo.errors import ConfigError, GraphsiloError, without_secrets
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, RunStarted
@@ -266,7 +266,7 @@ def _how_to_go_on(folder: Path, config: RunConfig) -> str:
         return "stopped before training began; nothing was kept."
     if (folder / "result.json").exists():
         return f"stopped; the results in {folder} are complete."
-    command = again("run", folder, config)
+    command = resume_command("run", folder, config)
     if not any((folder / "checkpoints").glob("*.ckpt")):
         return f"stopped before the first checkpoint; `{command}` begins anew."
     return f"stopped; continue with `{command}`."

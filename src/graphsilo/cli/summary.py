@@ -9,7 +9,7 @@ from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, main_ones, metric_of
 from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
-from graphsilo.report.finding import SAME, choice, seeds_alike
+from graphsilo.report.finding import SAME, are_seeds_alike, choice
 from graphsilo.report.formats import (
     COST_TITLES,
     MISSING,
@@ -92,7 +92,7 @@ def describe_scoring(record: RunRecord) -> str:
                 f"{part}." if part else "",
                 choice(record),
                 "Sent and received: for training, per seed; what evaluation takes is in ledger.parquet.",
-                SAME if seeds_alike(record) else "",
+                SAME if are_seeds_alike(record) else "",
             ],
         )
     )

@@ -169,7 +169,7 @@ def width_of(grid: Table) -> int:
     return Measurement.get(screen, screen.options.update(max_width=UNLIMITED), grid).maximum
 
 
-def bare(rows: Iterable[Sequence[RenderableType]], columns: int = 2) -> Table:
+def bare_table(rows: Iterable[Sequence[RenderableType]], columns: int = 2) -> Table:
     """Cells in columns, without headings or lines."""
     grid = table(*[""] * columns)
     grid.show_header = False
@@ -184,7 +184,7 @@ def show_findings(findings: Iterable[Any]) -> None:
     from rich.text import Text
 
     marks = {"ok": ("✓", "green"), "note": ("!", "yellow"), "broken": ("✗", "bold red")}
-    show(bare(((Text(*marks[finding.status]), finding.what, finding.text) for finding in findings), columns=3))
+    show(bare_table(((Text(*marks[finding.status]), finding.what, finding.text) for finding in findings), columns=3))
 
 
 def bars(counts: Sequence[int], space: int) -> str:
@@ -202,12 +202,12 @@ def bars(counts: Sequence[int], space: int) -> str:
         share = -(-len(counts) // space)
         counts = [sum(counts[start : start + share]) for start in range(0, len(counts), share)]
     top = max(counts, default=0)
-    steps = "▁▂▃▄▅▆▇█" if _shows("█") else "12345678"
-    empty = "·" if _shows("·") else "."
+    steps = "▁▂▃▄▅▆▇█" if _can_show("█") else "12345678"
+    empty = "·" if _can_show("·") else "."
     return "".join(steps[max(0, -(-8 * count // top) - 1)] if count else empty for count in counts)
 
 
-def _shows(sign: str) -> bool:
+def _can_show(sign: str) -> bool:
     try:
         sign.encode(sys.stdout.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):

@@ -11,7 +11,7 @@ from graphsilo import documents
 from graphsilo.cli import Interrupted, check_stopped
 from graphsilo.cli.run import folder_name, folders
 from graphsilo.cli.terminal import Sheet, say, show, table, to_stderr
-from graphsilo.cli.values import again
+from graphsilo.cli.values import resume_command
 from graphsilo.errors import ConfigError, RunError
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.config import RunConfig, call_of, configure
@@ -95,7 +95,7 @@ def _free(config: RunConfig) -> Path:
 def _how_to_go_on(folder: Path, config: RunConfig) -> str:
     if not (folder / "study.yaml").exists():
         return "stopped before the first trial; nothing was kept."
-    return f"stopped; continue with `{again('tune', folder, config)}`."
+    return f"stopped; continue with `{resume_command('tune', folder, config)}`."
 
 
 def line(found: TuneRecord, method: str, ended: TrialRecord | FinalRecord) -> str:

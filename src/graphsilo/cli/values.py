@@ -151,7 +151,7 @@ def allow_own(said: Sequence[str] | None) -> None:
         trust.allow(dict(map(own.keyed, said)))
 
 
-def again(command: str, folder: Path, config: RunConfig) -> str:
+def resume_command(command: str, folder: Path, config: RunConfig) -> str:
     """The command that goes on with what is in a folder, with the code that it needs."""
     from graphsilo.experiments.doors import OWN
 

@@ -67,7 +67,7 @@ def check_secure_sums(config: RunConfig, method: Method, method_config: MethodCo
         )
     needed = method_config.single_answers
     if needed:
-        able = [name for name in registry.names() if _sums_are_enough(registry.load(name))]
+        able = [name for name in registry.names() if _are_sums_enough(registry.load(name))]
         raise UnsupportedError(
             f"with run.secure_sums the coordinator sees nothing but sums, and {method.title} needs {needed}. Methods "
             f"that sums are enough for: {', '.join(able)}."
@@ -183,5 +183,5 @@ _OF_ALL = handlers_of(ClientBase).keys()
 """What every method's clients are asked: how they score."""
 
 
-def _sums_are_enough(method: Method) -> bool:
+def _are_sums_enough(method: Method) -> bool:
     return not method.pooled and not method.config().single_answers

@@ -159,12 +159,12 @@ class EvaluationConfig(Settings):
 
     @field_validator("modes")
     @classmethod
-    def _once(cls, value: list[Mode] | None) -> list[Mode] | None:
+    def _drop_repeats(cls, value: list[Mode] | None) -> list[Mode] | None:
         """Said twice, one is still the same run."""
         return value and list(dict.fromkeys(value))
 
 
-def several_seeds(count: int) -> str:
+def format_seeds(count: int) -> str:
     """So many seeds as a person writes them."""
     if count < 2:
         return "[0, 1, 2]"
@@ -261,7 +261,7 @@ class RunSection(Settings):
         if isinstance(value, int) and not isinstance(value, bool):
             raise ConfigError(
                 f"run.seeds is a list of seeds; got {value}, which may mean seed {value} or {value} seeds. Say "
-                f"[{value}] for the one, and {several_seeds(value)} for the other."
+                f"[{value}] for the one, and {format_seeds(value)} for the other."
             )
         return value
 
@@ -615,7 +615,7 @@ def _admit_own(base: Door, call: Door) -> dict[str, dict[str, Own]]:
 
 
 def _is_renamed(section: str, call: Door) -> bool:
-    """Whether the call says anew what the section's name is."""
+    """Whether the call chooses another name for the section."""
     return any(f"{section}.{key}" in call.values for key in CHOICES[section])
 
 

@@ -81,7 +81,7 @@ class Door:
         remarks: What was remarked when these settings were merged before.
         replaces: Fingerprint of the run that the one with these settings repeats with other clients.
         implied: Values that follow from what is said here, where nothing else is said of them here.
-        fresh: Sections that are said anew: nothing of what they are based on is kept.
+        fresh: Sections that are given whole: nothing of what they are based on is kept.
         own: Methods, models and rules of the person's own that are named here, by section and name.
         folder: What the paths of those are relative to; None: where the process is.
         is_call: Whether the person says it in this very command: a file named here may run.

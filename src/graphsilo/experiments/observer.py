@@ -47,7 +47,7 @@ class RunStarted:
         fingerprint: sha256 of configuration, data and partition.
         out: Folder of the run, or None.
         resumed: Whether it goes on from checkpoints.
-        is_finished: Whether it was finished before: nothing is trained, and its seeds are only told again.
+        is_finished: Whether it was finished before: nothing is trained, and its seeds are only announced again.
     """
 
     label: str = ""
@@ -210,7 +210,7 @@ class RunEnded:
 
 
 class Observer:
-    """Is told what happens in a run. Override what is of interest; it changes no number.
+    """Hears what happens in a run. Override what is of interest; it changes no number.
 
     Events come one after the other, in the process of the run, outside of the times that the result records. An
     exception ends the run, which can be resumed from its last checkpoint: so a search gives up a run that does badly.

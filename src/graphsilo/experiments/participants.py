@@ -159,7 +159,7 @@ def selection_metric(config: EvaluationConfig, participants: Participants) -> Me
     return METRICS[config.select_by if config.select_by in known else usual]
 
 
-def ranks(config: EvaluationConfig, participants: Participants) -> bool:
+def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
     """Whether clients also return how they rank classes: where it is asked for, or counts alone say little."""
     by = selection_metric(config, participants)
     return config.auc or by.ranking is not None or participants.is_lopsided
@@ -169,7 +169,7 @@ class Federations(Protocol):
     """Where the clients of a run live: makes a federation for each seed."""
 
     def federation(self, setup: ClientSetup, ledger: Ledger | None = None) -> Exchange:
-        """All clients, made anew for one seed."""
+        """All clients, newly made for one seed."""
 
     def for_reference(self, name: str) -> Federations:
         """The same clients for a reference row, apart from the run that it stands beside."""
@@ -209,8 +209,8 @@ def find_left_out(
             found.add(who)
         else:
             raise ConfigError(
-                f"run.without (--without) names client {who}, and {_there_are(count)}. Name one of these, or leave it "
-                f"out."
+                f"run.without (--without) names client {who}, and {_describe_count(count)}. Name one of these, or "
+                f"leave it out."
             )
     if len(found) == count:
         raise ConfigError(
@@ -243,13 +243,13 @@ def find_client(name: str, count: int, names: Mapping[ClientId, str | Collection
     if not names:
         raise ConfigError(
             f"{what} names '{name}', and the clients of this run have numbers only: "
-            f"{_there_are(count)}. Give the number."
+            f"{_describe_count(count)}. Give the number."
         )
     known = dict.fromkeys(other for own in own_names.values() for other in own)
     raise ConfigError(f"{what} names '{name}', which is no client; {nearest(name, known)}")
 
 
-def _there_are(count: int) -> str:
+def _describe_count(count: int) -> str:
     return f"there are {count}, numbered 0 to {count - 1}" if count > 1 else "there is one, number 0"
 
 

@@ -85,10 +85,10 @@ class Prediction:
         order = np.argsort(known, kind="stable")
         start, stop = (np.searchsorted(known, wanted, side=side, sorter=order) for side in ("left", "right"))
         if (start == stop).any():
-            raise ConfigError(self._not_there(str(wanted[np.argmax(start == stop)])))
+            raise ConfigError(self._describe_unknown(str(wanted[np.argmax(start == stop)])))
         return [int(row) for first, last in zip(start, stop, strict=True) for row in order[first:last]]
 
-    def _not_there(self, node: str) -> str:
+    def _describe_unknown(self, node: str) -> str:
         count = len(self.node_ids)
         if self.has_names:
             some = ", ".join(f"'{name}'" for name in self.node_ids[:3])

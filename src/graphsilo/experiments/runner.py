@@ -74,7 +74,7 @@ def run(
         config: What to run.
         out: Folder for the results; None writes nothing.
         resume: Go on from the folder's checkpoints.
-        observer: Is told what happens.
+        observer: Hears what happens.
         simulation: Data prepared before, to share it between runs; or what is known of data that is elsewhere.
         elsewhere: Where the clients live, if not here.
         report: Called with the folder when everything is written, e.g. to draw the report page.
@@ -151,7 +151,7 @@ class _Run:
     Attributes:
         config, simulation: What is run, on what.
         folder: Where it is kept.
-        observer, label: Who is told, under which name.
+        observer, label: Who hears of it, under which name.
         elsewhere: Where the clients live, if not here.
     """
 
@@ -277,7 +277,7 @@ class _Run:
             seed_run=partial(SeedRun, beside=self.folder.path if at_silos else None),
         )
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- what observers hear -------------------------------------------------------------------------------------------
 
     def announce_finished(self, done: RunRecord, report: Callable[[Path], Any] | None) -> Result:
         """A run that was finished before; adds what it lacks of embeddings and report."""

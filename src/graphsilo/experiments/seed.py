@@ -25,7 +25,7 @@ from graphsilo.experiments.evaluation import (
     view_of,
 )
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
-from graphsilo.experiments.participants import Federations, Participants, ranks, selection_metric
+from graphsilo.experiments.participants import Federations, Participants, needs_ranking, selection_metric
 from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
@@ -311,7 +311,7 @@ class SeedRun:
             self._save(server, federation)
 
     def _note_set_up(self, federation: Exchange) -> None:
-        """What set-up came to so far. The clock begins anew."""
+        """What set-up came to so far. The clock starts again."""
         for key, seconds in self._clock.stop().items():
             self._taken[key] = self._taken.get(key, 0.0) + seconds
         failures = [*self._failed_before, *map(str, federation.failures)]
@@ -359,7 +359,7 @@ class SeedRun:
         if number % config.every == 0 or number == server.rounds or server.ends_early:
             federation.at("evaluation", number)
             scores = evaluate(
-                federation, server, self.method.client, self.modes, auc=ranks(config, self.simulation),
+                federation, server, self.method.client, self.modes, auc=needs_ranking(config, self.simulation),
                 rare=self.simulation.rare, minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
                 summed=config.report == "federation",
             )  # fmt: skip

@@ -49,7 +49,7 @@ def suggest(name: str, said: Mapping[str, Any]) -> str:
     """
     if found := find_settings(name.rpartition(".")[2], said):
         return f"did you mean {found}?"
-    known = _here(said)
+    known = _list_known(said)
     close = get_close_matches(name.rpartition(".")[2].lower(), known, n=1, cutoff=0.6)
     head = nearest(name.partition(".")[0], SAID)
     if close and not head.startswith("did you mean"):
@@ -69,7 +69,7 @@ def find_settings(word: str, said: Mapping[str, Any]) -> str:
     """
     word = word.lower().replace("-", "_")
     word = SYNONYMS.get(word, word).rpartition(".")[2]
-    if names := _here(said).get(word):
+    if names := _list_known(said).get(word):
         return " or ".join(map(repr, names))
     places = []
     for section, others in _all_names():
@@ -78,7 +78,7 @@ def find_settings(word: str, said: Mapping[str, Any]) -> str:
     return " or ".join(places)
 
 
-def _here(said: Mapping[str, Any]) -> dict[str, list[str]]:
+def _list_known(said: Mapping[str, Any]) -> dict[str, list[str]]:
     """Dotted names by last word, of all settings that what was said allows."""
     known: dict[str, list[str]] = {}
     defaults = RunConfig()

@@ -143,7 +143,7 @@ def with_shared_clients(runs: Sequence[Run], labels: Sequence[str]) -> tuple[lis
         for left, share in zip(absent, part, strict=True)
     ]
     what = "takes part" if len(set(part)) == 1 and len(set(absent)) > 1 else "is scored"
-    text = f"who {what} differs" + (f" ({_distinct(labels, words)})" if len(set(words)) > 1 else "")
+    text = f"who {what} differs" + (f" ({_format_distinct(labels, words)})" if len(set(words)) > 1 else "")
     common = {seed: frozenset.intersection(*each) if each else frozenset() for seed, each in told.items()}
     if not is_told or not all(common.values()):
         return list(runs), [], [f"The runs are not comparable: {text}, and no clients are known to be scored in all."]
@@ -204,7 +204,7 @@ def compare_settings(
     for what, values in checks:
         if len({repr(value) for value in values}) > 1:
             differing.add(what)
-            warnings.append(f"The runs are not comparable: {what} differ ({_distinct(labels, values)}).")
+            warnings.append(f"The runs are not comparable: {what} differ ({_format_distinct(labels, values)}).")
     flat = [_settings(run) for run in runs]
     for key in dict.fromkeys(key for settings in flat for key in settings):
         section = key.split(".")[0]
@@ -215,14 +215,14 @@ def compare_settings(
             continue
         if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or _UNSET in values):
             continue
-        sentence = f"{key} differs ({_distinct(labels, values)})."
+        sentence = f"{key} differs ({_format_distinct(labels, values)})."
         if section not in _ASKED:
             notes.append(sentence)
         elif section not in differing:
             warnings.append(f"The runs may not be comparable: {sentence}")
     scored = [MODES.get(run.reported, run.reported) for run in runs]
     if len(set(scored)) > 1:
-        notes.append(f"Whose model is scored differs ({_distinct(labels, scored)}).")
+        notes.append(f"Whose model is scored differs ({_format_distinct(labels, scored)}).")
     if len({run.result.fingerprint for run in runs}) < len(runs):
         notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
     return warnings, notes
@@ -241,7 +241,7 @@ def _task_identity(run: Run) -> str:
     return repr(sorted((key, repr(value)) for key, value in flat.items() if key.split(".")[0] in _ASKED))
 
 
-def _distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
+def _format_distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
     """``A, B: 10; C: 20``, shortened when there are many values."""
     groups: dict[str, list[str]] = {}
     for label, value in zip(labels, values, strict=True):

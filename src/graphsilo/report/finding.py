@@ -152,7 +152,7 @@ def finding(run: Run) -> Finding:
     together = f"Together, the {scored}silos reach {reached} on average{_span(run)}"
     if run.alone is None or _is_pooled_test(run):
         return Finding(f"{together}. Whether that is more than alone is not known.", caution, missing=_missing(run))
-    overall = compare_paired(*_in_order(name, _by_seed(run.result, name), _by_seed(run.alone, name)))
+    overall = compare_paired(*_order(name, _by_seed(run.result, name), _by_seed(run.alone, name)))
     found = gains_of(run)
     if overall.difference is None:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
@@ -161,7 +161,9 @@ def finding(run: Run) -> Finding:
     chance = _certainty(overall, drawn=run.result.method.backbone)
     if len(overall.seeds) == 1 < len(run.seeds):
         chance = (
-            SAME if seeds_alike(run.result) else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
+            SAME
+            if are_seeds_alike(run.result)
+            else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
         )
     parts = (first.strip(), chance, _items(error, name), _single_silos(found), _beside(run), single)
     certainty = " ".join(filter(None, parts))
@@ -173,7 +175,7 @@ def finding(run: Run) -> Finding:
     )
 
 
-def seeds_alike(record: RunRecord) -> bool:
+def are_seeds_alike(record: RunRecord) -> bool:
     """Whether several seeds have the same scores."""
     return len(record.seeds) > 1 and all(seed.test == record.seeds[0].test for seed in record.seeds)
 
@@ -191,7 +193,7 @@ def gains_of(run: Run) -> tuple[Gain, ...]:
         if not seeds:
             continue
         means = [fmean(scores[client][seed] for seed in seeds) for scores in (alone, together)]
-        paired = compare_paired(*_in_order(name, together[client], alone[client]))
+        paired = compare_paired(*_order(name, together[client], alone[client]))
         tested, rare = items.get(client, (None, None))
         gains.append(Gain(client, means[0], means[1], paired, tested, _error(run, client, name), rare))
     return tuple(sorted(gains, key=lambda gain: (-gain.difference, gain.client)))
@@ -257,7 +259,7 @@ def points(value: float, name: str) -> str:
     return f"{round(each.factor * value, digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
-def _in_order(name: str, one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Mapping[int, float], ...]:
+def _order(name: str, one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Mapping[int, float], ...]:
     """As ``compare_paired`` takes them, so that above 0 is better."""
     return (one, other) if metric_of(name).higher_is_better else (other, one)
 

@@ -280,14 +280,14 @@ def _draw_column(table: Table, column: Column, runs: dict[str, list[tuple[Line, 
     # Every method runs as the description has it: that their own settings differ is no news
     found = replace(found, tables=tuple(replace(each, notes=()) for each in found.tables))
     said = sources(list(printed.values()), all_runs if planned.quick else ()) if printed else []
-    said = [*said, REFERENCES.format("; ".join(dict.fromkeys(references))), *_ahead(found)]
+    said = [*said, REFERENCES.format("; ".join(dict.fromkeys(references))), *_find_ahead(found)]
     found = replace(found, remarks=(*([QUICK] if planned.quick else []), *said))
     title = f"{SHORTENED if planned.quick else ''}{table.paper}, table {table.number}: {in_sentence(column.metric)}"
     items = f" of {column.items.replace('_', ' ')}s" if column.items else ""
     return Drawn(table.paper, table.number, f"{title}{items} ({table.protocol})", found, planned.quick)
 
 
-def _ahead(found: Grid) -> list[str]:
+def _find_ahead(found: Grid) -> list[str]:
     """Which references have a better mean than every method, so that nobody takes the best method for the top."""
     columns: dict[str, list[str]] = {}
     for table in found.tables:

@@ -202,12 +202,12 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         title=method.title,
         run=[
             *_run(method, settings, config),
-            *(("afterwards", text) for text in _afterwards(policy, config, described, held, spent)),
+            *(("afterwards", text) for text in _describe_references(policy, config, described, held, spent)),
         ],
         refusals=list(_refusals(policy, config, described, held, spent)),
         warnings=list(_warnings(policy, method, settings, held, config, damaged)),
         sent=[*_scaling(described, config, policy), *_list_steps(method, settings, config, policy)],
-        past=None if log is None else _past(entries),
+        past=None if log is None else _list_past_runs(entries),
         spent=f"Releases with noise came to ε = {noise.epsilon_of(spent, policy.max_delta):.3g} at δ = "
         f"{policy.max_delta:g} so far."
         if spent
@@ -327,7 +327,7 @@ def _run(method: Method, settings: MethodConfig, config: RunConfig) -> Facts:
     ]
 
 
-def _afterwards(
+def _describe_references(
     policy: DisclosurePolicy, config: RunConfig, described: SiloFile, held: Silo, spent: float
 ) -> Iterator[str]:
     """Of every reference row what it is, and whether the silo takes part."""
@@ -464,7 +464,7 @@ def _list_steps(method: Method, settings: MethodConfig, config: RunConfig, polic
 
     handlers = handlers_of(method.client)
     scoring = _EVALUATION[config.evaluation.report]
-    seen = _trial(method, config)
+    seen = _try_run(method, config)
     tried = seen is not None
     if seen is None:  # then all that could be asked for
         own = {name for name in handlers if name not in _EVALUATION.values()}
@@ -474,16 +474,16 @@ def _list_steps(method: Method, settings: MethodConfig, config: RunConfig, polic
     for name, (phases, single) in seen.items():
         before, during = "before round 1", f"in each round that asks this silo, of {every}"
         when = " and ".join([*([before] if "setup" in phases else []), *([during] if "round" in phases else [])])
-        sent = _discloses(handlers[name], settings, config.run)
+        sent = _describe_disclosure(handlers[name], settings, config.run)
         if sent:
             when = _sentence(when) if tried else "Not known: no trial run could be made, and the method has this step"
-            yield Sent(name, _does(handlers[name]), when, sent, _describe_exposure(single, secure, policy))
-    sent, single = _discloses(handlers[scoring], settings, config.run), config.evaluation.report == "silos"
+            yield Sent(name, _summarise_step(handlers[name]), when, sent, _describe_exposure(single, secure, policy))
+    sent, single = _describe_disclosure(handlers[scoring], settings, config.run), config.evaluation.report == "silos"
     often = "After each round that is scored"
-    yield Sent(scoring, _does(handlers[scoring]), often, sent, _describe_exposure(single, secure, policy))
+    yield Sent(scoring, _summarise_step(handlers[scoring]), often, sent, _describe_exposure(single, secure, policy))
 
 
-def _trial(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str], bool]] | None:
+def _try_run(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str], bool]] | None:
     """Step to its phases, and whether the server had single answers; None where the trial run failed."""
     from graphsilo.testing.conformance import assemble
     from graphsilo.testing.small import play
@@ -504,11 +504,13 @@ def _trial(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str],
     return {name: (frozenset(found), name in spy.asked) for name, found in phases.items()}
 
 
-def _does(handler: Handler[Any, Any]) -> str:
+def _summarise_step(handler: Handler[Any, Any]) -> str:
     return (inspect.getdoc(handler.function) or "").split("\n\n")[0].replace("\n", " ")
 
 
-def _discloses(step: Handler[Any, Any], settings: MethodConfig, run: RunSection) -> tuple[tuple[str, str], ...]:
+def _describe_disclosure(
+    step: Handler[Any, Any], settings: MethodConfig, run: RunSection
+) -> tuple[tuple[str, str], ...]:
     """What an answer discloses with these settings, in words, and in which fields; what says nothing left out."""
     found: dict[str, list[str]] = {}
     request, reply = step.types()
@@ -542,7 +544,7 @@ def _describe_exposure(single: bool, secure: bool, policy: DisclosurePolicy) -> 
 # -- what has left -----------------------------------------------------------------------------------------------------
 
 
-def _past(entries: Iterable[journal.Entry]) -> list[Past]:
+def _list_past_runs(entries: Iterable[journal.Entry]) -> list[Past]:
     """The runs of a log, oldest first."""
     runs: dict[tuple[str, str], list[journal.Entry]] = {}
     for entry in entries:

@@ -525,7 +525,9 @@ class _Lying(InProcess):
             if client != self.liar and isinstance(answer, Encoded):
                 other = decode(answer.data, reply_type)
             elif self.lie in IDLE and isinstance(answer, Encoded):
-                lie = self._idle(decode(answer.data, reply_type), other) if len(outgoing) >= LEAST_ANSWERS else None
+                lie = (
+                    self._forge_idle(decode(answer.data, reply_type), other) if len(outgoing) >= LEAST_ANSWERS else None
+                )
                 self.lies += [handler] if lie else []
             elif client == self.liar and isinstance(answer, Encoded):
                 held_against = self.only is None or len(outgoing) >= LEAST_ANSWERS
@@ -533,7 +535,7 @@ class _Lying(InProcess):
                 self.lies += [handler] if lie else []
             yield client, lie or answer
 
-    def _idle(self, own: Message, other: Message | None) -> Encoded | None:
+    def _forge_idle(self, own: Message, other: Message | None) -> Encoded | None:
         """The bytes of an answer in which another message's numbers, or zeros, stand for what is compared."""
         source = {IDLE[1]: self.asked, IDLE[2]: other}.get(self.lie)
         changes: dict[str, Any] = {}
@@ -570,14 +572,14 @@ def forge(message: Message, lie: str, only: str | None = None) -> Encoded | None
         if value is None or only not in (None, spec.name) or not _can_lie(spec, value, lie):
             continue
         if spec.form == "plain":
-            changes[spec.name] = _false(torch.tensor(value), lie).item()
+            changes[spec.name] = _falsify(torch.tensor(value), lie).item()
         elif spec.form == "tensor":
-            changes[spec.name] = _false(value, lie)
+            changes[spec.name] = _falsify(value, lie)
         elif spec.form == "tensors":
             other = "other." if lie == _SHAPES[1] else ""
-            changes[spec.name] = {other + name: _false(tensor, lie) for name, tensor in value.items()}
+            changes[spec.name] = {other + name: _falsify(tensor, lie) for name, tensor in value.items()}
         else:
-            changes[spec.name] = [_false(tensor, lie) for tensor in value]
+            changes[spec.name] = [_falsify(tensor, lie) for tensor in value]
     return encode_unchecked(replace(cast("Any", message), **changes)) if changes else None
 
 
@@ -618,7 +620,7 @@ def _can_lie(spec: FieldSpec, value: Any, lie: str) -> bool:
     return bool(tensors if lie in _SHAPES else floats)
 
 
-def _false(tensor: Tensor, lie: str) -> Tensor:
+def _falsify(tensor: Tensor, lie: str) -> Tensor:
     """A tensor that holds a lie."""
     if lie == "another type":
         return tensor.to(torch.float32 if tensor.dtype is torch.float64 else torch.float64)

@@ -147,7 +147,7 @@ def _cases(method: Method, name: str, settings: Mapping[str, Any]) -> Iterator[C
     values = _values(method, name, base, trial)
     if not trial.reason:
         yield from (Case(name, value, base, task) for value in values)
-    for off, at in _idle(method, name):
+    for off, at in _idle_values(method, name):
         more = {} if off == "task" else {off: at}
         rest = {key: value for key, value in {**base, **more}.items() if key != name}
         yield from (Case(name, value, rest, at if off == "task" else task, off) for value in values[:1])
@@ -186,7 +186,7 @@ def _conditions(method: Method, name: str) -> Mapping[str, Any]:
     return found
 
 
-def _idle(method: Method, name: str) -> list[tuple[str, Any]]:
+def _idle_values(method: Method, name: str) -> list[tuple[str, Any]]:
     """Values of other settings at which a setting says that it is idle."""
     found: list[tuple[str, Any]] = []
     for other, allowed in _conditions(method, name).items():

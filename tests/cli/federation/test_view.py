@@ -12,7 +12,7 @@ import pytest
 
 from graphsilo.cli.federation import view as federation_view
 from graphsilo.cli.federation.live import draw
-from graphsilo.cli.federation.view import age, nearer, printable, show_status
+from graphsilo.cli.federation.view import age, printable, shorten_path, show_status
 from kit.status import FAILED, NOW, RUNNING, Terminal, site, text_of
 
 
@@ -86,5 +86,5 @@ def test_ages_and_paths(tmp_path, monkeypatch):
         "0 s", "59 s", "1 min 00 s", "59 min 59 s", "1 h 00 min", "23 h 59 min", "1 d 1 h",
     ]  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert nearer(str(tmp_path / "kit" / "out")) == str(Path("kit", "out"))
-    assert nearer("/srv/x") == "/srv/x"
+    assert shorten_path(str(tmp_path / "kit" / "out")) == str(Path("kit", "out"))
+    assert shorten_path("/srv/x") == "/srv/x"

@@ -194,7 +194,7 @@ def status(
     folder = own.folder
     tree = read_status(folder) or {}
     jobs = Jobs(folder).all()
-    tree["serving"] = bool(tree) and serving(folder)
+    tree["serving"] = bool(tree) and is_served(folder)
     if as_json:
         terminal.say(
             json_text({**tree, "certificate_expires": own.expires.timestamp(), "jobs": [vars(job) for job in jobs]})
@@ -236,7 +236,7 @@ def logs(
                 time.sleep(0.3)
 
 
-def serving(folder: Path) -> bool:
+def is_served(folder: Path) -> bool:
     """Whether a process serves the kit just now."""
     from graphsilo.experiments.storage.disk import hold_folder
 

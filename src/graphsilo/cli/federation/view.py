@@ -139,12 +139,12 @@ def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, resu
             best,
             age(end - job.started) if job.started else "",
             left,
-            *([printable(nearer(job.out))] if results else []),
+            *([printable(shorten_path(job.out))] if results else []),
         )
     return grid
 
 
-def nearer(path: str) -> str:
+def shorten_path(path: str) -> str:
     """A path as seen from here, where that is shorter."""
     try:
         near = os.path.relpath(path)
@@ -153,7 +153,7 @@ def nearer(path: str) -> str:
     return near if len(near) < len(path) and not near.startswith(os.pardir) else path
 
 
-def troubles(sites: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> list[str]:
+def list_troubles(sites: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> list[str]:
     """What went wrong, a paragraph each: sites that are not as they should be, and jobs that failed."""
     notes = [f"{site['site']}: {site['note']}" for site in sites if site["note"] and site["state"] in TROUBLE]
     notes += [f"{job.id}: {job.error}" for job in jobs if job.error and job.state == "failed"]
@@ -195,7 +195,7 @@ def show_status(tree: Mapping[str, Any], jobs: Sequence[Job]) -> None:
             _results(jobs)
     elif tree.get("federation"):
         terminal.say("No job yet: `graphsilo federation submit CONFIG.yaml` puts one in the queue.")
-    notes = troubles(sites, jobs)
+    notes = list_troubles(sites, jobs)
     if notes:
         terminal.say()
         for text in notes:
@@ -206,4 +206,4 @@ def _results(jobs: Sequence[Job]) -> None:
     """Where the results are, for a terminal that is too narrow for one more column."""
     terminal.say()
     for job in jobs:
-        sys.stdout.write(f"Results of {job.id}: {printable(nearer(job.out))}\n")
+        sys.stdout.write(f"Results of {job.id}: {printable(shorten_path(job.out))}\n")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.cli.doctor import Finding
 from graphsilo.cli.silo.explain import explain
 from graphsilo.cli.silo.log import log
-from graphsilo.cli.terminal import bare, count, say, show, show_findings, table
+from graphsilo.cli.terminal import bare_table, count, say, show, show_findings, table
 from graphsilo.cli.values import (
     DataRoot,
     Debug,
@@ -52,7 +52,7 @@ def check(
     say()
     say("What the federation will learn of it before round 1:")
     say()
-    show(bare((f"  {name}", value) for name, value in card_rows(card_of(described, held))))
+    show(bare_table((f"  {name}", value) for name, value in card_rows(card_of(described, held))))
     say()
     say(list_private(described, held))
     say()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphsilo.cli.terminal import bare, count, say, show, table
+from graphsilo.cli.terminal import bare_table, count, say, show, table
 from graphsilo.cli.values import (
     Debug,
     argument,
@@ -59,11 +59,11 @@ def _print(found: Explained, before: list[tuple[str, str]], kept: str) -> None:
     for text in found.warnings:
         say(f"  Note: {text}")
     say()
-    show(bare((f"  {name}", value) for name, value in [*found.run, *found.limits]))
+    show(bare_table((f"  {name}", value) for name, value in [*found.run, *found.limits]))
     say()
     say("What the federation learns of the silo before round 1:")
     say()
-    show(bare((f"  {name}", value) for name, value in before))
+    show(bare_table((f"  {name}", value) for name, value in before))
     say()
     say("What would leave the silo in the run (steps of a trial run on small data with these settings):")
     say()

@@ -78,8 +78,8 @@ def run(
         if executor is None or isinstance(executor, str):
             executor = stack.enter_context(contextlib.closing(executor_of(executor)))
         if isinstance(tasks, Sequence):  # all are known: refused before anything is run
-            tasks = list(_apart(tasks))
-        waiting, running = _apart(tasks), dict[Future[Reply], Task]()
+            tasks = list(_check_distinct(tasks))
+        waiting, running = _check_distinct(tasks), dict[Future[Reply], Task]()
         more = True
         while more or running:
             while more and len(running) < executor.slots:
@@ -101,7 +101,7 @@ def run(
             following()
 
 
-def _apart(tasks: Iterable[Task]) -> Iterator[Task]:
+def _check_distinct(tasks: Iterable[Task]) -> Iterator[Task]:
     """The tasks, of which no two may share a name or a folder."""
     seen = set()
     for task in tasks:

@@ -141,7 +141,9 @@ def carry_out(
         ConfigError: There is no such executor.
         DataError: A data set is not here and cannot be downloaded: then nothing is run.
     """
-    with contextlib.closing(batch.executor_of(executor)) as place:  # a mistake in it is told before anything is fetched
+    with contextlib.closing(
+        batch.executor_of(executor)
+    ) as place:  # a mistake in it is refused before anything is fetched
         _fetch(planned)
         by_name = {job.name: job for job in planned.jobs}
         tasks = (batch.Task(job.name, job.config, job.out) for job in planned.jobs)

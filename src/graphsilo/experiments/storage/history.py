@@ -1,4 +1,4 @@
-"""What the finished rounds of a seed left behind: a file that grows at its end and is never written anew.
+"""What the finished rounds of a seed left behind: a file that grows at its end and is never rewritten.
 
 A checkpoint names how much of the file belongs to it and what that part hashes to. So saving costs the same at round
 10 and at round 1000, and whatever a killed process wrote beyond its last checkpoint is cut off again.

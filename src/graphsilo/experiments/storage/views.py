@@ -17,7 +17,7 @@ from graphsilo.notebook import table
 _CURVE, _ROW, _FRAME = 1.75, 0.13, 0.55  # inches: a curve, and a chart by its rows
 
 
-def alone(folder: Path | None) -> RunRecord | None:
+def read_alone(folder: Path | None) -> RunRecord | None:
     """What every client reaches with the same method by itself, else with the backbone; None where neither was run."""
     for label in ("alone", "local"):
         if folder is not None and (folder / "references" / label / "result.json").exists():
@@ -93,7 +93,7 @@ def _rounds(record: RunRecord, folder: Path | None) -> list[dict[str, Any]]:
 
 def _clients(record: RunRecord, folder: Path | None) -> list[dict[str, Any]]:
     """With what each reached alone, seed by seed, where that was run."""
-    other = alone(folder)
+    other = read_alone(folder)
     apart = {
         (seed.seed, row.client): row.test.numbers for seed in (other.seeds if other else ()) for row in seed.clients
     }
@@ -160,7 +160,7 @@ def figure(record: RunRecord, folder: Path | None, *, metric: str | None = None,
     ]
     title = f"{record.method.title} on {record.data.name}"
     panels = [(drawing.curves(lines, x="Round", y=axis, title=title), _CURVE)]
-    other = alone(folder)
+    other = read_alone(folder)
     if other is not None:
         before, after, names = by_client(other, name), by_client(record, name), names_of(record)
         rows = [
