@@ -129,14 +129,14 @@ class Server(fedavg.Server[DPFedAvgConfig]):
     def __init__(self, context: ServerContext[DPFedAvgConfig]):
         super().__init__(context)
         if self.config.epsilon is not None and self.noise_ratio() > self.config.max_noise:
-            raise ConfigError(self._drowned())
+            raise ConfigError(self._explain_noise())
 
     def noise_ratio(self) -> float:
         """Length of the noise in a round's mean change, as a multiple of the largest change that it can have."""
         count = sum(tensor.numel() for tensor in self.weights.values())
         return self.config.noise_ratio(count, self.asked, self.asked)
 
-    def _drowned(self) -> str:
+    def _explain_noise(self) -> str:
         config, count = self.config, sum(tensor.numel() for tensor in self.weights.values())
         ratio = self.noise_ratio()
         return (

@@ -127,7 +127,7 @@ class Client(ClassRowsClient[FedDistillConfig]):
         assert self.present is not None
         config, heat = self.config, self.config.temperature
         if config.loss == "mse":
-            each = (self._exchanged(step.logits) - self.prototypes[step.labels]).square().mean(1)
+            each = (self._convert_logits(step.logits) - self.prototypes[step.labels]).square().mean(1)
         else:
             logits = self.prototypes if config.exchange == "logits" else self.prototypes.clamp_min(_TINY).log()
             goal = F.softmax(logits / heat, dim=1)[step.labels]
@@ -135,9 +135,9 @@ class Client(ClassRowsClient[FedDistillConfig]):
         return config.strength * (each * self.present[step.labels]).mean()
 
     def rows(self, view: View) -> Tensor:
-        return self._exchanged(self.model(view))
+        return self._convert_logits(self.model(view))
 
-    def _exchanged(self, logits: Tensor) -> Tensor:
+    def _convert_logits(self, logits: Tensor) -> Tensor:
         return logits if self.config.exchange == "logits" else F.softmax(logits, dim=1)
 
 

@@ -124,7 +124,7 @@ class Server(fedavg.Server[FedNHConfig]):
         prototypes = self.weights["prototypes"]
         super().combine(total)
         # Clients send the prototypes back as they came; whatever came, the server moves its own.
-        self.weights["prototypes"] = moved(prototypes, total.sums, total.counts, self.config.smoothing)
+        self.weights["prototypes"] = move(prototypes, total.sums, total.counts, self.config.smoothing)
 
     def expected_bytes(self) -> tuple[int, int]:
         up, down = super().expected_bytes()
@@ -137,7 +137,7 @@ def with_head(encoder: Model, classes: int, config: FedNHConfig) -> CosineHead:
     return head.to(next(encoder.parameters()).device)
 
 
-def moved(prototypes: Tensor, sums: Tensor, counts: Tensor, smoothing: float) -> Tensor:
+def move(prototypes: Tensor, sums: Tensor, counts: Tensor, smoothing: float) -> Tensor:
     """W_c ← unit(ρ W_c + (1 − ρ) unit(Σ_k n_kc μ_kc)); a class that nobody has keeps its row.
 
     Args:

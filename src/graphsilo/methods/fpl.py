@@ -128,7 +128,7 @@ class Server(fedavg.Server[FPLConfig]):
         model = total.require(self.config.min_clients)
         replies = federation.ask(Client.describe, Empty(), to=total.clients, check=of_shape(self.shape))
         rows, labels, _ = gathered(replies.require(self.config.min_clients))
-        self.clusters, self.classes = clustered(rows.to(self.clusters), labels.to(self.clusters.device))
+        self.clusters, self.classes = cluster_prototypes(rows.to(self.clusters), labels.to(self.clusters.device))
         self.log["clusters_per_class"] = len(self.classes) / max(1, len(labels.unique()))
         return model
 
@@ -141,7 +141,7 @@ class Server(fedavg.Server[FPLConfig]):
         return up + calls * classes * (4 * width + 8), down + calls * most * (4 * width + 8)
 
 
-def clustered(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def cluster_prototypes(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The mean of every cluster [m, p] of each class's prototypes, and the classes [m].
 
     Args:

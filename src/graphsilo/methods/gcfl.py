@@ -106,9 +106,9 @@ class Server(ServerBase[ConfigT], Generic[ConfigT]):
             self.clusters = [part for split in parts for part in split]
         self.log["clusters"] = len(self.clusters)
         pairs = zip(self.clusters, self.weights, strict=True)
-        self.weights = [self.averaged(weights, members, replies) for members, weights in pairs]
+        self.weights = [self.average(weights, members, replies) for members, weights in pairs]
 
-    def averaged(self, weights: Tensors, members: list[ClientId], replies: Replies[fedavg.TrainReply]) -> Tensors:
+    def average(self, weights: Tensors, members: list[ClientId], replies: Replies[fedavg.TrainReply]) -> Tensors:
         """A cluster's weights, moved to the mean of what its members answered."""
         sums = Accumulator(fedavg.TrainReply)
         for client in (client for client in members if client in replies.clients):

@@ -161,7 +161,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
 
     def weigh(self, count: CountReply) -> None:
         """Take Σ p_k from what clients said; c becomes the mean over those."""
-        self.control = scaled(self.control, self.total, count.weight)
+        self.control = rescale(self.control, self.total, count.weight)
         self.total = count.weight
 
     def after(self, federation: Federation, number: int) -> None:
@@ -194,7 +194,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         self.control.update((name, (self.control[name].double() + value).float()) for name, value in part.items())
 
 
-def scaled(means: Mapping[str, Tensor], old: float, new: float) -> dict[str, Tensor]:
+def rescale(means: Mapping[str, Tensor], old: float, new: float) -> dict[str, Tensor]:
     """Means over ``old`` as means over ``new``: their sum stays."""
     return (
         dict(means) if old == new else {name: (value.double() * (old / new)).to(value) for name, value in means.items()}

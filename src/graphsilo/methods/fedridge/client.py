@@ -296,7 +296,7 @@ class Client(ClientBase[FedRidgeConfig]):
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
 
-    def says_held_out(self) -> Tensor:
+    def predict_held_out(self) -> Tensor:
         """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
         how good the own models are. Kept where ``holds_out`` is true."""
         name = self._fitting(self._models["own"], self._seen)[0]
