@@ -354,7 +354,7 @@ def test_what_stays_at_the_silo_uses_all_features_there_are(kit, quiet):
     known = client._features(client.data, "mean+noise").times(base, silo.train).double()
     target = torch.eye(2, dtype=torch.float64)[torch.from_numpy(silo.labels[silo.train])]
     wanted = rows.t() @ torch.linalg.solve(rows @ rows.t() + 2 * torch.eye(len(train)), target - known)
-    changes, alone = client._own(
+    changes, alone = client._fit_own(
         client._features(client.data, "separate"), torch.ones(2, dtype=torch.float64), lambda _: known
     )
     assert torch.allclose(changes[0], wanted, atol=1e-8)

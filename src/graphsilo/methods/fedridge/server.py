@@ -17,7 +17,7 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.release import ReleaseRequest, sharing, summed
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedridge import private
-from graphsilo.methods.fedridge.client import Client, shifted
+from graphsilo.methods.fedridge.client import Client, shift_scores
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
@@ -181,7 +181,7 @@ class Server(ServerBase[FedRidgeConfig]):
         self.weights = {}
         for each in chosen:
             constant = self._recipe(each.kind, config.dim).constant(self.schema.num_features, graphs=graphs)
-            self.weights[each.kind] = shifted(each.weights, each.shift, constant)
+            self.weights[each.kind] = shift_scores(each.weights, each.shift, constant)
 
     def _choose(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> list[Chosen]:
         """The candidate that summed validation counts prefer; behind one with label features the best without."""
