@@ -306,7 +306,7 @@ class Client(TrainingClient[FairFGLConfig]):
                 labels = torch.from_numpy(self._labels).to(logits.device).unsqueeze(1)
                 rest = F.softmax(logits, dim=1)
                 rest.scatter_add_(1, labels, rest.new_full((1, 1), -1.0).expand_as(labels)).div_(len(labels))
-                direction = _joined(pull(rest, None)).mul_(mine != 0)
+                direction = _flatten(pull(rest, None)).mul_(mine != 0)
         return direction if bool(direction.any()) else None
 
     def _fit(self, mean: Tensor, direction: Tensor | None) -> None:
@@ -324,7 +324,7 @@ class Client(TrainingClient[FairFGLConfig]):
                     rows = goal.alignment.gradient(embedding, to_prototype=config.alignment_target == "prototype")
                     inner = torch.zeros_like(embedding)
                     inner.index_copy_(0, goal.alignment.hete, rows.mul_(config.alignment))
-                self._step(_joined(pull(outer, inner)), mean, direction)
+                self._step(_flatten(pull(outer, inner)), mean, direction)
                 self._fuse(mean)
 
     def _step(self, gradient: Tensor, mean: Tensor, direction: Tensor | None) -> None:
@@ -415,6 +415,6 @@ class Client(TrainingClient[FairFGLConfig]):
         return None if rows is None else Alignment(*(part.to(self.data.device) for part in rows))
 
 
-def _joined(gradients: Sequence[Tensor]) -> Tensor:
+def _flatten(gradients: Sequence[Tensor]) -> Tensor:
     """One row of its own memory."""
     return torch.cat([gradient.reshape(-1) for gradient in gradients])

@@ -269,13 +269,13 @@ class Client(ClientBase[FedLoGConfig]):
             judged.append(Judged(targets, network.trust(degree), labels))
         prototypes = network.prototypes(learnable, draw)
         if synthetic is not None:
-            judged.append(self.judged(synthetic, draw))
+            judged.append(self.judge(synthetic, draw))
         # L_norm is the mean of the two branches' norms.
         loss = network.loss(prototypes, judged) + 0.5 * weight * learnable.flatten(1).norm(dim=1).sum()
         *modules, below = gradients_of(loss, [*self.model.parameters(), *network.parts.values(), learnable])
         return float(loss.detach()), modules, below
 
-    def judged(self, synthetic: Synthetic, draw: torch.Generator | None) -> Judged:
+    def judge(self, synthetic: Synthetic, draw: torch.Generator | None) -> Judged:
         """Synthetic nodes as targets; both branches count alike."""
         targets, degree = synthetic.rows.embed(self.model, self.network.classifiers, synthetic.nodes, draw)
         return Judged(targets, torch.zeros_like(degree), synthetic.labels)
@@ -290,7 +290,7 @@ class Client(ClientBase[FedLoGConfig]):
 
     def adapt(self, synthetic: Synthetic) -> None:
         """Make a class harder whose synthetic nodes are recognised, easier otherwise; from 0 to 1."""
-        recognised = self.network.recognised(self.prototypes, self.judged(synthetic, None))
+        recognised = self.network.recognise(self.prototypes, self.judge(synthetic, None))
         accuracy = recognised.float().view(-1, self.config.prototypes).mean(1)
         config = self.config
         gain, loss = config.difficulty_step, -config.difficulty_decrease
