@@ -55,7 +55,7 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
                 f"{section}='file.py:NAME', or import it from there."
             )
     for name in config.model_names():
-        if name in models.registry.added() and name not in config.brought("model"):
+        if name in models.registry.list_added() and name not in config.brought("model"):
             raise ConfigError(
                 f"{why} starts other processes, and model '{name}' was registered in this one alone. Say where it is, "
                 f"model='file.py', or put it into a package with an entry point."

@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dropout import Source
-from graphsilo.models.precision import reduced, wide
+from graphsilo.models.precision import reduce_precision, wide
 from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
@@ -116,7 +116,7 @@ class Model(nn.Module, ABC):
         before = None if generator is None else generator.get_state()
         logits: Tensor = self(view, generator)
         buffers = dict(self.named_buffers())
-        with borrowed(buffers, {name: buffer.clone() for name, buffer in buffers.items()}):
+        with borrow(buffers, {name: buffer.clone() for name, buffer in buffers.items()}):
             if generator is None or before is None:
                 return Outputs(logits, self.embed(view, None))
             after = generator.get_state()
@@ -210,7 +210,7 @@ class Model(nn.Module, ABC):
         """What holds while this model computes."""
         if self.precision == "float32":
             return _NOTHING
-        return reduced(next(self.parameters()).device.type)
+        return reduce_precision(next(self.parameters()).device.type)
 
     @property
     def called(self) -> str:
@@ -239,7 +239,7 @@ def _in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def borrowed(mine: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Iterator[None]:
+def borrow(mine: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Let a model compute with other weights for a while, without copying either.
 
     Args:

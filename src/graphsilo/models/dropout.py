@@ -26,7 +26,7 @@ def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like:
     threshold, scale = keep_threshold(rate)
     draws = draw_bits(shape.numel(), rate, _beside(like, generator)).view(shape)
     if like.is_cpu and like.dtype is torch.float32:
-        return torch.from_numpy(_scaled(draws.numpy(), rate))
+        return torch.from_numpy(_make_masks(draws.numpy(), rate))
     return (draws >= threshold).to(like.dtype).mul_(scale)
 
 
@@ -62,7 +62,7 @@ def masks_ahead(
     for shape, count, size in zip(shapes, counts, sizes, strict=True):
         draws = words[:, start : start + size].view(kind)[:, :count]
         start += size
-        masks.append(torch.from_numpy(_scaled(draws, rate)).view(times, *shape).unbind(0))
+        masks.append(torch.from_numpy(_make_masks(draws, rate)).view(times, *shape).unbind(0))
     return [iter(run) for run in zip(*masks, strict=True)]
 
 
@@ -88,7 +88,7 @@ def _words(count: int, rate: float) -> int:
     return (count + each - 1) // each
 
 
-def _scaled(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
+def _make_masks(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
     """The masks that draws stand for."""
     threshold, factor = keep_threshold(rate)
     # A few thousand entries are compared several times faster in numpy; the numbers are the same.

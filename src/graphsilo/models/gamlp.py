@@ -102,17 +102,17 @@ class GAMLP(HeadedModel):
         self.dropout, self.attention_dropout, self.legacy_layout = dropout, attention_dropout, legacy_layout
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self._behind(self._mixed(view, generator), generator)
+        return self._behind(self._mix(view, generator), generator)
 
     def outputs_beside(self, view: View, others: View, generator: torch.Generator | None) -> Outputs:
         # Products and attention of all rows serve both, unless some rows, or a mask, have a say in others' attention.
         if not others.is_full or self.legacy_layout or self.attention_dropout:
             return super().outputs_beside(view, others, generator)
-        mixed = self._mixed(others)
+        mixed = self._mix(others)
         rows = view.cached(("nodes",), lambda: torch.from_numpy(view.nodes).to(view.device))
         return Outputs(self._head(self._behind(mixed.index_select(0, rows), generator)), self._behind(mixed))
 
-    def _mixed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+    def _mix(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         """The first hidden layer, before dropout [items, h]."""
         projected, *scores = self._products(view)
         weights = dropout(self._weights(*scores), self.attention_dropout, generator)

@@ -134,7 +134,7 @@ class OwnModel(Model):
         self._draw(_seed(generator))
 
     def _draw(self, seed: int) -> None:
-        with torch.random.fork_rng(devices=[]), _named(self.what, "on two nodes and the link between them"):
+        with torch.random.fork_rng(devices=[]), _name_errors(self.what, "on two nodes and the link between them"):
             torch.manual_seed(seed)
             module = self._make()
             if not isinstance(module, nn.Module):
@@ -230,7 +230,7 @@ class OwnModel(Model):
         Raises:
             ConfigError: It fails, or gives what is no finite number.
         """
-        with _named(self.what, f"on {where}"), torch.enable_grad():
+        with _name_errors(self.what, f"on {where}"), torch.enable_grad():
             output = self(data.full, generator)
             if finite and not bool(torch.isfinite(output).all()):
                 count = int((~torch.isfinite(output)).any(dim=1).sum())
@@ -310,7 +310,7 @@ def _seed(generator: torch.Generator) -> int:
 
 
 @contextlib.contextmanager
-def _named(what: str, where: str) -> Iterator[None]:
+def _name_errors(what: str, where: str) -> Iterator[None]:
     """An error in somebody's module as a refusal that names it and the line.
 
     Raises:

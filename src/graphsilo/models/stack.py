@@ -20,7 +20,7 @@ from graphsilo.models.base import Dense, Layer, LayeredModel, Pooling, Readout, 
 from graphsilo.models.dense import matmul
 from graphsilo.models.dropout import Source, activate, activate_backward, dropout, masks_ahead
 from graphsilo.models.operators import Operator
-from graphsilo.models.precision import as_forwards, is_reduced, wide
+from graphsilo.models.precision import is_reduced, match_forward, wide
 from graphsilo.models.view import View
 
 
@@ -312,7 +312,7 @@ class _Layers(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @as_forwards
+    @match_forward
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         saved, count, depth = ctx.saved_tensors, ctx.count, len(ctx.plan)
         parameters, outputs, masks = saved[:count], saved[count : count + depth], saved[count + depth :]

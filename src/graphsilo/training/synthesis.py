@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from graphsilo.data.graph import Graph
 from graphsilo.models.base import Dense, Model
 from graphsilo.models.generated import GeneratedGraph
-from graphsilo.models.side_by_side import side_by_side
+from graphsilo.models.side_by_side import join_models
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.training.optimizer import Adam, shorten
 
@@ -94,7 +94,7 @@ class Ensemble:
         for places in groups.values():
             name, settings, _ = models[places[0]]
             same = [models[place][2].requires_grad_(False) for place in places]
-            joined = side_by_side(same, name, settings) if len(same) > 1 else None
+            joined = join_models(same, name, settings) if len(same) > 1 else None
             self.parts += (
                 zip([[place] for place in places], same, strict=True) if joined is None else [(places, joined)]
             )

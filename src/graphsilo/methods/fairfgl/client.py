@@ -26,7 +26,7 @@ from graphsilo.methods.fairfgl.updates import (
     expand,
     keep_largest,
 )
-from graphsilo.models.base import borrowed
+from graphsilo.models.base import borrow
 from graphsilo.models.view import View
 from graphsilo.training.local import check_weights
 from graphsilo.training.optimizer import Optimizer, optimizer
@@ -299,7 +299,7 @@ class Client(TrainingClient[FairFGLConfig]):
                 name: before[name].to(part.device) + part.view(before[name].shape)
                 for name, part in zip(self.weights, parts, strict=True)
             }
-            with borrowed(self.weights, deviated):
+            with borrow(self.weights, deviated):
                 (logits, _), pull = traced(
                     self.model, self.data.kept_view(self._train), None, list(self._parameters.values())
                 )
@@ -370,7 +370,7 @@ class Client(TrainingClient[FairFGLConfig]):
             share[goal.labelled] = goal.share[goal.labelled]
             goal = goal._replace(share=share)
         if distils or aligns:
-            with borrowed(self.weights, self._history_model(mean)):
+            with borrow(self.weights, self._history_model(mean)):
                 logits = self.model(self.data.full)
             if distils:
                 target = F.softmax(logits, dim=1)

@@ -25,7 +25,7 @@ from graphsilo.federation.release import Release, Released, ReleaseRequest, refu
 from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
-from graphsilo.models.base import Model, borrowed
+from graphsilo.models.base import Model, borrow
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
 from graphsilo.training.condensation import (
@@ -272,7 +272,7 @@ class Client(ClientBase[OpFGLConfig]):
         metric = METRICS[self.context.select_by if self.silo.schema.task == "node" else "accuracy"]
 
         def quality(weights: Tensors) -> float:
-            with torch.no_grad(), borrowed(mine, weights):
+            with torch.no_grad(), borrow(mine, weights):
                 value = metric.of_outputs(truth, classifier(view).cpu().numpy())
             return -math.inf if value is None else value
 
