@@ -26,7 +26,7 @@ from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import Name
 from graphsilo.training.losses import prototype_mse
 from graphsilo.training.objective import ClassifyItems, Step
-from graphsilo.training.prototypes import class_sums, nearest_prototype, pooled
+from graphsilo.training.prototypes import class_sums, nearest_prototype, pool_means
 from graphsilo.types import ClientId
 
 
@@ -209,7 +209,7 @@ class ClassRowsServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     def combine(self, total: TrainReply) -> None:
         """Take the means of the sums; a class that nobody described in this round keeps its prototype."""
-        self.prototypes = pooled(total.sums, total.counts, self.prototypes)
+        self.prototypes = pool_means(total.sums, total.counts, self.prototypes)
         self.present = self.present | (total.counts > 0).to(self.present.device)
 
     def expected_bytes(self) -> tuple[int, int]:

@@ -128,7 +128,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         work = Work(name, steps, state, self.after_step)
         if self.unfinished is not None and load_state is not None and self.unfinished["name"] == name:
             load_state(self.unfinished["state"])
-            work.continued(self.unfinished)
+            work.load_state(self.unfinished)
             self.unfinished = None
         self.works.append(work)
         return work

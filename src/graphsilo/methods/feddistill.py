@@ -27,7 +27,7 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.models.view import View
 from graphsilo.training.objective import Step
-from graphsilo.training.prototypes import pooled
+from graphsilo.training.prototypes import pool_means
 from graphsilo.types import ClientId
 
 _TINY = 1e-12
@@ -173,7 +173,7 @@ class Server(ClassRowsServer[FedDistillConfig]):
     def combine(self, total: prototypes.TrainReply) -> None:
         """Begin anew: a class that nobody described in this round has no row."""
         self.counts = total.counts
-        self.prototypes = pooled(total.sums, total.counts, torch.zeros_like(self.prototypes))
+        self.prototypes = pool_means(total.sums, total.counts, torch.zeros_like(self.prototypes))
         self.present = (total.counts > 0).to(self.present.device)
 
     def expected_bytes(self) -> tuple[int, int]:

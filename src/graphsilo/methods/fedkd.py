@@ -36,7 +36,7 @@ from graphsilo.training.losses import divergence
 from graphsilo.training.low_rank import compress, expand
 from graphsilo.training.objective import Classified
 from graphsilo.training.optimizer import optimizer, shorten
-from graphsilo.training.upstream import traced
+from graphsilo.training.upstream import trace
 from graphsilo.types import ClientId
 
 
@@ -178,7 +178,7 @@ class Client(fedavg.Client[FedKDConfig]):
     def step(self, batch: Classified, *draws: torch.Generator) -> None:
         """One step of either model, and of the adapter."""
         sides = [(self.model, self.trainer.parameters), (self.common, self.parameters)]
-        passes = [traced(one, batch.view, draw, mine) for (one, mine), draw in zip(sides, draws, strict=True)]
+        passes = [trace(one, batch.view, draw, mine) for (one, mine), draw in zip(sides, draws, strict=True)]
         outer = [torch.softmax(found.logits, 1).mul_(1.0 / len(batch.labels)).sub_(batch.share) for found, _ in passes]
         inner: list[Tensor | None] = [None, None]
         adapter = [] if self.adapter is None else [self.adapter]

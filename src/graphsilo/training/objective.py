@@ -261,9 +261,9 @@ class ClassifyItems(Objective):
         node_weights: Tensor | None,
     ) -> list[Tensor]:
         """The gradients of the weighted loss and a term, from one pass for both."""
-        from graphsilo.training.upstream import traced
+        from graphsilo.training.upstream import trace
 
-        (logits, embeddings), pull = traced(model, batch.view, generator, parameters)
+        (logits, embeddings), pull = trace(model, batch.view, generator, parameters)
         labels, rows = batch.labels, batch.rows
         with torch.no_grad():
             outer = self.slope(logits if rows is None else logits[rows], batch)

@@ -170,13 +170,13 @@ def synthesise(
     return best, lowest
 
 
-def packed(pool: Sequence[Synthetic]) -> list[dict[str, Tensor]]:
+def pack(pool: Sequence[Synthetic]) -> list[dict[str, Tensor]]:
     """Graphs for a state."""
     return [graph._asdict() for graph in pool]
 
 
-def unpacked(state: Sequence[Mapping[str, Tensor]]) -> list[Synthetic]:
-    """The graphs of ``packed``."""
+def unpack(state: Sequence[Mapping[str, Tensor]]) -> list[Synthetic]:
+    """The graphs of ``pack``."""
     return [Synthetic(**graph) for graph in state]
 
 

@@ -31,7 +31,7 @@ from graphsilo.models.view import View
 from graphsilo.training.local import check_weights
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.sharing import SharedTensors
-from graphsilo.training.upstream import traced
+from graphsilo.training.upstream import trace
 
 
 class Alignment(NamedTuple):
@@ -246,7 +246,7 @@ class Client(TrainingClient[FairFGLConfig]):
 
     def _row(self, model: SharedTensors) -> Tensor:
         """The parameters of a model of the history in one row, [P], which all clients of the process read."""
-        return model.made("row", (), lambda: self._flat(model))
+        return model.keep("row", (), lambda: self._flat(model))
 
     def _by_name(self, flat: Tensor) -> dict[str, Tensor]:
         """Parameters as views of a row that ``_flat`` made."""
@@ -263,7 +263,7 @@ class Client(TrainingClient[FairFGLConfig]):
         *older, newest = self._history
         if not older:
             return self._row(newest)
-        return newest.made("mean", older, lambda: torch.stack([*map(self._row, older), self._row(newest)]).mean(dim=0))
+        return newest.keep("mean", older, lambda: torch.stack([*map(self._row, older), self._row(newest)]).mean(dim=0))
 
     def _history_model(self, mean: Tensor) -> dict[str, Tensor]:
         """W_hist by name, with the mean of the buffers."""
@@ -300,7 +300,7 @@ class Client(TrainingClient[FairFGLConfig]):
                 for name, part in zip(self.weights, parts, strict=True)
             }
             with borrow(self.weights, deviated):
-                (logits, _), pull = traced(
+                (logits, _), pull = trace(
                     self.model, self.data.kept_view(self._train), None, list(self._parameters.values())
                 )
                 labels = torch.from_numpy(self._labels).to(logits.device).unsqueeze(1)
@@ -316,7 +316,7 @@ class Client(TrainingClient[FairFGLConfig]):
         goal = self._goal(mean)
         for _ in range(config.local_epochs):
             for share in self._batches(goal, draw):
-                (logits, embedding), pull = traced(self.model, goal.view, draw, parameters)
+                (logits, embedding), pull = trace(self.model, goal.view, draw, parameters)
                 # d/dz of cross-entropy and of KL(target ‖ softmax z) alike: softmax(z) − target.
                 outer = F.softmax(logits, dim=1).sub_(goal.target).mul_(share)
                 inner = None

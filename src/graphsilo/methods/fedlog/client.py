@@ -44,7 +44,7 @@ from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
 from graphsilo.training.local import check_weights, load_weights, tensors_of
 from graphsilo.training.optimizer import Adam
-from graphsilo.training.sharing import SharedTensors, shared
+from graphsilo.training.sharing import SharedTensors, share
 from graphsilo.training.upstream import gradients_of
 
 HEAD, TAIL = 0, 1
@@ -150,7 +150,7 @@ class Client(ClientBase[FedLoGConfig]):
 
         # A generator per class takes more memory than all else a client has, and every client draws the same ones.
         names = ("untrained generators", seed, schema.num_features, schema.num_classes, device)
-        self.generators = shared(names, [], make)
+        self.generators = share(names, [], make)
 
     @handler
     def pretrain(self, request: PretrainRequest) -> Done:

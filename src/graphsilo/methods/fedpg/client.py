@@ -33,7 +33,7 @@ from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.objective import Classified, ClassifyItems
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.prototypes import unit_rows
-from graphsilo.training.upstream import gradients_through, traced
+from graphsilo.training.upstream import gradients_through, trace
 
 
 class Client(TrainingClient[FedPGConfig]):
@@ -96,7 +96,7 @@ class Client(TrainingClient[FedPGConfig]):
         for _ in range(self.config.local_epochs):
             for batch in objective.batches(self.batch_size, draw):
                 membership, view = self._choose_pulled(batch)
-                (logits, embeddings), back = traced(self.model, batch.view, draw, parameters, view)
+                (logits, embeddings), back = trace(self.model, batch.view, draw, parameters, view)
                 drawn = self._pull(embeddings, membership, targets, present)
                 yield back(objective.slope(logits, batch), drawn), batch
 
