@@ -229,7 +229,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
     # Where some have names and others do not, the names are compared among those that have them.
     named = next((one for one in reported if one.feature_names is not None), first)
     for other in reported:
-        _same_features(named, other)
+        _check_features(named, other)
         for key, what, todo in (
             ("weighted", "weights", "name a column as edges.weight in all descriptions, or in none"),
             ("directed", "a direction", "set `directed` alike in all descriptions"),
@@ -342,7 +342,7 @@ def _reported_names(one: Card) -> Iterator[str]:
     yield from (*one.booleans, *one.outside)
 
 
-def _same_features(one: Card, other: Card) -> None:
+def _check_features(one: Card, other: Card) -> None:
     mine, theirs = one.feature_names, other.feature_names
     if one.features == other.features and (theirs is None or mine == theirs):
         return

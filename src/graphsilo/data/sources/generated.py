@@ -435,14 +435,14 @@ def _text_length(words: Floats, share: Floats, density: float) -> float:
     """
     low, high = 0.0, 1.0
 
-    def reached(length: float) -> float:
+    def density_at(length: float) -> float:
         return float(share @ (1.0 - np.exp(-length * words)).mean(axis=1))
 
-    while reached(high) < density and high < 1e9:
+    while density_at(high) < density and high < 1e9:
         high *= 2.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if reached(middle) < density else (low, middle)
+        low, high = (middle, high) if density_at(middle) < density else (low, middle)
     return high
 
 

@@ -20,7 +20,7 @@ SPARSE_BELOW_DENSITY = 0.25
 SPARSE_FROM_COLUMNS = 64
 
 
-def undirected(graph: Graph) -> Graph:
+def make_undirected(graph: Graph) -> Graph:
     """The graph with both directions of every link once, weights included; see :func:`to_undirected`.
 
     Weights of parallel edges in one direction add up. An edge that has no counterpart lends its weight to the other
@@ -34,7 +34,7 @@ def undirected(graph: Graph) -> Graph:
         >>> from graphsilo.data.graph import Graph
         >>> once = Graph(np.zeros((2, 1), np.float32), np.array([[0, 0], [1, 1]]), np.zeros(2, int), 1,
         ...     edge_weights=np.array([0.5, 2.0], np.float32))
-        >>> both = undirected(once)
+        >>> both = make_undirected(once)
         >>> both.edges.tolist(), both.edge_weights.tolist()
         ([[0, 1], [1, 0]], [2.5, 2.5])
     """
