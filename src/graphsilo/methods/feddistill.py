@@ -171,7 +171,7 @@ class Server(ClassRowsServer[FedDistillConfig]):
         self.authors = list(total.clients)
 
     def combine(self, total: prototypes.TrainReply) -> None:
-        """Begin anew: a class that nobody described in this round has no row."""
+        """Start again: a class that nobody described in this round has no row."""
         self.counts = total.counts
         self.prototypes = pool_means(total.sums, total.counts, torch.zeros_like(self.prototypes))
         self.present = (total.counts > 0).to(self.present.device)

@@ -24,13 +24,13 @@ _AHEAD = 1 << 20
 def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
     """0 with probability ``rate``, else 1 / (1 - rate); same dtype and device as ``like``."""
     threshold, scale = keep_threshold(rate)
-    draws = draw_bits(shape.numel(), rate, _beside(like, generator)).view(shape)
+    draws = draw_bits(shape.numel(), rate, _move_generator(like, generator)).view(shape)
     if like.is_cpu and like.dtype is torch.float32:
         return torch.from_numpy(_make_masks(draws.numpy(), rate))
     return (draws >= threshold).to(like.dtype).mul_(scale)
 
 
-def _beside(values: Tensor, generator: torch.Generator) -> torch.Generator:
+def _move_generator(values: Tensor, generator: torch.Generator) -> torch.Generator:
     """A generator on the device of the values: copying masks over would stop a GPU in every layer of every step."""
     if generator.device == values.device:
         return generator

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dense import matmul
-from graphsilo.models.precision import exact, is_reduced, match_forward, wide
+from graphsilo.models.precision import is_reduced, keep_precision, match_forward, widen
 
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1 to
 # 2.5 of them with 64 columns and 2.5 to 5 with 16, depending on the processor. With 3 in place of 5 a round of FedAvg
@@ -180,7 +180,7 @@ class LiveOperator(Operator):
         return self.mm(left)
 
     def __matmul__(self, right: Tensor) -> Tensor:
-        return wide(self.matrix @ right)
+        return widen(self.matrix @ right)
 
     def dense(self) -> Tensor:
         return self.matrix
@@ -292,7 +292,7 @@ class _Compressed:
                 right.detach(), self.columns, self.pointer, False, 0, False, self.values, True
             )
             return bags[0]
-        with exact(right):
+        with keep_precision(right):
             return torch.mm(self._tensor, right)  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from graphsilo.errors import ConfigError, UnsupportedError, several
 from graphsilo.models.base import Model
-from graphsilo.models.precision import wide
+from graphsilo.models.precision import widen
 from graphsilo.models.settings import ModelEntry, ModelSettings
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.signatures import parameters_of, settings_of
@@ -130,7 +130,7 @@ class OwnModel(Model):
         return self.what
 
     def reset(self, generator: torch.Generator) -> None:
-        """Make the module anew: whatever way it draws its weights, they come from the generator."""
+        """Make the module again: whatever way it draws its weights, they come from the generator."""
         self._draw(_seed(generator))
 
     def _draw(self, seed: int) -> None:
@@ -201,7 +201,7 @@ class OwnModel(Model):
             return view.pool(given.x, "mean") if self.readout == "graph" else _rows(given.x, view)
         with self._mode(view, generator):
             hidden: Tensor = self.module.embed(*self._arguments(given), **self._options(given))  # type: ignore[operator]
-        return wide(hidden if self.readout == "graph" else _rows(hidden, view))
+        return widen(hidden if self.readout == "graph" else _rows(hidden, view))
 
     def classify(self, embeddings: Tensor) -> Tensor:
         if not self._is_pointwise:
@@ -258,7 +258,7 @@ class OwnModel(Model):
                 f"{what} should give a row per {of} and a column per class, here [{rows}, {self.num_classes}]; its "
                 f"forward gave {list(output.shape)}. Use the width that it is made with."
             )
-        return wide(output)
+        return widen(output)
 
     def _arguments(self, given: Inputs) -> tuple[Tensor, ...]:
         return (given.x, given.edge_index) if self._call.edges else (given.x,)

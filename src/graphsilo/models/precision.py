@@ -42,12 +42,12 @@ def times_reduced() -> int:
     return _times
 
 
-def exact(like: Tensor) -> contextlib.AbstractContextManager[Any]:
+def keep_precision(like: Tensor) -> contextlib.AbstractContextManager[Any]:
     """Products as their operands are while this is open: for sparse ones."""
     return torch.autocast(like.device.type, enabled=False) if is_reduced(like) else _NOTHING
 
 
-def wide(values: Tensor) -> Tensor:
+def widen(values: Tensor) -> Tensor:
     """The result of a product as float32, where it came as bfloat16."""
     return values.float() if values.dtype is torch.bfloat16 else values
 

@@ -147,7 +147,7 @@ def synthesise(
         loss: Of a view of the graph and the labels; its gradient reaches the features, not the links.
         steps: How many.
         lr: Adam's rate.
-        neighbours: Links of each node before the other direction is added; found anew in each step.
+        neighbours: Links of each node before the other direction is added; found again in each step.
         max_norm: Length to which the generator's gradient is shortened; None: it is not.
     """
     parameters = [noise, *generator.parameters()]

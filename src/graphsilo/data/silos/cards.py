@@ -22,7 +22,7 @@ from graphsilo.data.partition.adjacency import undirected_links
 from graphsilo.data.partition.splits import GRAPH_RATIOS
 from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
-from graphsilo.data.silos.link_task import enough_links
+from graphsilo.data.silos.link_task import has_enough_links
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.classes import is_signed, signed_note
 from graphsilo.data.sources.directions import is_symmetric
@@ -145,7 +145,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
         declared, directed = tables.classes is not None, tables.directed
-        tasks = ["node", "link"] if enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
+        tasks = ["node", "link"] if has_enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
     else:
         directed = not is_symmetric(graph)
     words = None if tables is None else Vocabulary.of(silo_file.name, tables, silo.schema.feature_names or ())

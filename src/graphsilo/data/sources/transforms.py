@@ -90,7 +90,7 @@ def coalesce(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
 def largest_component(graph: Graph) -> Graph:
     """The graph induced by the largest connected component, edge directions ignored.
 
-    The component becomes the whole graph: nodes are numbered anew, in the old order, and ``node_ids`` stays None where
+    The component becomes the whole graph: nodes are renumbered, in the old order, and ``node_ids`` stays None where
     it was None; ``node_names`` are then those of the nodes that stay. Of equally large components the one with the
     smallest node number is kept. O(nodes + edges).
     """

@@ -322,7 +322,7 @@ class Client(ClientBase[FedLoGConfig]):
 
     def rates(self) -> Tensor:
         """[C] share of each class among the training nodes, as the others may learn it."""
-        # Drawn once: noise drawn anew in each round would average out.
+        # Drawn once: new noise in each round would average out.
         config = self.config
         if self.counts is None:
             self.counts = torch.bincount(self.train_labels.cpu(), minlength=self.silo.schema.num_classes)

@@ -106,7 +106,7 @@ class Network:
 
     @torch.no_grad()
     def recognise(self, learnable: Tensor, judged: Judged) -> Tensor:
-        """Whether each of some nodes is told apart from those of other classes."""
+        """Whether the predicted class of each of some nodes is its own."""
         logits = self.classifiers.logits(self.parts, judged.targets, self.prototypes(learnable))
         return log_probabilities(logits, judged.trust).argmax(1) == judged.labels
 

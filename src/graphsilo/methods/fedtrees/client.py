@@ -21,7 +21,7 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments, views_of
+from graphsilo.methods.fedtrees.columns import node_columns, round_to_grid, second_moments, views_of
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
@@ -108,7 +108,7 @@ class Client(ClientBase[FedTreesConfig]):
         return (
             found.shape == (schema.num_features, self.config.principal(schema))
             and bool((found.abs() <= 1).all())
-            and np.array_equal(on_grid(found.double().numpy()), found.numpy())
+            and np.array_equal(round_to_grid(found.double().numpy()), found.numpy())
         )
 
     @handler
@@ -127,7 +127,7 @@ class Client(ClientBase[FedTreesConfig]):
         return Cells(counts=torch.from_numpy(self._hide_small(found, found).astype(np.int32)))
 
     def _hide_small(self, numbers: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-        """Numbers without those of fewer rows than may be told of."""
+        """Numbers, with 0 for those of fewer rows than a silo may report."""
         return numbers if self.config.min_count == 1 else np.where(counts >= self.config.min_count, numbers, 0)
 
     @handler
@@ -165,7 +165,7 @@ class Client(ClientBase[FedTreesConfig]):
         _refuse_unless(
             upper < 2**self.config.depth - 1 and upper & (upper + 1) == 0
             and outputs == len(self._forests[COMMON]["base"]) and request.thresholds.shape == request.columns.shape
-            and forest.sends_rows_on(request.columns, request.thresholds, self._trained.shape[1])
+            and forest.has_valid_splits(request.columns, request.thresholds, self._trained.shape[1])
             and wanted.shape[1] == 2 and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
             and len(np.unique(wanted, axis=0)) == len(wanted)
             and np.array_equal(request.ends.numpy(), layout.ends)
@@ -354,7 +354,7 @@ class Client(ClientBase[FedTreesConfig]):
             )
             and len({len(each) for name, each in found.items() if name != "base"}) == 1
             and found["base"].shape == like["base"].shape
-            and forest.sends_rows_on(found["columns"], found["thresholds"], self.config.width(self.silo.schema))
+            and forest.has_valid_splits(found["columns"], found["thresholds"], self.config.width(self.silo.schema))
             and bool(found["values"].isfinite().all() and found["base"].isfinite().all())
         )
 

@@ -128,7 +128,7 @@ def leaves_of(rows: NDArray[np.float32], columns: Tensor, thresholds: Tensor, kn
     return nodes
 
 
-def sends_rows_on(columns: Tensor, thresholds: Tensor, width: int) -> bool:
+def has_valid_splits(columns: Tensor, thresholds: Tensor, width: int) -> bool:
     """Whether nodes of trees look at columns that there are, and at numbers."""
     return bool((columns == columns.floor()).all() and (columns >= 0).all() and (columns < width).all()) and not bool(
         thresholds.isnan().any()
