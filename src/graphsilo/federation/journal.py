@@ -186,7 +186,7 @@ class Journal:
             message: Its bytes, from which the log says what is in it; or the message.
             bytes: Of a message on its way; by default those of its encoding.
             reason: What else to know of it, such as that it was masked.
-            again: Whether the same numbers passed the bounds before, and are masked anew.
+            again: Whether the same numbers passed the bounds before, and are masked again.
 
         Raises:
             DisclosureError: It cannot be logged, or more would have left in all than the owner lets out: it must not

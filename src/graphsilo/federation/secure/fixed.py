@@ -155,11 +155,11 @@ class Layout:
             if spec.form == "plain":
                 found.append([spec.name, None, None, isinstance(value, int)])
             elif spec.form == "tensor":
-                found.append([spec.name, None, *_described(value)])
+                found.append([spec.name, None, *_describe(value)])
             elif isinstance(value, Mapping):
-                found += [[spec.name, key, *_described(tensor)] for key, tensor in value.items()]
+                found += [[spec.name, key, *_describe(tensor)] for key, tensor in value.items()]
             else:
-                found += [[spec.name, place, *_described(tensor)] for place, tensor in enumerate(value)]
+                found += [[spec.name, place, *_describe(tensor)] for place, tensor in enumerate(value)]
         return cls.read(type(message), json.dumps(found, separators=(",", ":"), ensure_ascii=True))
 
     @classmethod
@@ -175,7 +175,9 @@ class Layout:
             parts = tuple(_part(specs, row) for row in json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise MessageError(f"{kind.__name__}: the layout of its sum cannot be read ({quote(error)}).") from None
-        missing = [name for name, spec in specs.items() if spec.form in ("plain", "tensor") and not _once(name, parts)]
+        missing = [
+            name for name, spec in specs.items() if spec.form in ("plain", "tensor") and not _is_single(name, parts)
+        ]
         if missing or len({(part.field, part.key) for part in parts}) < len(parts):
             what = f"lacks {missing[0]}" if missing else "names something twice"
             raise MessageError(f"{kind.__name__}: the layout of its sum {what}.")
@@ -185,7 +187,7 @@ class Layout:
         return layout
 
 
-def outweighs(bits: int, others: Sequence[int]) -> str:
+def describe_outweighing(bits: int, others: Sequence[int]) -> str:
     """By what a client's weight would take the digits from all others' numbers, in words; empty: by nothing.
 
     Fewer than a third may lie, and one of three: where so few others have weights that all may be lies, nobody is
@@ -205,11 +207,11 @@ def outweighs(bits: int, others: Sequence[int]) -> str:
     return f"says that its weight is up to 2^{bits}, and the middle one of the others' is up to 2^{middle}"
 
 
-def _once(name: str, parts: Sequence[Part]) -> bool:
+def _is_single(name: str, parts: Sequence[Part]) -> bool:
     return sum(part.field == name for part in parts) == 1
 
 
-def _described(tensor: Tensor) -> tuple[list[int], bool]:
+def _describe(tensor: Tensor) -> tuple[list[int], bool]:
     return list(tensor.shape), not tensor.is_floating_point()
 
 
