@@ -36,13 +36,13 @@ def trained(asked: TrainRequest, **change: Any) -> TrainReply:
 
 
 def sent(way: Compression, asked: TrainRequest, answer: TrainReply, kept: dict[str, Tensor]) -> Any:
-    return way.packed("train", asked, answer, kept)
+    return way.compress("train", asked, answer, kept)
 
 
 def came(way: Compression, message: Message, asked: TrainRequest, largest: float = 1e6) -> TrainReply:
     """What arrives of a message, by way of its bytes."""
     carrier = way.message(TrainRequest, TrainReply)
-    return way.restored(decode(encode(message).data, carrier, largest_value=largest), asked, TrainReply, largest)
+    return way.restore(decode(encode(message).data, carrier, largest_value=largest), asked, TrainReply, largest)
 
 
 def test_levels_are_multiples_of_the_tensors_own_scale() -> None:

@@ -120,7 +120,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"run.alone and the reference `alone`; `local` is the backbone at every silo by itself."
         )
     clients = len(simulation.clients)
-    asked = method_config.asked_of(clients)
+    asked = method_config.count_asked(clients)
     if method_config.min_clients is not None and method_config.min_clients > asked:
         raise ConfigError(
             f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "

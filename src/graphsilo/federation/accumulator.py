@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.message import FieldSpec, Message, differing, message_shapes, tensors_in
+from graphsilo.federation.message import FieldSpec, Message, diff_shapes, message_shapes, tensors_in
 from graphsilo.federation.wire import JoinedTensors, aligned_bytes
 from graphsilo.types import ClientId
 
@@ -141,8 +141,8 @@ class Accumulator(Generic[Reply]):
             who = f"{len(other.clients)} other clients'" if largest else f"client {other.clients[0]}'s"
             for client in group.clients:
                 found[client] = (
-                    f"client {client}: {self.kind.__name__}.{name} has {differing(mine, theirs)}, {who} has "
-                    f"{differing(theirs, mine)}{'' if largest else ', and nobody can say which of them is right'}. "
+                    f"client {client}: {self.kind.__name__}.{name} has {diff_shapes(mine, theirs)}, {who} has "
+                    f"{diff_shapes(theirs, mine)}{'' if largest else ', and nobody can say which of them is right'}. "
                     f"All clients must run the same model and settings to be summed."
                 )
         return dict(sorted(found.items()))

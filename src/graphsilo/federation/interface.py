@@ -115,7 +115,7 @@ class Failure:
         return f"client {self.client} failed in '{self.handler}' ({self.kind}: {self.reason})"
 
 
-def or_fewer(wanted: int, minimum: int | None) -> str:
+def suggest_fewer(wanted: int, minimum: int | None) -> str:
     """What else helps where so many had to answer, by ``method.min_clients``; one is the least that it can be."""
     if wanted <= 1:
         return ""
@@ -133,7 +133,7 @@ class _Answered:
             tail = f" First failure: {first}." if first else ""
             error = FederationError(
                 f"{wanted} clients had to answer, {len(self.clients)} did.{tail} Mend the client"
-                f"{or_fewer(wanted, minimum)}."
+                f"{suggest_fewer(wanted, minimum)}."
             )
             if first and first.trace:
                 error.add_note(f"\n{first.trace}")

@@ -40,7 +40,7 @@ class MethodConfig(Settings):
         """Rounds that a run has after set-up; one-shot methods say 1."""
         return self.rounds
 
-    def asked_of(self, clients: int) -> int:
+    def count_asked(self, clients: int) -> int:
         """How many of so many clients a round has: int(clients * participation), at least one."""
         return max(1, int(clients * self.participation + 1e-9))
 

@@ -29,7 +29,7 @@ from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.account import Account
 from graphsilo.federation.compressing import compressible
 from graphsilo.federation.exposure import visible_to_silo
-from graphsilo.federation.kinds import KINDS, SHORT, compressed
+from graphsilo.federation.kinds import KINDS, SHORT, describe_compression
 from graphsilo.federation.policy import DisclosurePolicy, small_classes
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
@@ -515,7 +515,7 @@ def _discloses(step: Handler[Any, Any], settings: MethodConfig, run: RunSection)
     fewer = () if run.compression == "none" else compressible(request, reply)
     for spec in reply.specs():
         if spec.kind != "control" and spec.is_sent(settings):
-            how = f", {compressed(run.compression, run.top_share)}" if spec in fewer else ""
+            how = f", {describe_compression(run.compression, run.top_share)}" if spec in fewer else ""
             found.setdefault(_words(spec, how), []).append(spec.name)
     return tuple((words, ", ".join(names)) for words, names in found.items())
 

@@ -203,7 +203,7 @@ class Exchange(Federation):
                     if isinstance(came, reply_type):
                         answer = came
                     else:
-                        answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
+                        answer = self.compression.restore(came, requests[client], reply_type, self.largest_value)
                         found = message_shapes(answer)
                     answer.check()
                     self._check_counts(client, answer)

@@ -32,7 +32,7 @@ from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientContext, common_model, copied
+from graphsilo.federation.client import ClientContext, common_model, copy_kept
 from graphsilo.federation.codec import Packer, decode, decode_tree, encode, encode_tree
 from graphsilo.federation.interface import Failure, Federation, Handler, handlers_of
 from graphsilo.federation.ledger import Ledger
@@ -388,10 +388,10 @@ def _snapshot(client: Any) -> Callable[[], None]:
     """Puts a client's models and the moments of its optimisers back to what they are now."""
     held = [*vars(client).values(), *vars(getattr(client, "trainer", client)).values()]
     optimizers = [one for one in held if isinstance(one, Optimizer)]
-    moments = copied([one.state() for one in optimizers])
+    moments = copy_kept([one.state() for one in optimizers])
     tensors = [each for one in optimizers for each in one.parameters]
     tensors += [buffer for one in held if isinstance(one, Model) for buffer in one.buffers()]
-    values = copied(tensors)
+    values = copy_kept(tensors)
 
     def back() -> None:
         with torch.no_grad():
