@@ -19,7 +19,7 @@ import torch
 from graphsilo.errors import DisclosureError, RunError
 from graphsilo.federation import journal as module
 from graphsilo.federation.codec import encode
-from graphsilo.federation.journal import Entry, FieldNote, Journal, read, size, summarise
+from graphsilo.federation.journal import Entry, FieldNote, Journal, format_size, read, summarise
 from graphsilo.federation.message import DTYPES, Empty, Message, Tensors, sends
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.release import Release
@@ -142,7 +142,7 @@ def test_a_text_of_two_hundred_signs_is_the_longest_that_is_kept(log):
 
 
 def test_sizes():
-    assert [size(count) for count in (0, 9, 999, 1000, 9949, 9950, 999_499, 999_500, 61_400_000, 3 * 10**12)] == [
+    assert [format_size(each) for each in (0, 9, 999, 1000, 9949, 9950, 999_499, 999_500, 61_400_000, 3 * 10**12)] == [
         "0 B", "9 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "61 MB", "3.0 TB",
     ]  # fmt: skip
 
@@ -301,15 +301,15 @@ def test_reading_needs_no_torch():
 
 def test_what_releases_with_noise_tell_is_counted_from_the_log(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
-    assert journal.spent().mu == 0.0
+    assert journal.reconcile().mu == 0.0
     for way, mu in (("sent", 0.6), ("sent", 0.8), ("refused", 5.0)):
         message = Release(numbers=torch.zeros(3, dtype=torch.int64), clients=1, mu=mu, honest=1)
         journal.message(way, "run", "fedridge", 0, "noisy_statistics", message)
-    assert journal.spent().mu == pytest.approx(1.0)
+    assert journal.reconcile().mu == pytest.approx(1.0)
 
 
 def test_a_release_that_does_not_say_in_a_number_what_it_tells_stops_the_count():
     for value in ("x", -1.0, [1.0]):
         entry = Entry(way="sent", fields=(FieldNote("mu", "control", 9, value=value),))
         with pytest.raises(RunError, match="is no number from 0 on"):
-            module.told([entry])
+            module.compose_mu([entry])

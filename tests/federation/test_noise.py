@@ -41,7 +41,7 @@ def test_delta_at_epsilon_0_is_the_distance_of_two_normals():
 )
 def test_several_releases_come_to_what_another_accountant_counts(releases, mu, epsilon):
     """By the accountant of privacy losses of dp-accounting 0.6.0 (Google), δ = 1e-5, which rounds up by 1e-8."""
-    assert noise.epsilon_of(noise.together([mu] * releases), 1e-5) == pytest.approx(epsilon, rel=1e-7)
+    assert noise.epsilon_of(noise.compose([mu] * releases), 1e-5) == pytest.approx(epsilon, rel=1e-7)
 
 
 @pytest.mark.parametrize("epsilon", [*noise.EPSILONS, 1e-3, 1.0])
@@ -64,8 +64,8 @@ def test_far_from_the_middle_no_number_overflows():
 
 
 def test_four_releases_tell_as_much_as_one_with_half_the_noise():
-    assert noise.together([0.5] * 4) == 1.0
-    assert noise.together([3.0, 4.0]) == 5.0
+    assert noise.compose([0.5] * 4) == 1.0
+    assert noise.compose([3.0, 4.0]) == 5.0
 
 
 def test_noise_is_normal_and_differs_every_time():

@@ -96,7 +96,7 @@ def test_classes_have_one_module_in_every_process(tmp_path, monkeypatch):
     program = (
         "from graphsilo.federation import trust\n"
         "from graphsilo.federation.own import class_at\n"
-        f"trust.allow({trust.allowed()!r})\n"
+        f"trust.allow({trust.list_allowed()!r})\n"
         f"found = class_at(*{address!r})\nprint(found.__module__, found.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")

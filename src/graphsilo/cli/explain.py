@@ -46,7 +46,7 @@ def explain_command(name: str) -> None:
         (SCENARIOS, _explain_scenario),
         (_sections(), _explain_section),
     ]
-    wanted = {_plain(name), registry.spelled(name)}
+    wanted = {_plain(name), registry.resolve_name(name)}
     for names, explain in kinds:
         found = next((known for known in names if _plain(known) in wanted), None)
         if found is not None:

@@ -425,7 +425,7 @@ class RunConfig(Settings):
         from graphsilo.federation import registry
 
         kind = registry.load(self.method.name).config
-        return kind.of(self.method.options, owner=registry.spelled(self.method.name))
+        return kind.of(self.method.options, owner=registry.resolve_name(self.method.name))
 
     def brought(self, section: str) -> dict[str, Own]:
         """What the person brought along for a section and this configuration uses, by name."""

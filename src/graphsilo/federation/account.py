@@ -91,7 +91,7 @@ class Account:
             raise self._unwritable(error) from error
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """While nobody else counts: silos' processes of several federations may share the file.
 
         Raises:

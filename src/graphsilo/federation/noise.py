@@ -60,7 +60,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     return _between(lambda mu: delta_of(epsilon, mu) <= delta)[0]
 
 
-def together(mus: Iterable[float]) -> float:
+def compose(mus: Iterable[float]) -> float:
     """The μ of several releases about the same data, each chosen as one likes after the ones before."""
     return math.sqrt(sum(mu * mu for mu in mus))
 

@@ -124,10 +124,10 @@ def bring(
         if not (said := _PLACE.fullmatch(value)):
             return None
         if named:
-            trust.allow(dict([keyed(value, folder)]))
-        where = _located(said["where"], folder)
-        module, digest = _opened(value, where)
-        name, thing = _chosen(kind, module, said["name"], value)
+            trust.allow(dict([find_key(value, folder)]))
+        where = _locate(said["where"], folder)
+        module, digest = _open_module(value, where)
+        name, thing = _choose(kind, module, said["name"], value)
         place = f"{where}:{name}"
     elif isinstance(value, Method | ModelEntry | partition.Rule) or inspect.isclass(value) or inspect.isroutine(value):
         thing, place = value, place_of(value)
@@ -147,7 +147,7 @@ def bring(
             f"of models: give its ModelEntry."
         )
     known_as = kind.adopt(_title(place), thing)
-    if section == "method" and known_as not in registry.registered():
+    if section == "method" and known_as not in registry.list_registered():
         return known_as, None
     own = _KNOWN[section, known_as] = Own(place, _digest(place, thing) if digest is None else digest)
     return known_as, own
@@ -159,7 +159,7 @@ def admit(section: str, name: str, own: Own) -> None:
     Raises:
         ConfigError: It is not there any more, has changed, or was a session's that is over.
     """
-    changed = own.is_findable and own.sha256 not in ("", keyed(own.place)[0])  # seen before it runs
+    changed = own.is_findable and own.sha256 not in ("", find_key(own.place)[0])  # seen before it runs
     if not changed:
         found = bring(section, own.place) if own.is_findable else _of_session(section, name, own.place)
         if found is None or found[1] is None or found[0] != name:
@@ -185,16 +185,16 @@ def _of_session(section: str, name: str, place: str) -> tuple[str, Own | None] |
     return None if known is None else (name, known)
 
 
-def theirs(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """File and line of a person's own code that an error came through, the innermost; empty where it came through none.
 
     Example:
-        >>> theirs(ValueError("nobody's"))
+        >>> locate_error(ValueError("nobody's"))
         ''
     """
     places = [own.place.rpartition(":")[0] for own in _KNOWN.values()]
     parts = [
-        part for name in registry.registered() for part in (registry.load(name).client, registry.load(name).server)
+        part for name in registry.list_registered() for part in (registry.load(name).client, registry.load(name).server)
     ]
     known, found, here = {*places, *(part.__module__ for part in parts)}, "", error.__traceback__
     while here is not None:
@@ -240,7 +240,7 @@ def class_at(module: str, name: str, file: str) -> Any:
             raise ConfigError(f"the module {module} cannot be imported ({error}).") from None
         source = _source(Path(file))
         named = trust.check(trust.key_of(source), file)
-        found = sys.modules[module] = _executed(module, Path(file), source, named)
+        found = sys.modules[module] = _execute(module, Path(file), source, named)
     return _inside_or_refused(found, name, f"{module}:{name}")
 
 
@@ -295,7 +295,7 @@ def _title(place: str) -> str:
     return f"{stem}.{name.rpartition('.')[2].strip('<>')}"
 
 
-def keyed(said: str, folder: Path | None = None) -> tuple[str, str]:
+def find_key(said: str, folder: Path | None = None) -> tuple[str, str]:
     """By what the code at a place is trusted, ``file.py``, ``file.py:NAME`` or ``module:NAME``, and where it is.
 
     Raises:
@@ -304,7 +304,7 @@ def keyed(said: str, folder: Path | None = None) -> tuple[str, str]:
     found = _PLACE.fullmatch(said)
     if found is None:
         raise ConfigError(f"'{said}' is no place of code; wanted is file.py, file.py:NAME or module:NAME.")
-    where = _located(found["where"], folder)
+    where = _locate(found["where"], folder)
     if isinstance(where, Path):
         return trust.key_of(_source(where)), str(where)
     file = _file_of(where)
@@ -315,10 +315,10 @@ def _allow_again(place: str) -> None:
     """Let run elsewhere what runs here already; of a file that was opened here the bytes that were run, no others."""
     found = _PLACE.fullmatch(place)
     file = "" if found is None else found["where"]
-    trust.allow({_RAN[file]: file} if file in _RAN else dict([keyed(place)]))
+    trust.allow({_RAN[file]: file} if file in _RAN else dict([find_key(place)]))
 
 
-def _located(where: str, folder: Path | None) -> Path | str:
+def _locate(where: str, folder: Path | None) -> Path | str:
     """A file, or the name of a module."""
     if not where.endswith(".py"):
         return where
@@ -349,14 +349,14 @@ def _source(path: Path) -> bytes:
         ) from None
 
 
-def _opened(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]:
+def _open_module(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]:
     """The module at a place, and the hash of the file that was run.
 
     Raises:
         ConfigError: It is not there, may not run, or raises an error.
     """
     if isinstance(where, str):
-        trust.check(*keyed(said))
+        trust.check(*find_key(said))
         try:
             return importlib.import_module(where), None
         except Exception as error:
@@ -367,7 +367,7 @@ def _opened(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]
     # By contents: a file that was changed is another module, and every process calls it alike.
     name = f"{_OPENED}{re.sub(r'[^0-9A-Za-z_]', '_', where.stem)}_{digest[:12]}"
     if name not in sys.modules or getattr(sys.modules[name], "__file__", None) != str(where):
-        sys.modules[name] = _executed(name, where, source, named)
+        sys.modules[name] = _execute(name, where, source, named)
     return sys.modules[name], digest
 
 
@@ -412,7 +412,7 @@ class _Beside:
         return spec
 
 
-def _executed(name: str, path: Path, source: bytes, named: bool) -> types.ModuleType:
+def _execute(name: str, path: Path, source: bytes, named: bool) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path), source))
     assert spec is not None
     assert spec.loader is not None
@@ -447,7 +447,7 @@ def _line(error: Exception, path: Path) -> int | None:
     return lines[-1] if lines else None
 
 
-def _chosen(kind: Kind, module: types.ModuleType, name: str | None, said: str) -> tuple[str, Any]:
+def _choose(kind: Kind, module: types.ModuleType, name: str | None, said: str) -> tuple[str, Any]:
     """The thing of a name, or the only one in a module, and its name.
 
     Raises:
@@ -482,7 +482,7 @@ def _chosen(kind: Kind, module: types.ModuleType, name: str | None, said: str) -
 
 def _digest(place: str, thing: Any) -> str:
     if findable(place):
-        key, _ = keyed(place)
+        key, _ = find_key(place)
         return "" if key == place else key
     return hashlib.sha256(repr(list(_code(thing, set()))).encode()).hexdigest()
 
@@ -515,4 +515,4 @@ def _is_plain(values: Any) -> bool:
     return all(isinstance(value, bool | int | float | str | None) for value in values or ())
 
 
-__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "findable", "keyed", "place_of"]
+__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "find_key", "findable", "place_of"]

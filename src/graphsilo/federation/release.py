@@ -101,7 +101,7 @@ class PrivateConfig(MethodConfig):
             units: How many of what is protected are in it; each moves it by Δ at most.
             asked: Silos that add to it.
         """
-        sigma = gaussian.deviation(1.0, self.mu) * math.sqrt(asked / sharing(self, asked))
+        sigma = gaussian.deviation(1.0, self.mu) * math.sqrt(asked / count_sharers(self, asked))
         return sigma * math.sqrt(numbers) / units
 
     def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
@@ -127,7 +127,7 @@ class PrivateConfig(MethodConfig):
     def promises(self, seeds: int) -> str:
         if self.epsilon is None:
             return ""
-        told = gaussian.together([self.mu] * self.releases * seeds)
+        told = gaussian.compose([self.mu] * self.releases * seeds)
         several = gaussian.epsilon_of(told, self.delta)
         more = f" {seeds} seeds are {seeds} releases: together ε = {several:.3g}." if seeds > 1 else ""
         if self.protects == "silos":  # a change turned round moves the sum by twice its length
@@ -329,7 +329,7 @@ class Noisy:
     sigma: float
 
 
-def sharing(config: PrivateConfig, asked: int) -> int:
+def count_sharers(config: PrivateConfig, asked: int) -> int:
     """h: how many honest silos every sum of so many clients' answers is sure to hold; 1 where nothing is shared."""
     if config.noise == "silo":
         return 1
@@ -337,7 +337,7 @@ def sharing(config: PrivateConfig, asked: int) -> int:
     return min((honest(parties) for parties in range(least, asked + 1)), default=1)
 
 
-def summed(total: Release, config: PrivateConfig, sensitivity: float, sharers: int) -> Noisy:
+def read_sum(total: Release, config: PrivateConfig, sensitivity: float, sharers: int) -> Noisy:
     """What the sum of the answers to a request is.
 
     Args:

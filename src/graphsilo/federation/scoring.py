@@ -49,7 +49,7 @@ class Scoring:
             global_views: Views to score on the pooled graph.
             auc: Also rankings of classes.
             rare: The rarer of two classes.
-            beside: [test items] classes that another model answers; how uncertain the difference to it is, is told.
+            beside: [test items] classes that another model answers; how uncertain the difference to it is, is reported.
         """
         classes = silo.schema.num_classes
         counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]

@@ -193,7 +193,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
     if entries and damaged == len(entries):
         raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
     counted = Account(described.record("account")).read()
-    spent = max(journal.told(entries), 0.0 if counted is None else counted.mu)
+    spent = max(journal.compose_mu(entries), 0.0 if counted is None else counted.mu)
     idle = {
         name: f" (without effect here: {why})" for name, why in policy.without_effect(config.run.secure_sums).items()
     }
@@ -252,7 +252,7 @@ def describe(one: Explained, before: Facts, stays: str) -> Page:
     ]
     runs = [
         (
-            run.run, run.method or MISSING, f"{run.first}, {run.last}", run.messages, journal.size(run.bytes),
+            run.run, run.method or MISSING, f"{run.first}, {run.last}", run.messages, journal.format_size(run.bytes),
             run.kinds or MISSING, run.refused,
         )
         for run in one.past or ()
@@ -402,8 +402,8 @@ def _refusals(
     if held.schema.task not in method.tasks:
         yield f"{method.title} is made for tasks of another kind: {', '.join(method.tasks)}."
     if policy.max_epsilon is not None and isinstance(settings, PrivateConfig) and settings.epsilon is not None:
-        one = noise.together([settings.account] * settings.releases)
-        together = noise.together([spent, *[settings.account] * settings.releases * len(config.run.seeds)])
+        one = noise.compose([settings.account] * settings.releases)
+        together = noise.compose([spent, *[settings.account] * settings.releases * len(config.run.seeds)])
         epsilon = noise.epsilon_of(together, policy.max_delta)
         # What a run of one seed comes to by itself, the policy has looked at already.
         if noise.epsilon_of(one, policy.max_delta) <= policy.max_epsilon * (1 + 1e-9) < epsilon:
@@ -563,7 +563,7 @@ def _past(entries: Iterable[journal.Entry]) -> list[Past]:
                 last=max(times, default=""),
                 messages=summary.messages,
                 bytes=summary.bytes,
-                kinds=", ".join(f"{SHORT.get(kind, kind)} {journal.size(amount)}" for kind, amount in kinds),
+                kinds=", ".join(f"{SHORT.get(kind, kind)} {journal.format_size(amount)}" for kind, amount in kinds),
                 refused=summary.refused,
             )
         )
@@ -647,7 +647,7 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
         "max_total_bytes": policy.max_total_bytes, "max_run_bytes": policy.max_run_bytes,
         "max_message_bytes": policy.max_message_bytes,
     }  # fmt: skip
-    given = [f"{journal.size(value)} (policy.{name})" for name, value in bounds.items() if value is not None]
+    given = [f"{journal.format_size(value)} (policy.{name})" for name, value in bounds.items() if value is not None]
     bounded = len(given) > 1
     more = (
         ""

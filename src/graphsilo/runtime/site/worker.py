@@ -286,7 +286,7 @@ class SiteWorker:
             # The log is read only where there is a bound: one of years is long.
             policy, journal = member.policy, member.journal
             bounded = policy.max_total_bytes is not None or policy.max_epsilon is not None
-            spent = journal.spent() if bounded else Spent()
+            spent = journal.reconcile() if bounded else Spent()
             gates[client] = Gate(
                 policy,
                 counts,
