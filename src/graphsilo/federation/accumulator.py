@@ -128,7 +128,7 @@ class Accumulator(Generic[Reply]):
         group = self._largest()
         return [] if group is None else group.clients
 
-    def outvoted(self) -> dict[ClientId, str]:
+    def find_outvoted(self) -> dict[ClientId, str]:
         """Whose messages are not in the sum because most others look different, and how theirs does."""
         largest = self._largest()
         found: dict[ClientId, str] = {}
@@ -207,7 +207,7 @@ class _Group:
             if self.rule is not None and spec.weighted_by:
                 shares = tuple(self.rule(spec, self.clients, shares))
             if spec.form == "tensors":
-                self._values[name] = self._named(name, shares)
+                self._values[name] = self._sum_named(name, shares)
             elif spec.form == "tensor_list":
                 olds = total or [None] * len(shares[0][0])
                 self._values[name] = [
@@ -220,7 +220,7 @@ class _Group:
                     share = int(weight) if isinstance(value, int) and weight == int(weight) else weight
                     self._values[name] = self._values.get(name, 0) + value * share
 
-    def _named(self, name: str, shares: Sequence[Share]) -> Mapping[str, Tensor]:
+    def _sum_named(self, name: str, shares: Sequence[Share]) -> Mapping[str, Tensor]:
         """Named tensors, added as one where all of them lie the same way in their messages."""
         totals: Mapping[str, Tensor] = self._values.get(name, {})
         like = totals or shares[0][0]

@@ -33,7 +33,7 @@ class Candidates(Message):
         return cls(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
 
     @classmethod
-    def scored(
+    def from_outputs(
         cls, judge: Judge, outputs: Sequence[NDArray[Any]], classes: int, further: Iterable[str] = ()
     ) -> Candidates:
         """Of models that say ``outputs``, [items, C] each, of the judge's items.

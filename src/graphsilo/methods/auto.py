@@ -173,7 +173,7 @@ class Client(ClientBase[AutoConfig]):
         """Say how good each kind of model is by own validation items."""
         self._check(request.choices)
         judge, outputs = self._judge(request.choices)
-        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+        return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
 
     @handler
     def choose(self, request: ChooseRequest) -> Done:

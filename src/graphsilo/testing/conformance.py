@@ -37,7 +37,7 @@ from graphsilo.federation.codec import Packer, decode, decode_tree, encode, enco
 from graphsilo.federation.interface import Failure, Federation, Handler, handlers_of
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
-from graphsilo.federation.outliers import APART, LEAST_ANSWERS, compared
+from graphsilo.federation.outliers import APART, LEAST_ANSWERS, find_comparable
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
@@ -537,7 +537,7 @@ class _Lying(InProcess):
         """The bytes of an answer in which another message's numbers, or zeros, stand for what is compared."""
         source = {IDLE[1]: self.asked, IDLE[2]: other}.get(self.lie)
         changes: dict[str, Any] = {}
-        for name, (numbers, like) in compared(own).items():
+        for name, (numbers, like) in find_comparable(own).items():
             value = getattr(own, name)
             if self.lie == IDLE[0]:
                 changes[name] = _each(torch.zeros_like, value)
@@ -547,8 +547,8 @@ class _Lying(InProcess):
                 del changes[name]
         return encode_unchecked(replace(cast("Any", own), **changes)) if changes else None
 
-    def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
-        failure = super().unusable(client, handler, error)
+    def note_unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+        failure = super().note_unusable(client, handler, error)
         self.failed.append(failure)
         return failure
 
