@@ -17,7 +17,7 @@ from graphsilo.federation.message import Message, Tensors, sends
 
 
 class Candidates(Message):
-    """What one client's validation items say of some models. What all together say: ``evaluate.choice.worth``.
+    """What one client's validation items say of some models. All together: ``evaluate.choice.rate_candidates``.
 
     Attributes:
         counts: [models, C true, C predicted] validation items; no models where nothing is chosen.

@@ -22,7 +22,7 @@ from graphsilo.federation import noise, registry
 from graphsilo.federation.account import Spent
 from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.settings import Settings, setting, wanted
+from graphsilo.settings import Settings, must_be, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,7 +129,7 @@ class DisclosurePolicy(Settings):
             return value
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
         if found is None or (found[2] or "B") not in _UNITS:
-            raise wanted(f"a number of bytes, or text such as '256 MiB' (units: {', '.join(_UNITS)})")
+            raise must_be(f"a number of bytes, or text such as '256 MiB' (units: {', '.join(_UNITS)})")
         return int(float(found[1]) * _UNITS[found[2] or "B"])
 
     @field_validator("kinds")

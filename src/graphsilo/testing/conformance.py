@@ -25,7 +25,7 @@ from torch import Tensor
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import FederationError, MessageError
-from graphsilo.evaluate.metrics import leading
+from graphsilo.evaluate.metrics import find_leading
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of
 from graphsilo.experiments.observer import Observer, Progress
@@ -866,7 +866,7 @@ def _require(holds: bool, method: Method, text: str) -> None:
 
 def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
     for seed in tree["seeds"]:
-        value = seed["test"].get(leading(seed["test"]))
+        value = seed["test"].get(find_leading(seed["test"]))
         _require(value is not None and 0 <= value <= 1, method, f"the test score is {value}")
 
 

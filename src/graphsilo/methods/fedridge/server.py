@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
-from graphsilo.evaluate.choice import worth
+from graphsilo.evaluate.choice import rate_candidates
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
@@ -206,7 +206,7 @@ class Server(ServerBase[FedRidgeConfig]):
             }
             request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
             found = federation.sum(Client.score, request, to=asked).require(config.min_clients)
-            if values := worth(METRICS[self.context.select_by], found.counts.numpy(), found.ranked):
+            if values := rate_candidates(METRICS[self.context.select_by], found.counts.numpy(), found.ranked):
                 scores = values
                 self.log["validation"] = max(scores[number] for number in known)
         best = max(known, key=scores.__getitem__)  # the first of equals

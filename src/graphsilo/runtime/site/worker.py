@@ -45,7 +45,7 @@ from graphsilo.errors import (
     one_line,
     quote,
 )
-from graphsilo.evaluate.metrics import selecting
+from graphsilo.evaluate.metrics import list_selecting
 from graphsilo.federation import registry
 from graphsilo.federation.account import Account, Spent
 from graphsilo.federation.class_counts import CountingClient
@@ -220,10 +220,8 @@ class SiteWorker:
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
         repeatable(device)
         compression, select_by = Compression.of(header["compression"]), str(header["select_by"])
-        if select_by not in selecting(header["task"]):
-            raise ConfigError(
-                f"evaluation.select_by must be one of {', '.join(selecting(header['task']))}; got {quote(select_by)}."
-            )
+        if select_by not in (names := list_selecting(header["task"])):
+            raise ConfigError(f"evaluation.select_by must be one of {', '.join(names)}; got {quote(select_by)}.")
         beside = header.get("beside")
         if beside is not None and not run.startswith(f"{safe_name(beside)}."):
             raise ConfigError("a reference row stands beside a run of the same name.")
