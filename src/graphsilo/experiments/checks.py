@@ -20,7 +20,7 @@ from graphsilo.experiments.evaluation import choice_of, modes_of, view_of
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import model_entries
 from graphsilo.federation import registry
-from graphsilo.federation.client import no_dense_products, precision_matters
+from graphsilo.federation.client import explain_no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
@@ -236,7 +236,7 @@ def check_precision(simulation: Simulation) -> None:
             effective[key] = precision_matters(spec, silo)
     for spec in simulation.models.values():
         if not effective.get(str(spec.wire()), True):
-            raise UnsupportedError(no_dense_products(spec))
+            raise UnsupportedError(explain_no_dense_products(spec))
 
 
 def check_resources(simulation: Simulation, settings: MethodConfig) -> None:

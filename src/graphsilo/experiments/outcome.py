@@ -355,7 +355,7 @@ def setting_warnings(config: RunConfig, participants: Participants) -> list[str]
     model = common_model(participants.models).name
     found = (
         settings.promises(len(config.run.seeds)),
-        settings.in_vain(participants.schema, items * asked // clients, asked, model),
+        settings.explain_no_effect(participants.schema, items * asked // clients, asked, model),
     )
     said = [text for text in found if text]
     title = registry.load(config.method.name).title

@@ -390,7 +390,7 @@ def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
         data.clear()
 
 
-def no_dense_products(spec: ModelSpec) -> str:
+def explain_no_dense_products(spec: ModelSpec) -> str:
     """What to say where precision does not matter."""
     return (
         f"run.precision {spec.precision} is for dense matrix products, but '{spec.name}' without a hidden layer "

@@ -196,9 +196,9 @@ class Journal:
         from graphsilo.federation.wire import Encoded
 
         if isinstance(message, Encoded):
-            name, length, fields = message.name, message.num_bytes, list(_of_bytes(message))
+            name, length, fields = message.name, message.num_bytes, list(_read_fields(message))
         else:
-            name, fields = message.wire_name(), list(_of_message(message))
+            name, fields = message.wire_name(), list(_list_fields(message))
             length = encode(message).num_bytes if bytes is None else bytes
         if way == "received":
             fields = [{key: note[key] for key in ("name", "kind", "bytes")} for note in fields]
@@ -334,7 +334,7 @@ class Journal:
                     continue
                 if mine.st_size == 0 or mine.st_size + length <= self.largest:
                     return handle
-                numbers = [number for number, _ in _set_aside(self.path)]
+                numbers = [number for number, _ in _find_set_aside(self.path)]
                 self.path.rename(self.path.with_name(f"{self.path.name}.{max(numbers, default=0) + 1}"))
             except OSError:
                 os.close(handle)
@@ -450,7 +450,7 @@ def format_size(count: int) -> str:
 # -- what is in a message ----------------------------------------------------------------------------------------------
 
 
-def _of_message(message: Message) -> Iterator[dict[str, Any]]:
+def _list_fields(message: Message) -> Iterator[dict[str, Any]]:
     from graphsilo.federation.policy import is_filled, payload_bytes
 
     for spec in message.specs():
@@ -467,7 +467,7 @@ def _of_message(message: Message) -> Iterator[dict[str, Any]]:
         yield note
 
 
-def _of_bytes(encoded: Encoded) -> Iterator[dict[str, Any]]:
+def _read_fields(encoded: Encoded) -> Iterator[dict[str, Any]]:
     """What the bytes say, not what somebody says of them; the kinds are those that were declared."""
     from graphsilo.federation.policy import payload_bytes
     from graphsilo.federation.wire import header_bytes
@@ -555,7 +555,7 @@ def _enumerate(words: list[str]) -> str:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def _set_aside(path: Path) -> list[tuple[int, Path]]:
+def _find_set_aside(path: Path) -> list[tuple[int, Path]]:
     """Files that were set aside, oldest first."""
     found = []
     for other in path.parent.glob(f"{glob.escape(path.name)}.*"):
@@ -566,7 +566,7 @@ def _set_aside(path: Path) -> list[tuple[int, Path]]:
 
 
 def _files(path: Path) -> list[Path]:
-    return [*(other for _, other in _set_aside(path)), *([path] if path.is_file() else [])]
+    return [*(other for _, other in _find_set_aside(path)), *([path] if path.is_file() else [])]
 
 
 def _entry(line: bytes) -> Entry:

@@ -48,10 +48,10 @@ class Own(NamedTuple):
     @property
     def is_findable(self) -> bool:
         """Whether another process finds it."""
-        return findable(self.place)
+        return is_findable(self.place)
 
 
-def findable(place: str) -> bool:
+def is_findable(place: str) -> bool:
     """Whether another process finds what is at a place."""
     return not place.startswith(f"{SESSION}:") and "<" not in place
 
@@ -131,7 +131,7 @@ def bring(
         place = f"{where}:{name}"
     elif isinstance(value, Method | ModelEntry | partition.Rule) or inspect.isclass(value) or inspect.isroutine(value):
         thing, place = value, place_of(value)
-        if findable(place):
+        if is_findable(place):
             _allow_again(place)
     elif section == "model" and hasattr(value, "forward"):
         raise ConfigError(
@@ -161,7 +161,7 @@ def admit(section: str, name: str, own: Own) -> None:
     """
     changed = own.is_findable and own.sha256 not in ("", find_key(own.place)[0])  # seen before it runs
     if not changed:
-        found = bring(section, own.place) if own.is_findable else _of_session(section, name, own.place)
+        found = bring(section, own.place) if own.is_findable else _find_in_session(section, name, own.place)
         if found is None or found[1] is None or found[0] != name:
             raise ConfigError(
                 f"{section} '{name}' was defined in a script or notebook that is over ({own.place}): other commands "
@@ -177,9 +177,9 @@ def admit(section: str, name: str, own: Own) -> None:
         )
 
 
-def _of_session(section: str, name: str, place: str) -> tuple[str, Own | None] | None:
+def _find_in_session(section: str, name: str, place: str) -> tuple[str, Own | None] | None:
     known, module = _KNOWN.get((section, name)), sys.modules.get(SESSION)
-    thing = None if "<" in place or module is None else _inside(module, place.partition(":")[2])
+    thing = None if "<" in place or module is None else _look_up(module, place.partition(":")[2])
     if thing is not None and place_of(thing) == place:  # defined there, not only imported
         return bring(section, thing)
     return None if known is None else (name, known)
@@ -211,8 +211,8 @@ def locate_error(error: BaseException) -> str:
 def place_of(thing: Any) -> str:
     """Where a class, a function or an entry is found again; with ``<`` in it where it is not."""
     for module, name in _homes(thing):
-        if _inside(module, name) is thing:
-            return f"{_where(module)}:{name}"
+        if _look_up(module, name) is thing:
+            return f"{_place_of_module(module)}:{name}"
     home = getattr(thing, "__module__", SESSION) if hasattr(thing, "__qualname__") else SESSION
     called = str(getattr(thing, "__qualname__", None) or getattr(thing, "name", type(thing).__name__))
     return f"{home}:<{called.replace('<', '').replace('>', '')}>"
@@ -220,7 +220,7 @@ def place_of(thing: Any) -> str:
 
 def address_of(kind: type) -> list[str]:
     """Module, name and file of a class, for a worker that must know it by the same module: messages carry its name."""
-    where = _where(sys.modules[kind.__module__])
+    where = _place_of_module(sys.modules[kind.__module__])
     if not where.endswith(".py"):
         return [kind.__module__, kind.__qualname__, ""]
     _allow_again(where)
@@ -241,7 +241,7 @@ def class_at(module: str, name: str, file: str) -> Any:
         source = _source(Path(file))
         named = trust.check(trust.key_of(source), file)
         found = sys.modules[module] = _execute(module, Path(file), source, named)
-    return _inside_or_refused(found, name, f"{module}:{name}")
+    return _require(found, name, f"{module}:{name}")
 
 
 def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
@@ -258,22 +258,22 @@ def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
                 yield from ((module, key) for key, value in list(vars(module).items()) if value is thing)
 
 
-def _inside(module: types.ModuleType, name: str) -> Any:
+def _look_up(module: types.ModuleType, name: str) -> Any:
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
 
 
-def _inside_or_refused(module: types.ModuleType, name: str, place: str) -> Any:
-    found = _inside(module, name)
+def _require(module: types.ModuleType, name: str, place: str) -> Any:
+    found = _look_up(module, name)
     if found is None:
         names = [key for key in vars(module) if not key.startswith("_")]
         raise ConfigError(f"{place}: there is no '{name}'; {nearest(name, names)}")
     return found
 
 
-def _where(module: types.ModuleType) -> str:
+def _place_of_module(module: types.ModuleType) -> str:
     """A module as another process finds it: by its file, unless it is installed or part of a package."""
     name, file = module.__name__, getattr(module, "__file__", None)
     if name == SESSION or file is None or not file.endswith(".py") or "." in name or _is_installed(Path(file)):
@@ -454,7 +454,7 @@ def _choose(kind: Kind, module: types.ModuleType, name: str | None, said: str) -
         ConfigError: There is none, or there are several.
     """
     if name is not None:
-        return name, _inside_or_refused(module, name, said)
+        return name, _require(module, name, said)
     if kind.variable in vars(module):
         return kind.variable, vars(module)[kind.variable]
     found = {
@@ -481,7 +481,7 @@ def _choose(kind: Kind, module: types.ModuleType, name: str | None, said: str) -
 
 
 def _digest(place: str, thing: Any) -> str:
-    if findable(place):
+    if is_findable(place):
         key, _ = find_key(place)
         return "" if key == place else key
     return hashlib.sha256(repr(list(_code(thing, set()))).encode()).hexdigest()
@@ -515,4 +515,4 @@ def _is_plain(values: Any) -> bool:
     return all(isinstance(value, bool | int | float | str | None) for value in values or ())
 
 
-__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "find_key", "findable", "place_of"]
+__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "find_key", "is_findable", "place_of"]

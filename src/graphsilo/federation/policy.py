@@ -158,7 +158,7 @@ class DisclosurePolicy(Settings):
         """Whether this kind of disclosure may leave the silo."""
         return kind == ALWAYS or kind in self.kinds
 
-    def without_effect(self, secure: bool = False) -> dict[str, str]:
+    def find_useless(self, secure: bool = False) -> dict[str, str]:
         """Lines that an owner wrote and that refuse nothing, each with what it needs.
 
         Args:
@@ -225,7 +225,7 @@ class DisclosurePolicy(Settings):
             if epsilon is None and issubclass(reply, Release):
                 continue  # noise that these settings have not
             for spec in reply.specs():
-                if not _always_sent(spec) or not spec.is_sent(config):
+                if not _is_always_sent(spec) or not spec.is_sent(config):
                     continue
                 self.check_field(step, reply, spec)
                 if small:
@@ -415,7 +415,7 @@ def _rounds_are_set(method: Method) -> bool:
     return method.server.rounds is ServerBase.rounds
 
 
-def _always_sent(spec: FieldSpec) -> bool:
+def _is_always_sent(spec: FieldSpec) -> bool:
     """Whether a field cannot be left out, nor be an empty list, mapping or text."""
     container = spec.form == "plain" and (spec.plain_type is str or get_origin(spec.plain_type) is not None)
     return spec.required and not spec.optional and not container
@@ -465,7 +465,7 @@ class Gate:
                 f"{round_number}. Set method.rounds={limit}."
             )
 
-    def only_sums(self, handler: str) -> str:
+    def explain_only_sums(self, handler: str) -> str:
         """Why nothing but a sum of what a step answers may be seen, in words; empty where a single answer may."""
         if self.policy.require_secure_sums:
             return "this silo lets nothing be seen but sums (policy.require_secure_sums)"
@@ -480,7 +480,7 @@ class Gate:
         Raises:
             DisclosureError: It may not.
         """
-        why = self.only_sums(handler)
+        why = self.explain_only_sums(handler)
         if why and any(spec.kind != ALWAYS for spec in reply.specs()):
             raise DisclosureError(f"{reply.__name__}, which '{handler}' sends, would be seen by itself, and {why}.")
 

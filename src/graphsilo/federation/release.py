@@ -22,7 +22,7 @@ from graphsilo.federation import noise as gaussian
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure import MIN_PARTIES
 from graphsilo.federation.secure.fixed import MAX_PARTIES
-from graphsilo.federation.secure.peers import honest
+from graphsilo.federation.secure.peers import count_honest
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class PrivateConfig(MethodConfig):
     )  # fmt: skip
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_noise(self) -> Self:
         if self.epsilon is not None and self.mu < gaussian.LEAST_MU:
             several = f" and {self.releases} releases" if self.releases > 1 else ""
             raise ConfigError(
@@ -104,7 +104,7 @@ class PrivateConfig(MethodConfig):
         sigma = gaussian.deviation(1.0, self.mu) * math.sqrt(asked / count_sharers(self, asked))
         return sigma * math.sqrt(numbers) / units
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         numbers = self.numbers(schema) if self.epsilon is not None else 0
         ratio = self.noise_ratio(numbers, max(items, 1), asked) if numbers else 0.0
         if ratio <= 1:
@@ -334,7 +334,7 @@ def count_sharers(config: PrivateConfig, asked: int) -> int:
     if config.noise == "silo":
         return 1
     least = max(MIN_PARTIES, config.min_clients or asked)
-    return min((honest(parties) for parties in range(least, asked + 1)), default=1)
+    return min((count_honest(parties) for parties in range(least, asked + 1)), default=1)
 
 
 def read_sum(total: Release, config: PrivateConfig, sensitivity: float, sharers: int) -> Noisy:

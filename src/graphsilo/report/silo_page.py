@@ -28,7 +28,7 @@ from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.account import Account
 from graphsilo.federation.compressing import compressible
-from graphsilo.federation.exposure import visible_to_silo
+from graphsilo.federation.exposure import warn_silo
 from graphsilo.federation.kinds import KINDS, SHORT, describe_compression
 from graphsilo.federation.policy import DisclosurePolicy, small_classes
 from graphsilo.federation.release import PrivateConfig
@@ -194,9 +194,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
     counted = Account(described.record("account")).read()
     spent = max(journal.compose_mu(entries), 0.0 if counted is None else counted.mu)
-    idle = {
-        name: f" (without effect here: {why})" for name, why in policy.without_effect(config.run.secure_sums).items()
-    }
+    idle = {name: f" (without effect here: {why})" for name, why in policy.find_useless(config.run.secure_sums).items()}
     return Explained(
         silo=described.name,
         title=method.title,
@@ -443,7 +441,7 @@ def _warnings(
     if not config.run.secure_sums:
         least = getattr(settings, "min_count", 1)
         counts = held.class_counts().tolist()
-        if text := visible_to_silo(method.title, settings.square_columns(held.schema), counts, least):
+        if text := warn_silo(method.title, settings.square_columns(held.schema), counts, least):
             yield text
 
 

@@ -89,7 +89,7 @@ def call(
             raise MessageError("no secure sums are made here.")
         return held.parties.begin(client, name, request, reply, held.settled + held.asked)
     except Exception as error:
-        if gate is None or held.parties is None or not gate.only_sums(name):
+        if gate is None or held.parties is None or not gate.explain_only_sums(name):
             return _failure(held, name, error, gate)
         return _failure(held, name, held.parties.withheld(client, reply_type, error), gate)
 

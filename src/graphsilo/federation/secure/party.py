@@ -47,7 +47,7 @@ from graphsilo.federation.secure.messages import (
     rows,
 )
 from graphsilo.federation.secure.opened import OpenedSums
-from graphsilo.federation.secure.peers import Peers, confirmations, honest
+from graphsilo.federation.secure.peers import Peers, confirmations, count_honest
 from graphsilo.types import ClientId
 
 MAX_BITS = 40
@@ -216,10 +216,10 @@ class Sum:
                 f"a secure sum of {count} silos was asked for; this one takes part in sums of {least} to {MAX_PARTIES}."
             )
         wanted = kept.answer.honest_silos()
-        if wanted > 1 and honest(count) < wanted:
+        if wanted > 1 and count_honest(count) < wanted:
             raise DisclosureError(
                 f"noise was shared between {wanted} silos that do not collude, and a sum of {count} is sure of "
-                f"{honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
+                f"{count_honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
             )
         stated = roster.bits, roster.asked, roster.keys, roster.identities, roster.signatures
         if {len(each) for each in stated} != {count}:

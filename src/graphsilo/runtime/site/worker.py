@@ -52,12 +52,12 @@ from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.client import (
     ClientContext,
     ModelSpec,
-    no_dense_products,
+    explain_no_dense_products,
     precision_matters,
 )
 from graphsilo.federation.codec import decode
 from graphsilo.federation.compression import Compression
-from graphsilo.federation.exposure import visible_to_silo
+from graphsilo.federation.exposure import warn_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.kinds import MASKED
@@ -275,7 +275,7 @@ class SiteWorker:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
                 sent = 0 if method.alone else config.square_columns(schema)
-                texts = [visible_to_silo(method.title, sent, counts, least), *silo.graph.union.notes]
+                texts = [warn_silo(method.title, sent, counts, least), *silo.graph.union.notes]
                 if scale is not None:
                     texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
@@ -294,7 +294,7 @@ class SiteWorker:
                 config=config,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
-                raise UnsupportedError(no_dense_products(spec))
+                raise UnsupportedError(explain_no_dense_products(spec))
             if agreed is not None:
                 journal.message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
@@ -403,7 +403,7 @@ class SiteWorker:
         try:
             found = held.finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
         except Exception:
-            if not session.gates[client].only_sums("finish"):
+            if not session.gates[client].explain_only_sums("finish"):
                 raise
             # Whether a model that was sent can be used here may depend on rows: only the owner is told.
             member = self._member(client)
