@@ -25,7 +25,7 @@ def journal(folder: Path, name: str = "one", **options: Any) -> Journal:
 def send(log: Journal, mu: float) -> None:
     """Three numbers of 8 bytes, and two."""
     numbers = torch.zeros(3, dtype=torch.int64)
-    log.message("sent", "run", "fedridge", 0, "release", Release(numbers=numbers, clients=1, mu=mu, honest=1))
+    log.note_message("sent", "run", "fedridge", 0, "release", Release(numbers=numbers, clients=1, mu=mu, honest=1))
 
 
 def test_releases_add_up_as_squares(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_is_masked_anew_passed_the_bound_before(tmp_path: Path) -> None:
     numbers = torch.zeros(3, dtype=torch.int64)
     for again in (False, True):
         answer = Release(numbers=numbers, clients=1, mu=3.0, honest=1)
-        log.message("sent", "run", "fedridge", 0, "release", answer, again=again)
+        log.note_message("sent", "run", "fedridge", 0, "release", answer, again=again)
 
 
 def test_it_is_counted_before_the_message_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

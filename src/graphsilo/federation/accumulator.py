@@ -241,7 +241,7 @@ def _bytes(value: Any) -> int:
 def _sum(total: Tensor | None, shares: Sequence[tuple[Tensor, float]]) -> Tensor:
     """total + Σ weight · tensor, in place where there is a total, in float64 (int64 for whole numbers)."""
     if total is None:
-        total, shares = _first(*shares[0]), shares[1:]
+        total, shares = _start_sum(*shares[0]), shares[1:]
     if not total.is_floating_point():
         for tensor, weight in shares:
             total.add_(tensor.to(torch.int64), alpha=int(weight))
@@ -259,7 +259,7 @@ def _sum(total: Tensor | None, shares: Sequence[tuple[Tensor, float]]) -> Tensor
     return total
 
 
-def _first(tensor: Tensor, weight: float) -> Tensor:
+def _start_sum(tensor: Tensor, weight: float) -> Tensor:
     """weight · tensor, as a total of its own."""
     wide = torch.float64 if tensor.is_floating_point() else torch.int64
     if tensor.numel() > BLOCK and tensor.is_cpu and tensor.is_contiguous():

@@ -173,7 +173,7 @@ def _layout(header: bytes, kind: type[M], size: int, largest: float | None) -> L
     try:
         came = split(body)
     except DAMAGED as error:
-        raise _unreadable(kind, error) from None
+        raise _make_header_error(kind, error) from None
     reader = Reader(start, length, kind.__name__, largest)
     found: list[tuple[str, str, Any]] = []
     for spec, read in readers:
@@ -198,7 +198,7 @@ def _readers(kind: type[Message]) -> tuple[_Read, tuple[tuple[FieldSpec, _Read],
     return msgspec.msgpack.Decoder(struct).decode, readers
 
 
-def _unreadable(kind: type[Message], error: Exception) -> MessageError:
+def _make_header_error(kind: type[Message], error: Exception) -> MessageError:
     """What to say of fields that are none, or others than the message has."""
     unknown = re.search(r"unknown field `(.*)`", str(error), re.DOTALL)
     if unknown is None:
@@ -262,7 +262,7 @@ def _key(key: Any) -> Any:
 _pack = msgspec.msgpack.Encoder(enc_hook=lambda value: _to_plain(value)).encode  # noqa: PLW0108 - defined further down
 
 
-def _wrong_type(where: str, spec: FieldSpec, dtype: torch.dtype) -> str:
+def _describe_wrong_type(where: str, spec: FieldSpec, dtype: torch.dtype) -> str:
     wanted, came = (" or ".join(str(one).removeprefix("torch.") for one in some) for some in (spec.dtypes, (dtype,)))
     return (
         f"{where} must hold {wanted}; {came} came. Convert it, or declare the field with "
@@ -284,7 +284,7 @@ class Packer:
             where = f"{type(message).__name__}.{spec.name}" if spec else "a state"
             raise MessageError(f"{where} must hold dense tensors of plain numbers; {what} came.")
         if spec is not None and tensor.dtype not in spec.dtypes:
-            raise MessageError(_wrong_type(f"{type(message).__name__}.{spec.name}", spec, tensor.dtype))
+            raise MessageError(_describe_wrong_type(f"{type(message).__name__}.{spec.name}", spec, tensor.dtype))
         offset = self.length
         self.parts.append((offset, tensor))
         self.length += align(tensor.nbytes)
@@ -390,7 +390,7 @@ class Reader:
         except (TypeError, ValueError, KeyError):
             raise MessageError(f"{where}: a tensor reference points outside the message or is malformed.") from None
         if spec is not None and dtype not in spec.dtypes:
-            raise MessageError(_wrong_type(where, spec, dtype))
+            raise MessageError(_describe_wrong_type(where, spec, dtype))
         largest = _largest(spec, dtype, self.largest) if spec is not None and count else None
         if spec is not None and spec.shape is not None:
             self._check_shape(spec, tuple(shape), where)

@@ -44,7 +44,7 @@ class Compressor:
     way: Compressing
     share: float
 
-    def message(self, request: type[Message], reply: type[Message]) -> type[Message]:
+    def find_carrier(self, request: type[Message], reply: type[Message]) -> type[Message]:
         """The message that carries an answer: the answer itself where nothing of it is compressed."""
         return _derive_type(cast("Hashable", request), cast("Hashable", reply), self.way)
 
@@ -60,7 +60,7 @@ class Compressor:
         Raises:
             MessageError: The answer's model is not that of the request, or contains NaN or infinity.
         """
-        kind = self.message(type(request), type(reply))
+        kind = self.find_carrier(type(request), type(reply))
         if kind is type(reply):
             return reply
         values = {spec.name: getattr(reply, spec.name) for spec in reply.specs()}
@@ -92,7 +92,7 @@ class Compressor:
         """The answer in a message that carries it.
 
         Args:
-            message: Of the type that ``message`` gives.
+            message: Of the type that ``find_carrier`` gives.
             request: What was asked.
             reply: Type of the answer.
             largest: Largest size of a weight that is taken.

@@ -48,9 +48,9 @@ class Compression:
         """As plain values."""
         return [self.way, self.share]
 
-    def message(self, request: type[Message], reply: type[Message]) -> type[Message]:
+    def find_carrier(self, request: type[Message], reply: type[Message]) -> type[Message]:
         """The message that carries an answer: the answer itself where nothing of it is compressed."""
-        return reply if self.way == "none" else self._compressor().message(request, reply)
+        return reply if self.way == "none" else self._compressor().find_carrier(request, reply)
 
     def compress(self, handler: str, request: Message, reply: Message, kept: dict[str, Tensor]) -> Message:
         """The message that carries an answer, as ``Compressor.compress``."""

@@ -172,7 +172,7 @@ class Journal:
         self.largest, self.sync = largest, sync
         self.account, self.policy = account, policy
 
-    def message(
+    def note_message(
         self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message,
         bytes: int | None = None, reason: str = "", again: bool = False,
     ) -> None:  # fmt: skip
@@ -209,7 +209,7 @@ class Journal:
             self._count(f"{name.rpartition('.')[2]}, which '{handler}' sends", fields, bounded=not again)
         self._write(way, run, method, round, handler, content)
 
-    def card(self, content: Mapping[str, Any]) -> None:
+    def note_card(self, content: Mapping[str, Any]) -> None:
         """Note the silo's card, which is about to leave.
 
         Raises:

@@ -55,7 +55,7 @@ class Robust:
 
         def apply(spec: FieldSpec, clients: Sequence[ClientId], shares: Sequence[Share]) -> Sequence[Share]:
             asked = [requests if isinstance(requests, Message) else requests[client] for client in clients]
-            olds = [_old(spec, request) for request in asked]
+            olds = [_get_old(spec, request) for request in asked]
             # Who has nothing to train on answers with what it was sent: it is no opinion.
             some = [(share, old) for share, old in zip(shares, olds, strict=True) if share[1] > 0]
             if not some:
@@ -141,6 +141,6 @@ def length(values: Tensors, old: Tensors | None) -> float:
     return math.sqrt(math.fsum(float(change.square().sum()) for change in changes))
 
 
-def _old(spec: FieldSpec, request: Message) -> Tensors | None:
+def _get_old(spec: FieldSpec, request: Message) -> Tensors | None:
     """What a client began with; a gradient is a change by itself."""
     return None if spec.kind == "gradient" else cast("Tensors", getattr(request, spec.like or spec.name))

@@ -182,7 +182,7 @@ class Exchange(Federation):
     ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
         """Each answer, decoded and checked by itself."""
         request_type, reply_type = handler.types()
-        carrier = self.compression.message(request_type, reply_type)
+        carrier = self.compression.find_carrier(request_type, reply_type)
         outgoing, requests = self.prepared(handler, request, to)
         wanted: dict[int, dict[str, Any]] = {}
         for client, encoded in outgoing.items():

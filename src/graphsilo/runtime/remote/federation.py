@@ -224,7 +224,7 @@ class Remote(Exchange):
             kinds = answers_of(self._client).values()
             return {f"{kind.wire_name()}{MASKED}": _declared(kind) for kind in kinds}
         secure = ANSWERS.get(handler) or (Offer if handler.startswith(CALL) else None)
-        kind = secure or self.compression.message(*handler_of(self._client, handler).types())
+        kind = secure or self.compression.find_carrier(*handler_of(self._client, handler).types())
         return {kind.wire_name(): _declared(kind)}
 
     def _ready(self, site: str) -> str | None:

@@ -187,7 +187,7 @@ class SiteWorker:
         """What the federation learns of each silo before round 1."""
         asked = [self._member(client) for client in packet.header.get("of", sorted(self.members))]
         for member in asked:
-            member.journal.card(self._read(member)[0])
+            member.journal.note_card(self._read(member)[0])
         return {"cards": [[member.client, self._read(member)[0]] for member in asked]}, []
 
     def do_open(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -296,7 +296,7 @@ class SiteWorker:
             if spec.precision != "float32" and not precision_matters(spec, silo):
                 raise UnsupportedError(explain_no_dense_products(spec))
             if agreed is not None:
-                journal.message("received", run, method.name, 0, "scale", agreed)
+                journal.note_message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
             own = silo if agreeing else prepare_silo(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
@@ -580,15 +580,15 @@ def _noted(
     journal, place = member.journal, (session.run, session.method.name, number, handler)
     try:
         if inbox.message is not None:
-            journal.message("received", *place, inbox.message, bytes=inbox.data.nbytes)
+            journal.note_message("received", *place, inbox.message, bytes=inbox.data.nbytes)
         if not isinstance(reply, Failure):
             if reply.name.endswith(MASKED):  # the log is the silo's own: it says what was masked
                 party = session.parties.of(member.client)
                 how = f"masked, in a sum of {party.current.count} silos"
-                journal.message("sent", *place, party.kept.answer, reply.num_bytes, how, again=party.counted)
+                journal.note_message("sent", *place, party.kept.answer, reply.num_bytes, how, again=party.counted)
                 party.counted = True
             else:
-                journal.message("sent", *place, reply)
+                journal.note_message("sent", *place, reply)
         elif reply.kind == DisclosureError.__name__:
             journal.note("refused", *place, reply.reason)
         else:
