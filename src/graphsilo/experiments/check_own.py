@@ -48,7 +48,7 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
     found = [(section, name, one.place) for section in OWN for name, one in config.brought(section).items()]
     found += [("method", method.name, own.place_of(part)) for part in (*classes_of(method.client), method.config)]
     for section, name, place in found:
-        if not own.findable(place):
+        if not own.is_findable(place):
             raise ConfigError(
                 f"{why} starts other processes, and {section} '{name}' is defined in a script, a notebook or a "
                 f"function ({place}), where they cannot find it. Put it at the top level of a file of its own and say "

@@ -128,7 +128,7 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
 
     def upload_prototypes(self) -> TrainReply:
         """Sums over this client's labelled training items, after training."""
-        return described(self, self.rows, self.config.min_count, uniform=self.config.weight_by == "uniform")
+        return sum_classes(self, self.rows, self.config.min_count, uniform=self.config.weight_by == "uniform")
 
     def _take(self, prototypes: Tensor | None, present: Tensor | None) -> None:
         self.prototypes, self.present = (
@@ -232,7 +232,7 @@ class PrototypeServer(ClassRowsServer[ConfigT], Generic[ConfigT]):
         return next(iter(known.values()))
 
 
-def described(
+def sum_classes(
     client: TrainingClient[Any], rows: Callable[[View], Tensor], min_count: int, *, uniform: bool = False
 ) -> TrainReply:
     """What a client says of its classes, from its labelled training items.
@@ -268,7 +268,7 @@ def of_shape(shape: tuple[int, int]) -> Check[TrainReply]:
     return check
 
 
-def gathered(replies: Replies[TrainReply]) -> tuple[Tensor, Tensor, Tensor]:
+def gather_rows(replies: Replies[TrainReply]) -> tuple[Tensor, Tensor, Tensor]:
     """The clients' prototypes [m, p], their classes [m] and what each counts [m]; only classes that a client has."""
     if not len(replies):
         return torch.zeros(0, 0), *torch.zeros(2, 0, dtype=torch.int64)

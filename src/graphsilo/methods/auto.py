@@ -24,7 +24,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, worth
+from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, rate_candidates
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -173,7 +173,7 @@ class Client(ClientBase[AutoConfig]):
         """Say how good each kind of model is by own validation items."""
         self._check(request.choices)
         judge, outputs = self._judge(request.choices)
-        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+        return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
 
     @handler
     def choose(self, request: ChooseRequest) -> Done:
@@ -403,7 +403,7 @@ class Server(ServerBase[AutoConfig]):
         request = ScoreRequest(choices=choices, course=course)
         found = federation.sum(Client.score, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
-        values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
+        values = rate_candidates(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
         if not values:  # nobody can tell whether trees are better
             self.ends_early = True
             return
@@ -417,7 +417,7 @@ class Server(ServerBase[AutoConfig]):
         self.log.update(describe_choice(self.preferred[0], metric, values))
         self.ends_early = "trees" not in self.parts
         if course:
-            each = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
+            each = rate_candidates(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
             if not steps:
                 self.ridge = max(each)
                 return

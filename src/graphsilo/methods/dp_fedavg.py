@@ -25,9 +25,9 @@ from graphsilo.federation.release import (
     PrivateConfig,
     Release,
     Released,
+    count_sharers,
+    read_sum,
     refuse_without_noise,
-    sharing,
-    summed,
 )
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
@@ -150,10 +150,10 @@ class Server(fedavg.Server[DPFedAvgConfig]):
         config = self.config
         if config.epsilon is None:
             return super().collect(federation, clients)
-        sharers = sharing(config, len(clients))
+        sharers = count_sharers(config, len(clients))
         request = NoisyRequest(weights=self.weights, honest=sharers)
         total = federation.sum(self.client.train_noisily, request, to=clients).require(config.min_clients)
-        found = summed(total, config, config.clip, sharers)
+        found = read_sum(total, config, config.clip, sharers)
         sizes = [tensor.numel() for tensor in self.weights.values()]
         if found.numbers.numel() != sum(sizes):
             raise FederationError(f"a change of {found.numbers.numel()} weights came; the model has {sum(sizes)}.")

@@ -49,7 +49,7 @@ class FedDCConfig(fedavg.FedAvgConfig):
         """Whether c is made."""
         return self.correction in ("paper", "scaffold")
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.optimizer == "sgd" and self.momentum > 0:
             return (
                 "drifts add up how far clients moved, which momentum carries past where they are pulled to: training "

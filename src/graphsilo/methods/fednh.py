@@ -19,7 +19,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.client import ModelSpec, build_model
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import sends
-from graphsilo.federation.prototypes import described
+from graphsilo.federation.prototypes import sum_classes
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
@@ -85,7 +85,7 @@ class Client(fedavg.Client[FedNHConfig]):
         """Download, train, describe, upload."""
         self.download(request.weights)
         self.run_epochs(adjust=self.clip if self.config.clip else None)
-        found = described(self, self.rows, self.config.min_count)
+        found = sum_classes(self, self.rows, self.config.min_count)
         sums = unit_rows(found.sums) * found.counts[:, None]
         return TrainReply(weights=self.upload(), num_samples=self.weight, sums=sums, counts=found.counts)
 

@@ -53,7 +53,7 @@ class GCFLConfig(fedavg.FedAvgConfig):
         source="paper; the authors' code has uniform", when=SPLITTING,
     )  # fmt: skip
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if schema.task != "graph" or models.class_of(model).core:
             return ""
         return (

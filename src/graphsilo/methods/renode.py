@@ -53,7 +53,7 @@ class ReNodeConfig(focal.FocalConfig):
             )
         return self
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.w_min != self.w_max:
             return ""
         return (

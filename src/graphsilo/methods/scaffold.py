@@ -37,7 +37,7 @@ class ScaffoldConfig(fedavg.FedAvgConfig):
         "option2", "new c_k: gradient at the download, c_k - c + (w - y) / (K η), mean of all steps", source="paper"
     )
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         plain = self.optimizer == "sgd" and self.momentum == 0
         if plain or self.control_update != "option2":
             return ""

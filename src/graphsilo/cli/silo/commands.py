@@ -279,7 +279,7 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
 
     policy = DisclosurePolicy.of(described.policy, origin=str(described.path))
     refused = [kind for kind in KINDS if not policy.allows(kind)]
-    idle = policy.without_effect()
+    idle = policy.find_useless()
     own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name not in ("kinds", *idle)]
     text = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
     yield Finding("ok", "policy", f"{text}{'' if described.policy else ' (the usual one)'}")

@@ -55,7 +55,7 @@ from graphsilo.data.sources.tables import (
 from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
-from graphsilo.settings import Share, setting, wanted
+from graphsilo.settings import Share, must_be, setting
 from graphsilo.types import ClientId, Task
 
 OwnMode: TypeAlias = Literal["stratified", "predefined"]
@@ -68,7 +68,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 def _check_mode(value: Any) -> Any:
     if value == "global":
-        raise wanted(
+        raise must_be(
             "'stratified', or 'predefined' with a column nodes.split: 'global' draws over the nodes of all silos, "
             "which no silo sees"
         )
@@ -112,7 +112,7 @@ class SiloDescription(Description):
     @classmethod
     def _plain_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
-            raise wanted("small letters, digits and hyphens, as the federation calls the silo")
+            raise must_be("small letters, digits and hyphens, as the federation calls the silo")
         return value
 
 

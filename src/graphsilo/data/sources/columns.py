@@ -20,7 +20,7 @@ from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
 from graphsilo.data.sources.vocabulary import ANY_OTHER, Learned, sort_words
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError, nearest, several
-from graphsilo.settings import setting, wanted
+from graphsilo.settings import must_be, setting
 
 if TYPE_CHECKING:
     from graphsilo.data.sources.tables import TableSpec
@@ -56,7 +56,7 @@ class DateRule(Description):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.days_since is None) == (self.years_at is None):
-            raise wanted("a table with one of days_since (days since a day) and years_at (age in years at a day)")
+            raise must_be("a table with one of days_since (days since a day) and years_at (age in years at a day)")
         return self
 
     def feature(self, name: str) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.interface import Federation, Handler, Reply, Request
-from graphsilo.federation.message import differing, shapes_of
+from graphsilo.federation.message import diff_shapes, shapes_of
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus.client import Client
@@ -147,8 +147,8 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         found, width = shapes_of(offer.weights), self.config.encoder_widths[1]
         if found != wanted or offer.embeddings.shape[1] != width:
             raise MessageError(
-                f"client {client} offers {differing(found, wanted)} and embeddings of {offer.embeddings.shape[1]} "
-                f"entries as its generator; {differing(wanted, found)} and {width} were expected. All "
+                f"client {client} offers {diff_shapes(found, wanted)} and embeddings of {offer.embeddings.shape[1]} "
+                f"entries as its generator; {diff_shapes(wanted, found)} and {width} were expected. All "
                 f"clients must run the same settings."
             )
 

@@ -309,7 +309,7 @@ class Client(ClientBase[FedTreesConfig]):
         outputs = [_log_shares(self._update_margins(track, data)[items]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
-        return Candidates.scored(judge, outputs, self.silo.schema.num_classes)
+        return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes)
 
     def _update_margins(self, track: str, data: GraphTensors) -> Floats:
         """[n, C'] what a forest says of all items, kept from step to step."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from graphsilo.errors import FederationError
-from graphsilo.evaluate.choice import describe_choice, worth
+from graphsilo.evaluate.choice import describe_choice, rate_candidates
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
@@ -145,7 +145,7 @@ class Server(ServerBase[FedTreesConfig]):
         scores = found.require(self.config.min_clients)
         self.current, self.given = set(found.clients), len(self.forest["columns"])
         metric = METRICS[self.context.select_by]
-        if values := worth(metric, scores.counts.numpy(), scores.ranked):
+        if values := rate_candidates(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
             self.log.update(describe_choice(self.preferred, metric, values))
 
