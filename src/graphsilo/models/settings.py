@@ -212,6 +212,17 @@ class GCNIIOpenFGLSettings(LayeredSettings):
         return {**super().arguments(task), "theta": None, "activate": False}
 
 
+class ClassicSettings(LayeredSettings):
+    """Settings of ``classic``."""
+
+    head_counts: ClassVar[bool] = False
+    conv: Literal["gcn", "sage"] = setting("gcn", "graph convolution: symmetrically normalised, or SAGE's mean")
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(3, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
+    norm: Literal["none", "layer"] = setting("layer", "normalisation before each ReLU")
+    residual: bool = setting(True, "whether a linear map of each convolution's input is added to its output")
+
+
 class SIGNSettings(HiddenSettings):
     """Settings of ``sign``."""
 
@@ -335,6 +346,11 @@ BUILT_IN = (
         "gcnii_openfgl", "OpenFGL's gcnii: two layers, no identity mapping, no activation between them",
         "Li et al., OpenFGL: A Comprehensive Benchmark for Federated Graph Learning, 2024",
         GCNIIOpenFGLSettings, f"{_HERE}.gcnii:GCNII", _ALL, edge_weights=True,
+    ),
+    ModelEntry(
+        "classic", "GCN or SAGE layers with normalisation, residual connections and dropout, to any depth",
+        "Luo, Shi and Wu, Classic GNNs are Strong Baselines, NeurIPS 2024",
+        ClassicSettings, f"{_HERE}.classic:Classic", _ALL, ("classic_gnn",), edge_weights=True,
     ),
     ModelEntry(
         "sign", "an MLP on the propagation levels side by side",
