@@ -21,6 +21,7 @@ VARIANTS = [
     ("gat", {"heads": 4}),
     ("gin", {"norm": "batch"}),
     ("gcnii", {"layers": 3}),
+    ("classic", {"norm": "layer"}),
     ("sgc", {"layers": 2}),
 ]
 IDS = [f"{name}-{options}" for name, options in VARIANTS]

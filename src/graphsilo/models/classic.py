@@ -51,7 +51,8 @@ class Classic(HeadedModel):
         hidden: Width h of every layer.
         layers: L, the graph convolutions; a linear layer stands before and behind them.
         dropout: Rate behind the first linear layer and behind every convolution's ReLU.
-        norm: ``layer`` normalises each row before the ReLU; ``none`` does not.
+        norm: ``layer`` normalises each row before the ReLU; ``none`` does not. With ``layer`` and Adam's rate at 0.01,
+            all rows of six layers become alike within a few steps, for good; at 0.003 they do not.
         residual: Whether H W_r is added.
         readout: ``graph`` pools H before the last linear layer.
         pooling: ``sum`` or ``mean`` over a graph's nodes.
@@ -71,7 +72,7 @@ class Classic(HeadedModel):
         hidden: int = 64,
         layers: int = 3,
         dropout: float = 0.5,
-        norm: Literal["none", "layer"] = "layer",
+        norm: Literal["none", "layer"] = "none",
         residual: bool = True,
         *,
         readout: Readout = "node",

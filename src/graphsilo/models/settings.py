@@ -63,6 +63,7 @@ class ModelSettings(Settings):
 
 _LAYERS = "graph layers; for nodes and links the last one gives the output, for graphs a linear layer follows them all"
 _MLP_LAYERS = "layers of the MLP, the one that gives the output included"
+_CLASSIC_NORM = "normalisation before each ReLU; with six layers or more, layer wants method.lr near 0.003"
 _LINEAR = "layers behind the propagation; 1 is the paper's linear model, without hidden layer"
 
 
@@ -219,7 +220,7 @@ class ClassicSettings(LayeredSettings):
     conv: Literal["gcn", "sage"] = setting("gcn", "graph convolution: symmetrically normalised, or SAGE's mean")
     hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
     layers: int = setting(3, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
-    norm: Literal["none", "layer"] = setting("layer", "normalisation before each ReLU")
+    norm: Literal["none", "layer"] = setting("none", _CLASSIC_NORM)
     residual: bool = setting(True, "whether a linear map of each convolution's input is added to its output")
 
 
