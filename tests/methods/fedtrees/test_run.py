@@ -219,7 +219,8 @@ def test_answers_have_the_form_that_was_asked_for():
     with pytest.raises(MessageError, match="3 entries"):
         answer.check_answer(asked)
     Histograms(gradients=whole([20, -10, 0]), hessians=whole([6, 3, 0]), counts=whole([2, 1, 0])).check_answer(asked)
-    for wrong in ({"gradients": whole([21, 0, 0])}, {"hessians": whole([8, 0, 0])}):
+    lowest = whole([-(2**31), 0, 0])  # has no positive of its own type
+    for wrong in ({"gradients": whole([21, 0, 0])}, {"hessians": whole([8, 0, 0])}, {"gradients": lowest}):
         fields = {"gradients": whole([0, 0, 0]), "hessians": whole([0, 0, 0]), "counts": whole([2, 1, 0]), **wrong}
         with pytest.raises(MessageError, match="10 steps"):
             Histograms(**fields).check_answer(asked)
@@ -296,6 +297,7 @@ UNUSUAL = {
     "half-a-level": ("columns", lambda each: torch.cat([each, each[:, :1]], dim=1)),
     "a-node-that-is-not-there": ("wanted", lambda each: each + 4),
     "nodes-twice": ("wanted", lambda each: torch.cat([each, each])),
+    "no-nodes": ("wanted", lambda each: each[:0]),
     "other-entries": ("ends", lambda each: each - 1),
     "other-steps": ("largest", lambda each: each + 1),
 }
@@ -348,6 +350,19 @@ def test_no_made_up_beginning(kit, change):
         )
 
 
+def test_no_own_forests_in_a_run_without(kit):
+    """Their validation counts would leave."""
+    server, federation = played(kit, [silo_of(0, [0]), silo_of(1, [1])], own=False)
+    client = federation.client(0)
+    usual = StartRequest(
+        base=server.forest["base"], edges=server.edges, class_weights=client._class_weights, scale=server.scale,
+        own=False,
+    )  # fmt: skip
+    client.start(usual)
+    with pytest.raises(MessageError, match="a beginning of a kind was asked"):
+        client.start(replace(usual, own=True))
+
+
 def test_no_made_up_directions(kit):
     server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK, **WIDE)
     server.set_up(federation)
@@ -377,6 +392,12 @@ def test_no_made_up_forest_or_cells(kit):
             client.adopt(AdoptRequest(forest=good, first=first, preferred=preferred))
     with pytest.raises(MessageError, match="this silo has 2 trees of the common forest, and the next one after 3 was"):
         client.adopt(AdoptRequest(forest=trees(good, 1), first=3, preferred=0))
+    # What was made of the trees that it has would be of others: own forests grew with every one that was given anew.
+    for forest, first in ((trees(good, 0, 1), 0), (trees(good, 2), 1), ({**good, "values": -good["values"]}, 0)):
+        with pytest.raises(MessageError, match="another forest of a kind was asked"):
+            client.adopt(AdoptRequest(forest=forest, first=first, preferred=0))
+    client.adopt(AdoptRequest(forest=trees(good, 1), first=1, preferred=0))
+    assert {len(each["columns"]) for each in client._forests.values()} == {2}
 
     width = len(server.edges)
     for cells in (torch.zeros(width, 2), torch.full((width, 1), 1 << 12), torch.zeros(width, 16), torch.zeros(1, 1)):

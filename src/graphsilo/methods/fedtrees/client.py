@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import MessageError, RequestError
+from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import CLEAR, Judge
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
@@ -83,7 +83,7 @@ class Client(ClientBase[FedTreesConfig]):
     @handler
     def moments(self, request: MomentsRequest) -> Moments:
         """How wide features lie along some directions."""
-        _refuse_unless(self._are_directions(request.basis), "directions")
+        refuse_unless(self._are_directions(request.basis), "directions")
         found = second_moments(self.data.graph.features, self.train, request.basis.numpy())
         return Moments(sums=torch.from_numpy(found))
 
@@ -94,7 +94,7 @@ class Client(ClientBase[FedTreesConfig]):
         return Done(clients=1)
 
     def _project(self, directions: Tensor) -> None:
-        _refuse_unless(self._are_directions(directions), "directions")
+        refuse_unless(self._are_directions(directions), "directions")
         self._directions = directions.clone()
         self._forget()
 
@@ -116,7 +116,7 @@ class Client(ClientBase[FedTreesConfig]):
         """Training nodes by cell of each column."""
         cells = request.cells.numpy()
         known = np.sort(cells, axis=1)
-        _refuse_unless(
+        refuse_unless(
             len(cells) == self._trained.shape[1] and cells.shape[1] < self.config.bins
             and (cells >= -1).all() and (cells < 1 << bins.COARSE).all()
             and not ((known[:, 1:] == known[:, :-1]) & (known[:, 1:] >= 0)).any(),
@@ -134,12 +134,12 @@ class Client(ClientBase[FedTreesConfig]):
     def start(self, request: StartRequest) -> Done:
         """Begin a forest."""
         weights, edges, steps = request.class_weights.numpy(), request.edges.numpy(), request.scale
-        _refuse_unless(
+        refuse_unless(
             edges.shape == (self._trained.shape[1], self.config.bins - 1) and (edges[:, 1:] >= edges[:, :-1]).all()
             and (np.abs(edges) <= bins.LARGEST).all()
             and len(weights) == self.silo.schema.num_classes and np.isfinite(weights).all() and (weights >= 0).all()
             and len(request.base) == forest.outputs_of(len(weights)) and bool(request.base.isfinite().all())
-            and steps >= 1 and steps & (steps - 1) == 0,
+            and steps >= 1 and steps & (steps - 1) == 0 and (self.config.own or not request.own),
             "a beginning",
         )  # fmt: skip
         if steps > forest.scale_of(len(self.train), float(weights.max(initial=0.0))) or not forest.fits(
@@ -162,11 +162,11 @@ class Client(ClientBase[FedTreesConfig]):
         self._need(request.step)
         layout, wanted = self.layout(request.step)[0], request.wanted.numpy()
         outputs, upper = request.columns.shape
-        _refuse_unless(
+        refuse_unless(
             upper < 2**self.config.depth - 1 and upper & (upper + 1) == 0
             and outputs == len(self._forests[COMMON]["base"]) and request.thresholds.shape == request.columns.shape
             and forest.sends_rows_on(request.columns, request.thresholds, self._trained.shape[1])
-            and wanted.shape[1] == 2 and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
+            and len(wanted) and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
             and len(np.unique(wanted, axis=0)) == len(wanted)
             and np.array_equal(request.ends.numpy(), layout.ends)
             and request.largest == forest.largest_of(self._scale, float(self._class_weights.max())),
@@ -258,16 +258,18 @@ class Client(ClientBase[FedTreesConfig]):
         """Keep the common forest; correct its new leaves, grow trees of the own rows, and choose by own validation."""
         if not self._forests:
             raise RequestError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
-        _refuse_unless(
+        refuse_unless(
             self._is_forest(request.forest) and request.first >= 0
             and request.first + len(request.forest["columns"]) <= self.config.rounds
             and 0 <= request.preferred < len(FORESTS),
             "a forest",
         )  # fmt: skip
         known, given = self._forests[COMMON], shared_copy(request.forest, "cpu")
-        if request.first > len(known["columns"]):
+        both = len(known["columns"]) - request.first  # it has some of the new ones, too, where its answer was lost
+        if both < 0:
             self._need(request.first)
-        # It has the new ones, too, where its answer was lost.
+        # What was made of trees that it has would be of others.
+        refuse_unless(_same(forest.trees(known, request.first), forest.trees(given, 0, both)), "another forest")
         self._forests[COMMON] = forest.joined(forest.trees(known, 0, request.first), given) if request.first else given
         if ALONE in self._forests:
             for step in range(len(known["columns"]), len(self._forests[COMMON]["columns"])):
@@ -402,16 +404,6 @@ class Client(ClientBase[FedTreesConfig]):
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
         return {"chosen": float(FORESTS.index(self._chosen))} if self._chosen in self._forests else {}
-
-
-def _refuse_unless(usual: bool | np.bool_, what: str) -> None:
-    """Whether a silo can answer an unusual question would say something about its rows.
-
-    Raises:
-        RequestError: It is one.
-    """
-    if not usual:
-        raise RequestError(f"{what} of a kind was asked of this silo that no run of these settings asks of any.")
 
 
 def _log_shares(margins: Floats) -> NDArray[np.float32]:

@@ -174,7 +174,9 @@ class Histograms(Message):
         if bool((columns > self.counts[:, :1]).any()):
             raise MessageError("Histograms has more training nodes in a column's bins than in all of them.")
         bound = request.largest * self.counts.long()
-        if bool((self.gradients.abs() > bound).any() or (4 * self.hessians.long() > bound + 4 * self.counts).any()):
+        if bool(
+            (self.gradients.long().abs() > bound).any() or (4 * self.hessians.long() > bound + 4 * self.counts).any()
+        ):
             raise MessageError(
                 f"Histograms has larger gradients or hessians than its nodes can have: {request.largest} steps each at "
                 f"most, and a quarter of that."
