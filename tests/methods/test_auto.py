@@ -12,8 +12,10 @@ import graphsilo
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import registry
+from graphsilo.federation.interface import Failure
 from graphsilo.methods import auto
 from graphsilo.methods.auto import ChooseRequest, Client, ScoreRequest
+from graphsilo.runtime.local.in_process import InProcess
 from kit import molecules
 from kit.fedtrees import silo_of
 from kit.messages import check_sent, sent
@@ -202,6 +204,25 @@ def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred
     _, alone = kit.build("auto", silos, rounds=1)
     with pytest.raises(MessageError, match="kinds of models"):
         alone.client(0).choose(ChooseRequest(choices=8, preferred=0))
+
+
+def test_a_silo_that_missed_the_ridge_goes_on_without(kit, silos):
+    """It says that it knows nothing, and takes trees where they are better."""
+
+    class Missing(InProcess):
+        def deliver(self, handler, round, outgoing):
+            reached = {client: what for client, what in outgoing.items() if (handler, client) != ("ridge_adopt", 1)}
+            yield from super().deliver(handler, round, reached)
+            yield from ((client, Failure(client, handler, "Gone", "")) for client in outgoing.keys() - reached.keys())
+
+    server, federation = kit.build("auto", silos, min_clients=1)
+    federation.__class__ = Missing
+    kit.rounds(server, federation, 1)
+    assert [failure.handler for failure in federation.failures] == ["ridge_adopt"]
+    kit.rounds(server, federation, 20, start=2)
+    assert not federation.failures
+    client = federation.client(1)
+    assert client._chosen > 1 < client.predict(client.data).argmax(1).unique().numel()
 
 
 def test_every_step_of_both_is_there_under_a_name_of_its_own():
