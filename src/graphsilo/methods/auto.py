@@ -26,7 +26,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, worth
 from graphsilo.evaluate.metrics import METRICS
-from graphsilo.federation.candidates import Candidates
+from graphsilo.federation.candidates import Candidates, CandidatesRequest
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import (
     Check,
@@ -118,7 +118,7 @@ class AutoConfig(MethodConfig):
         return max(part.square_columns(schema) for part in self.of_parts().values())
 
 
-class ScoreRequest(Message):
+class ScoreRequest(CandidatesRequest):
     """Ask how good each kind of model is.
 
     Attributes:
@@ -128,6 +128,9 @@ class ScoreRequest(Message):
 
     choices: int = sends("control")
     course: bool = sends("control")
+
+    def numbers_of_models(self) -> tuple[int, ...]:
+        return (self.choices,)
 
 
 class ChooseRequest(Message):

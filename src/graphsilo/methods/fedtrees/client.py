@@ -26,6 +26,7 @@ from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
 from graphsilo.methods.fedtrees.messages import (
+    FORESTS,
     AdoptRequest,
     Cells,
     CellsRequest,
@@ -43,7 +44,7 @@ from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
 
 T = TypeVar("T")
-COMMON, CORRECTED, ALONE = FORESTS = ("common", "corrected", "alone")
+COMMON, CORRECTED, ALONE = FORESTS
 
 
 class Client(ClientBase[FedTreesConfig]):

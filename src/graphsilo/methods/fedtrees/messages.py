@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
+from graphsilo.federation.candidates import CandidatesRequest
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.methods.fedtrees.bins import COARSE, FINE
 from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
@@ -183,7 +184,11 @@ class Histograms(Message):
             )
 
 
-class AdoptRequest(Message):
+FORESTS = ("common", "corrected", "alone")
+"""The kinds of forests that a silo has: all silos' one, that one corrected towards its own rows, and one of these."""
+
+
+class AdoptRequest(CandidatesRequest):
     """The common forest, or what a silo lacks of it.
 
     Attributes:
@@ -195,6 +200,9 @@ class AdoptRequest(Message):
     forest: Tensors = sends("model")
     first: int = sends("control")
     preferred: int = sends("control")
+
+    def numbers_of_models(self) -> tuple[int, ...]:
+        return 0, len(FORESTS)
 
 
 def _check_nodes(message: Message, each: Tensor, items: float) -> None:
