@@ -230,14 +230,19 @@ class Rule:
     gamma: float
     min_child: int
 
+    def _below(self, hessian: Floats) -> Floats:
+        """What is divided by. No rows have a sum below 0; what a silo says that lies may leave one to a node's other
+        child, and nearly nothing with λ."""
+        return np.maximum(hessian, 0.0) + self.l2
+
     def value(self, gradient: Floats, hessian: Floats) -> Floats:
         """Of a leaf."""
-        below = hessian + self.l2
+        below = self._below(hessian)
         return np.divide(-self.lr * gradient, below, out=np.zeros_like(gradient), where=below > 0)
 
     def score(self, gradient: Floats, hessian: Floats) -> Floats:
         """Twice what leaves with these sums take off the loss."""
-        below = hessian + self.l2
+        below = self._below(hessian)
         return np.divide(gradient * gradient, below, out=np.zeros_like(gradient), where=below > 0)
 
 
