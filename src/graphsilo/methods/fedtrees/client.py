@@ -140,13 +140,10 @@ class Client(ClientBase[FedTreesConfig]):
             and (np.abs(edges) <= bins.LARGEST).all()
             and len(weights) == self.silo.schema.num_classes and np.isfinite(weights).all() and (weights >= 0).all()
             and len(request.base) == forest.outputs_of(len(weights)) and bool(request.base.isfinite().all())
-            and steps >= 1 and steps & (steps - 1) == 0 and (self.config.own or not request.own),
+            and steps >= 1 and steps & (steps - 1) == 0 and forest.fits(steps, 1, float(weights.max(initial=0.0)))
+            and (self.config.own or not request.own),
             "a beginning",
         )  # fmt: skip
-        if steps > forest.scale_of(len(self.train), float(weights.max(initial=0.0))) or not forest.fits(
-            steps, 1, float(weights[self._labels].sum())
-        ):
-            raise MessageError(f"{steps} steps of a gradient are too many for sums over this silo's training nodes.")
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
         self._scale = steps
         self._forget()
@@ -175,7 +172,9 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
         found = self._sums(COMMON, request.step, nodes, wanted)
-        first, second, counts = torch.from_numpy(self._enough(found, found[2]).astype(np.int32))
+        # Too large are they only if the steps are no run's, and a refusal would tell of the silo's rows.
+        found = self._enough(found, found[2]).clip(-forest.LARGEST_SUM, forest.LARGEST_SUM)
+        first, second, counts = torch.from_numpy(found.astype(np.int32))
         return Histograms(gradients=first, hessians=second, counts=counts)
 
     def _need(self, steps: int) -> None:

@@ -32,7 +32,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 
 _FINEST = 1 << 20
 """Steps of a gradient of 1, at most."""
-_LARGEST = (1 << 31) - 1
+LARGEST_SUM = (1 << 31) - 1
 """Sums of gradients stay below, and so do those of hessians, which are sent in 32 bits."""
 
 
@@ -59,7 +59,7 @@ def scale_of(rows: int, heaviest: float) -> int:
 
 def fits(steps: int, rows: int, heaviest: float) -> bool:
     """Whether sums over so many rows of at most this weight have 31 bits."""
-    return steps <= _FINEST and steps * rows * max(heaviest, 1.0) <= _LARGEST
+    return steps <= _FINEST and steps * rows * max(heaviest, 1.0) <= LARGEST_SUM
 
 
 def largest_of(scale: int, heaviest: float) -> int:
