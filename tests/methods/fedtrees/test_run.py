@@ -401,6 +401,17 @@ def test_no_made_up_directions(kit):
             client.project(DirectionsRequest(directions=bad))
 
 
+def test_of_many_directions_one_set_of_columns_is_held(kit):
+    """Others are a few numbers to send, and a matrix of all nodes to hold."""
+    _, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK, **WIDE)
+    client = federation.client(0)
+    asked = CellsRequest(cells=torch.zeros(client.config.width(client.silo.schema), 0, dtype=torch.int64))
+    for shift in range(3):
+        client.project(DirectionsRequest(directions=torch.eye(5, 2).roll(shift, 0)))
+        client.cells(asked)
+        assert [len(each) for each in client.data.cached(("trees columns",), dict).values()] == [1]
+
+
 def test_no_made_up_forest_or_cells(kit):
     server, federation = played(kit, [silo_of(0, [0]), silo_of(1, [1])], rounds=2)
     client = federation.client(0)

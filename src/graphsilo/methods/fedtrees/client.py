@@ -231,12 +231,12 @@ class Client(ClientBase[FedTreesConfig]):
         not the silo's own."""
         if data.collection is not None:
             dim, seed = self.config.dim, self.context.seed
-            return data.cached(("trees columns", dim, seed), lambda: graph_columns(data, dim, seed))
+            return _held_columns(data, (dim, seed), (), lambda: graph_columns(data, dim, seed))
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
         if self._directions.shape[1] != config.principal(self.silo.schema):
             raise RequestError("this silo has missed the directions onto which its features are projected.")
-        key = ("trees columns", config.dim, self.context.seed, config.label_features, self._which)
+        key = (config.dim, self.context.seed, config.label_features, self._which)
 
         def make() -> NDArray[np.float32]:
             views = views_of(data, self.silo.schema)
@@ -249,7 +249,7 @@ class Client(ClientBase[FedTreesConfig]):
             return np.hstack(found, dtype=np.float32)
 
         mine = (self.train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
-        return data.cached((*key, *mine), make)
+        return _held_columns(data, key, mine, make)
 
     # -- the forests ---------------------------------------------------------------------------------------------
 
@@ -404,6 +404,20 @@ class Client(ClientBase[FedTreesConfig]):
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
         return {"chosen": float(FORESTS.index(self._chosen))} if self._chosen in self._forests else {}
+
+
+def _held_columns(
+    data: GraphTensors, key: tuple[Any, ...], mine: tuple[bytes, ...], make: Callable[[], NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """A graph's columns, made at first use. Those of another seed, or of other directions, are no longer held then: a
+    coordinator may ask for any number of these."""
+    held: dict[tuple[Any, ...], dict[Any, NDArray[np.float32]]] = data.cached(("trees columns",), dict)
+    if key not in held:
+        held.clear()
+        held[key] = {}
+    if mine not in held[key]:
+        held[key][mine] = make()
+    return held[key][mine]
 
 
 def _log_shares(margins: Floats) -> NDArray[np.float32]:
