@@ -265,14 +265,18 @@ class Client(ClientBase[FedTreesConfig]):
             "a forest",
         )  # fmt: skip
         known, given = self._forests[COMMON], shared_copy(request.forest, "cpu")
-        both = len(known["columns"]) - request.first  # it has some of the new ones, too, where its answer was lost
-        if both < 0:
+        have = len(known["columns"])
+        if request.first > have:
             self._need(request.first)
-        # What was made of trees that it has would be of others.
-        refuse_unless(_same(forest.trees(known, request.first), forest.trees(given, 0, both)), "another forest")
+        refuse_unless(torch.equal(known["base"], given["base"]), "a forest")
+        # It has some of the new ones, too, where its answer was lost.
+        kept = request.first + forest.common_trees(forest.trees(known, request.first), given)
+        if kept < have:  # the run went back, and other trees grew: what was made of these is made anew
+            self._forests = {track: forest.trees(each, 0, kept) for track, each in self._forests.items()}
+            self._margins, self._held = {}, {}
         self._forests[COMMON] = forest.joined(forest.trees(known, 0, request.first), given) if request.first else given
         if ALONE in self._forests:
-            for step in range(len(known["columns"]), len(self._forests[COMMON]["columns"])):
+            for step in range(kept, len(self._forests[COMMON]["columns"])):
                 self._correct(step)
                 self._grow_alone(step)
             if self.chooses:

@@ -109,6 +109,15 @@ def trees(forest: Tensors, first: int, end: int | None = None) -> dict[str, Tens
     return {name: each if name == "base" else each[first:end] for name, each in forest.items()}
 
 
+def common_trees(one: Tensors, other: Tensors) -> int:
+    """With how many of the same trees two forests begin."""
+    count = min(len(one["columns"]), len(other["columns"]))
+    differs = torch.stack([
+        (each[:count] != other[name][:count]).flatten(1).any(1) for name, each in one.items() if name != "base"
+    ]).any(0)  # fmt: skip
+    return int(differs.nonzero()[0]) if bool(differs.any()) else count
+
+
 def leaves_of(rows: NDArray[np.float32], columns: Tensor, thresholds: Tensor, known: Whole | None = None) -> Whole:
     """[n, C'] in which node of the lowest level each row is.
 
