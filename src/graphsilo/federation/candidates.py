@@ -19,13 +19,13 @@ from graphsilo.federation.message import Message, Tensors, sends
 class CandidatesRequest(Message):
     """Asks for ``Candidates``."""
 
-    def numbers_of_models(self) -> tuple[int, ...]:
+    def count_models(self) -> tuple[int, ...]:
         """Of how many the answer may be."""
         raise NotImplementedError
 
 
 class Candidates(Message):
-    """What one client's validation items say of some models. What all together say: ``evaluate.choice.worth``.
+    """What one client's validation items say of some models. All together: ``evaluate.choice.rate_candidates``.
 
     Attributes:
         counts: [models, C true, C predicted] validation items; no models where nothing is chosen.
@@ -41,7 +41,7 @@ class Candidates(Message):
         return cls(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
 
     @classmethod
-    def scored(
+    def from_outputs(
         cls, judge: Judge, outputs: Sequence[NDArray[Any]], classes: int, further: Iterable[str] = ()
     ) -> Candidates:
         """Of models that say ``outputs``, [items, C] each, of the judge's items.
@@ -76,7 +76,7 @@ class Candidates(Message):
 
     def check_answer(self, request: Message) -> None:
         assert isinstance(request, CandidatesRequest)
-        known = request.numbers_of_models()
+        known = request.count_models()
         if len(self.counts) not in known:
             raise MessageError(f"Candidates is of {len(self.counts)} models; {known[-1]} were asked about.")
 

@@ -201,7 +201,7 @@ class AdoptRequest(CandidatesRequest):
     first: int = sends("control")
     preferred: int = sends("control")
 
-    def numbers_of_models(self) -> tuple[int, ...]:
+    def count_models(self) -> tuple[int, ...]:
         return 0, len(FORESTS)
 
 
