@@ -96,6 +96,16 @@ class RequestError(MessageError):
     """
 
 
+def refuse_unless(usual: object, what: str) -> None:
+    """Whether a silo can answer an unusual question would say something about its rows.
+
+    Raises:
+        RequestError: It is one.
+    """
+    if not usual:
+        raise RequestError(f"{what} of a kind was asked of this silo that no run of these settings asks of any.")
+
+
 class DisclosureError(GraphsiloError):
     """A silo does not send a message, or does not take part in a run, because its policy says so.
 

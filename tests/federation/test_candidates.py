@@ -12,6 +12,8 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate.choice import Judge
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
+from graphsilo.methods.auto import ScoreRequest
+from graphsilo.methods.fedtrees.messages import AdoptRequest
 
 
 def test_each_model_is_counted_and_ranked() -> None:
@@ -38,8 +40,19 @@ def test_counts_that_no_items_give():
     for wrong, text in (
         ({"counts": torch.tensor([[[3, 1], [0, 2]], [[4, 1], [1, 0]]])}, "not the same items"),
         ({"counts": -counts}, "-4 items in one place"),
-        ({"ranked": {"auc": torch.tensor([[7.0], [6.0]], dtype=torch.float64)}}, "no mean of scores"),
-        ({"ranked": {"auc": torch.tensor([[3.0], [7.0]], dtype=torch.float64)}}, "no mean of scores"),
+        ({"ranked": {"auc": torch.tensor([[7.0, 2.0], [6.0, 6.0]], dtype=torch.float64)}}, "no mean of scores"),
+        ({"ranked": {"auc": torch.tensor([[3.0, 2.0], [7.0, 6.0]], dtype=torch.float64)}}, "no mean of scores"),
+        ({"ranked": {"auc": torch.tensor([[3.0], [6.0]], dtype=torch.float64)}}, "no mean of scores"),
     ):
         with pytest.raises(MessageError, match=text):
             replace(right, **wrong).check()
+
+
+def test_an_answer_is_of_the_models_that_were_asked_about():
+    """Where only such an answer came, the coordinator chose what is not there."""
+    found = Candidates.from_outputs(Judge(METRICS["accuracy"], np.array([0])), 3 * [np.array([[0.4, 0.6]])], 2)
+    adopt = AdoptRequest(forest={}, first=0, preferred=0)
+    for right, answer in ((adopt, found), (adopt, Candidates.none(2)), (ScoreRequest(choices=3, course=False), found)):
+        answer.check_answer(right)
+    with pytest.raises(MessageError, match="is of 3 models; 8 were asked about"):
+        found.check_answer(ScoreRequest(choices=8, course=False))

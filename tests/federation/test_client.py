@@ -166,3 +166,11 @@ def test_what_leaves_a_silo_with_every_method():
         "evaluate_sums ranked: score float64",
         "evaluate_sums items: counts int64",
     }
+
+
+def test_no_view_that_is_not_there_is_scored():
+    """A short message with thousands of names would have the model asked as often."""
+    client = client_of([[1.0, 0.0], [0.0, 1.0]], [0, 1], {"val": [0], "test": [1]})
+    for views in ({"views": ["own", "mine"]}, {"views": ["own"], "global_views": ["mine"]}):
+        with pytest.raises(MessageError, match="views of a kind was asked of this silo"):
+            client.evaluate(EvaluateRequest(**views))

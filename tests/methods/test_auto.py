@@ -12,8 +12,10 @@ import graphsilo
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import registry
+from graphsilo.federation.interface import Failure
 from graphsilo.methods import auto
 from graphsilo.methods.auto import ChooseRequest, Client, ScoreRequest
+from graphsilo.runtime.local.in_process import InProcess
 from kit import molecules
 from kit.fedtrees import silo_of
 from kit.messages import check_sent, sent
@@ -202,6 +204,54 @@ def test_no_choice_that_is_not_there_is_preferred(kit, silos, choices, preferred
     _, alone = kit.build("auto", silos, rounds=1)
     with pytest.raises(MessageError, match="kinds of models"):
         alone.client(0).choose(ChooseRequest(choices=8, preferred=0))
+
+
+class Missing(InProcess):
+    """One request of a step does not reach client 1, or its answer does not come back.
+
+    Attributes:
+        step, is_answered: Which, and whether the answer is lost.
+    """
+
+    step: str = "ridge_adopt"
+    is_answered = False
+
+    def deliver(self, handler, round, outgoing):
+        if handler != self.step:
+            yield from super().deliver(handler, round, outgoing)
+            return
+        self.step = ""
+        asked = outgoing if self.is_answered else {client: what for client, what in outgoing.items() if client != 1}
+        yield from ((client, answer) for client, answer in super().deliver(handler, round, asked) if client != 1)
+        yield 1, Failure(1, handler, "Gone", "")
+
+
+@pytest.mark.parametrize("step", ["ridge_adopt", "choose"])
+def test_an_answer_that_is_lost_is_as_if_it_had_never_been_asked_for(kit, silos, step):
+    found = []
+    for is_answered in (True, False):
+        server, federation = kit.build("auto", silos, min_clients=1)
+        federation.__class__, federation.step, federation.is_answered = Missing, step, is_answered
+        said = []
+        for number in range(1, 7):
+            kit.rounds(server, federation, start=number)
+            federation.client_states()
+            clients = [federation.client(client) for client in range(3)]
+            said += [(client._chosen, client.predict(client.data).tolist()) for client in clients]
+        found.append(said)
+    assert found[0] == found[1]
+
+
+def test_a_silo_that_missed_the_ridge_goes_on_without(kit, silos):
+    """It says that it knows nothing, and takes trees where they are better."""
+    server, federation = kit.build("auto", silos, min_clients=1)
+    federation.__class__ = Missing
+    kit.rounds(server, federation, 1)
+    assert [failure.handler for failure in federation.failures] == ["ridge_adopt"]
+    kit.rounds(server, federation, 20, start=2)
+    assert not federation.failures
+    client = federation.client(1)
+    assert client._chosen > 1 < client.predict(client.data).argmax(1).unique().numel()
 
 
 def test_every_step_of_both_is_there_under_a_name_of_its_own():

@@ -16,6 +16,14 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.message import Message, Tensors, sends
 
 
+class CandidatesRequest(Message):
+    """Asks for ``Candidates``."""
+
+    def count_models(self) -> tuple[int, ...]:
+        """Of how many the answer may be."""
+        raise NotImplementedError
+
+
 class Candidates(Message):
     """What one client's validation items say of some models. All together: ``evaluate.choice.rate_candidates``.
 
@@ -60,8 +68,17 @@ class Candidates(Message):
                 f"Candidates has {int(self.counts.min())} items in one place, or not the same items for each model."
             )
         items = self.counts.sum((1, 2))
-        if any(bool(((above < 0) | (above > below) | (below > items)).any()) for above, below in self.ranked.values()):
-            raise MessageError("Candidates.ranked is no mean of scores from 0 to 1, of as many items as were scored.")
+        for ranked in self.ranked.values():
+            if ranked.shape != (2, len(items)) or bool(
+                ((ranked[0] < 0) | (ranked[0] > ranked[1]) | (ranked[1] > items)).any()
+            ):
+                raise MessageError("Candidates.ranked is no mean of scores from 0 to 1, of items that were scored.")
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, CandidatesRequest)
+        known = request.count_models()
+        if len(self.counts) not in known:
+            raise MessageError(f"Candidates is of {len(self.counts)} models; {known[-1]} were asked about.")
 
     def check_size(self, items: float, degrees: float) -> None:
         most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0

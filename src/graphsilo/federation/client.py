@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.errors import MessageError, UnsupportedError
+from graphsilo.errors import MessageError, UnsupportedError, refuse_unless
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
@@ -289,6 +289,7 @@ class ClientBase(ABC, Generic[ConfigT]):
 
     def _scores(self, request: EvaluateRequest, beside: NDArray[np.int64] | None = None) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``."""
+        refuse_unless({*request.views, *request.global_views} <= {"own", "aggregate"}, "views")
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
         if request.rare is not None and not (self.silo.schema.num_classes == 2 > request.rare >= 0):

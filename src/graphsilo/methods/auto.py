@@ -26,7 +26,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, rate_candidates
 from graphsilo.evaluate.metrics import METRICS
-from graphsilo.federation.candidates import Candidates
+from graphsilo.federation.candidates import Candidates, CandidatesRequest
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import (
     Check,
@@ -118,7 +118,7 @@ class AutoConfig(MethodConfig):
         return max(part.square_columns(schema) for part in self.of_parts().values())
 
 
-class ScoreRequest(Message):
+class ScoreRequest(CandidatesRequest):
     """Ask how good each kind of model is.
 
     Attributes:
@@ -128,6 +128,9 @@ class ScoreRequest(Message):
 
     choices: int = sends("control")
     course: bool = sends("control")
+
+    def count_models(self) -> tuple[int, ...]:
+        return (self.choices,)
 
 
 class ChooseRequest(Message):
@@ -145,6 +148,9 @@ class ChooseRequest(Message):
 class Client(ClientBase[AutoConfig]):
     """Takes part in each method, and chooses among what they gave it: its steps are theirs, ``ridge_count`` etc."""
 
+    kept = ("_chosen", "_of_ridge")
+    kept_on = "cpu"
+
     def __init__(self, context: ClientContext[AutoConfig]):
         super().__init__(context)
         configs: dict[str, Any] = context.config.of_parts()
@@ -158,6 +164,19 @@ class Client(ClientBase[AutoConfig]):
         self._parts["ridge"].holds_out = True
         if trees := self._parts.get("trees"):
             trees.chooses = False
+
+    @property
+    def _of_ridge(self) -> dict[str, Any]:
+        """What FedRidge keeps; FedTrees' silos have trees that were not counted sent to them again."""
+        ridge = self._parts["ridge"]
+        return {name: getattr(ridge, name) for name in ridge.kept}
+
+    @_of_ridge.setter
+    def _of_ridge(self, kept: Mapping[str, Any]) -> None:
+        for name, value in kept.items():
+            setattr(self._parts["ridge"], name, value)
+        self._said.clear()
+        self._outputs = []
 
     def part(self, name: str) -> ClientBase[Any]:
         """Its side of a method, in this round."""

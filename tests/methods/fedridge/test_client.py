@@ -10,7 +10,8 @@ import torch
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.errors import MessageError
+from graphsilo.errors import MessageError, RequestError
+from graphsilo.methods.fedridge.messages import AdoptRequest, ScoreRequest, StatisticsRequest
 from kit.fedridge import PLAIN, played, pooled, whole
 
 
@@ -68,6 +69,44 @@ def test_before_the_round_all_classes_are_alike(kit):
     _, federation = played(kit, [kit.tiny_silo(0), kit.tiny_silo(1)], rounds=False)
     client = federation.client(0)
     assert client.predict(client.data).exp().tolist() == [[pytest.approx(0.5)] * 2] * 6
+
+
+MADE_UP = {
+    "no-sums": ("statistics", "kinds", lambda each: []),
+    "sums-twice": ("statistics", "kinds", lambda each: 1000 * each),
+    "sums-with-weights-below-0": ("statistics", "class_weights", lambda each: -each),
+    "sums-of-fewer-classes": ("statistics", "class_weights", lambda each: each[:, :1]),
+    "no-candidates": ("score", "candidates", lambda each: {}),
+    "candidates-of-fewer-columns": ("score", "candidates", lambda each: {"mean": each["mean"][:, 1:]}),
+    "candidates-of-fewer-classes": ("score", "candidates", lambda each: {"mean": each["mean"][..., :1]}),
+    "shifts-of-fewer-classes": ("score", "shifts", lambda each: each[:, :1]),
+    "no-models": ("adopt", "weights", lambda each: {}),
+    "models-of-other-features": ("adopt", "weights", lambda each: {"sgc": each["mean"]}),
+    "models-of-fewer-columns": ("adopt", "weights", lambda each: {"mean": each["mean"][1:]}),
+    "models-without-shifts": ("adopt", "weights", lambda each: {**each, "separate": torch.ones(10, 2)}),
+    "models-with-weights-below-0": ("adopt", "class_weights", lambda each: -each),
+}
+
+
+@pytest.mark.parametrize("change", list(MADE_UP))
+def test_no_made_up_question(kit, change):
+    """Whether it can be answered may depend on rows, and what it leaves behind is no model."""
+    _, federation = played(kit, [kit.tiny_silo(0), kit.tiny_silo(1)])
+    client, model = federation.client(0), torch.ones(4, 2)
+    ones, nothing = torch.ones(1, 2).double(), torch.zeros(1, 2).double()
+    usual = {
+        "statistics": StatisticsRequest(
+            kinds=["mean"], dim=2048, class_weights=ones, size=1.0, blocks={}, constants={}
+        ),
+        "score": ScoreRequest(candidates={"mean": model[None]}, shifts=nothing, dim=2048, size=1.0),
+        "adopt": AdoptRequest(weights={"mean": model}, shifts=nothing, class_weights=ones, size=1.0),
+    }
+    step, field, changed = MADE_UP[change]
+    getattr(client, step)(usual[step])
+    before = client.predict(client.data)
+    with pytest.raises(RequestError, match="no run of these settings asks"):
+        getattr(client, step)(replace(usual[step], **{field: changed(getattr(usual[step], field))}))
+    assert torch.equal(client.predict(client.data), before)
 
 
 def test_an_aggregate_of_other_features_is_refused(kit):

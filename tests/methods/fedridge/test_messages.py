@@ -34,7 +34,9 @@ def test_bytes_are_those_expected_but_for_headers(kit):
 @pytest.mark.parametrize("ranked", [[[3.0, 1.0]], [[4.1, 1.0], [4.0, 4.0]], [[4.5, 1.0], [4.5, 4.0]], [[0.0], [4.0]]])
 def test_values_of_rankings_that_cannot_be_are_refused(ranked):
     """Of two candidates on four items: without weights, above 1 each, of more items, of one candidate."""
-    request = ScoreRequest(candidates={"mean": torch.zeros(2, 3, 2)}, shifts=torch.zeros(1, 2).double(), dim=8)
+    request = ScoreRequest(
+        candidates={"mean": torch.zeros(2, 3, 2)}, shifts=torch.zeros(1, 2).double(), dim=8, size=1.0
+    )
     counts = torch.tensor([[[2, 0], [1, 1]]] * 2)
     fine = torch.tensor([[3.0, 1.0], [4.0, 4.0]], dtype=torch.float64)
     Scores(counts=counts, num_samples=4, ranked={"auc": fine}).check_answer(request)

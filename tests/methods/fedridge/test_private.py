@@ -159,7 +159,7 @@ def test_what_has_no_noise_is_refused_whoever_asks(kit):
     asked = StatisticsRequest(
         kinds=["mean"], dim=3, class_weights=torch.ones(1, 2, dtype=torch.float64), size=1.0, blocks={}, constants={}
     )
-    scored = ScoreRequest(candidates={"mean": torch.zeros(1, 4, 2)}, shifts=torch.zeros(1, 2).double(), dim=3)
+    scored = ScoreRequest(candidates={"mean": torch.zeros(1, 4, 2)}, shifts=torch.zeros(1, 2).double(), dim=3, size=1.0)
     for step, request in ((client.count, CountRequest()), (client.statistics, asked), (client.score, scored)):
         with pytest.raises(DisclosureError, match=r"method\.epsilon"):
             step(request)

@@ -11,8 +11,10 @@ import torch
 from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import FederationError
 from graphsilo.evaluate.scores import roc_auc
+from graphsilo.federation import registry
 from graphsilo.methods import fedridge
 from graphsilo.methods.fedridge.messages import StatisticsRequest
+from graphsilo.testing import conformance
 from kit.fedridge import PLAIN, played, pooled
 
 # -- exactness -------------------------------------------------------------------------------------------------------
@@ -173,3 +175,14 @@ def test_silos_that_were_not_asked_have_the_model_too(kit):
 def test_when_no_class_has_enough_items_it_says_so(kit):
     with pytest.raises(FederationError, match=r"fewer than method\.min_count=1000 of them at every silo\. Lower it"):
         played(kit, [kit.tiny_silo(client) for client in range(2)], min_count=1000)
+
+
+@pytest.mark.parametrize("name", ["fedridge", "auto"])
+def test_silos_that_added_no_sums_have_the_features_of_the_others(name):
+    """Sums of graphs are divided by the nodes of a usual one, which only who was asked for sums was told."""
+    method = conformance.variants(registry.load(name))["graph"]
+    server, federation, _ = conformance.assemble(method, {**method.quick, "participation": 0.5})
+    conformance.play(server, federation, rounds=1)
+    clients = [federation.client(client) for client in federation.clients]
+    sizes = {getattr(client, "_parts", {"ridge": client})["ridge"]._size for client in clients}
+    assert sizes == {getattr(server, "parts", {"ridge": server})["ridge"].size} != {1.0}

@@ -113,6 +113,14 @@ def test_sums_of_silos_are_those_of_one_place(parts):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_a_lie_about_one_child_makes_no_giant_of_the_other():
+    """With a hessian of -0.999 the leaf would be a thousand times as large as any."""
+    rule = Rule(depth=1, lr=0.1, l2=1.0, gamma=0.0, min_child=1)
+    for hessian in (-0.999, 0.0):
+        assert rule.value(np.array([2.0]), np.array([hessian])) == pytest.approx(-0.2)
+        assert rule.score(np.array([2.0]), np.array([hessian])) == pytest.approx(4.0)
+
+
 def test_a_corrected_leaf_lies_between_the_common_one_and_that_of_the_own_rows():
     tree = {"values": torch.tensor([[[0.5, -1.0]]])}
     rule = Rule(depth=1, lr=0.1, l2=1.0, gamma=0.0, min_child=1)

@@ -219,7 +219,8 @@ def test_answers_have_the_form_that_was_asked_for():
     with pytest.raises(MessageError, match="3 entries"):
         answer.check_answer(asked)
     Histograms(gradients=whole([20, -10, 0]), hessians=whole([6, 3, 0]), counts=whole([2, 1, 0])).check_answer(asked)
-    for wrong in ({"gradients": whole([21, 0, 0])}, {"hessians": whole([8, 0, 0])}):
+    lowest = whole([-(2**31), 0, 0])  # has no positive of its own type
+    for wrong in ({"gradients": whole([21, 0, 0])}, {"hessians": whole([8, 0, 0])}, {"gradients": lowest}):
         fields = {"gradients": whole([0, 0, 0]), "hessians": whole([0, 0, 0]), "counts": whole([2, 1, 0]), **wrong}
         with pytest.raises(MessageError, match="10 steps"):
             Histograms(**fields).check_answer(asked)
@@ -296,6 +297,7 @@ UNUSUAL = {
     "half-a-level": ("columns", lambda each: torch.cat([each, each[:, :1]], dim=1)),
     "a-node-that-is-not-there": ("wanted", lambda each: each + 4),
     "nodes-twice": ("wanted", lambda each: torch.cat([each, each])),
+    "no-nodes": ("wanted", lambda each: each[:0]),
     "other-entries": ("ends", lambda each: each - 1),
     "other-steps": ("largest", lambda each: each + 1),
 }
@@ -342,10 +344,48 @@ def test_no_made_up_beginning(kit, change):
         own=True,
     )  # fmt: skip
     client.start(usual)
-    with pytest.raises(MessageError, match=r"that no run of these settings asks|too many for sums over this silo's"):
+    with pytest.raises(MessageError, match="that no run of these settings asks"):
         client.start(
             replace(usual, **{field: changed(getattr(usual, field)) for field, changed in BEGINNINGS[change].items()})
         )
+
+
+def test_whether_a_beginning_is_taken_tells_nothing_of_rows(kit):
+    """With weights as large as one row allows, it said how many training nodes of a class there are."""
+    server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK)
+    server.set_up(federation)
+    client, weights = federation.client(0), torch.zeros(3, dtype=torch.float64)
+    weights[0] = 2.0**31 - 1
+    client.start(
+        StartRequest(base=server.forest["base"], edges=server.edges, class_weights=weights, scale=1, own=False)
+    )
+    layout, nothing = client.layout(0)[0], torch.zeros(3, 0)
+    found = client.histograms(
+        HistogramRequest(
+            step=0,
+            columns=nothing,
+            thresholds=nothing,
+            wanted=torch.tensor([[0, 0]]),
+            ends=torch.from_numpy(layout.ends),
+            largest=2**31 - 1,
+        )
+    )
+    assert (client._labels == 0).sum() == 3  # two thirds of the weight each
+    assert found.gradients.min() == -(2**31 - 1)
+    found.check()
+
+
+def test_no_own_forests_in_a_run_without(kit):
+    """Their validation counts would leave."""
+    server, federation = played(kit, [silo_of(0, [0]), silo_of(1, [1])], own=False)
+    client = federation.client(0)
+    usual = StartRequest(
+        base=server.forest["base"], edges=server.edges, class_weights=client._class_weights, scale=server.scale,
+        own=False,
+    )  # fmt: skip
+    client.start(usual)
+    with pytest.raises(MessageError, match="a beginning of a kind was asked"):
+        client.start(replace(usual, own=True))
 
 
 def test_no_made_up_directions(kit):
@@ -359,6 +399,35 @@ def test_no_made_up_directions(kit):
             client.moments(MomentsRequest(basis=bad))
         with pytest.raises(MessageError, match="directions of a kind was asked"):
             client.project(DirectionsRequest(directions=bad))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_own_forests_are_those_beside_the_common_one_that_came_last(kit, first, count):
+    """A site may have trees of rounds that a run does again without it. A fresh silo is never in that position."""
+    silos = [silo_of(client, [client]) for client in range(2)]
+    server, federation = played(kit, silos, rounds=3)
+    client = federation.client(0)
+    other = server.forest["values"] * torch.tensor([1.0, -1.0, 1.0])[:, None, None]
+    changed = trees({**server.forest, "values": other}, 0, count)
+    client.adopt(AdoptRequest(forest=trees(changed, first), first=first, preferred=0))
+    _, fresh = kit.build("fedtrees", silos, **QUICK)
+    server.set_up(fresh)
+    fresh.client(0).adopt(AdoptRequest(forest=changed, first=0, preferred=0))
+    for track, each in fresh.client(0)._forests.items():
+        assert all(torch.equal(client._forests[track][name], tensor) for name, tensor in each.items())
+        assert torch.equal(client.predict(client.data, track), fresh.client(0).predict(client.data, track))
+
+
+def test_of_many_directions_one_set_of_columns_is_held(kit):
+    """Others are a few numbers to send, and a matrix of all nodes to hold."""
+    _, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK, **WIDE)
+    client = federation.client(0)
+    asked = CellsRequest(cells=torch.zeros(client.config.width(client.silo.schema), 0, dtype=torch.int64))
+    for shift in range(3):
+        client.project(DirectionsRequest(directions=torch.eye(5, 2).roll(shift, 0)))
+        client.cells(asked)
+        assert [len(each) for each in client.data.cached(("trees columns",), dict).values()] == [1]
 
 
 def test_no_made_up_forest_or_cells(kit):
@@ -377,6 +446,8 @@ def test_no_made_up_forest_or_cells(kit):
             client.adopt(AdoptRequest(forest=good, first=first, preferred=preferred))
     with pytest.raises(MessageError, match="this silo has 2 trees of the common forest, and the next one after 3 was"):
         client.adopt(AdoptRequest(forest=trees(good, 1), first=3, preferred=0))
+    with pytest.raises(MessageError, match="a forest of a kind was asked"):
+        client.adopt(AdoptRequest(forest={**good, "base": good["base"] + 1}, first=0, preferred=0))
 
     width = len(server.edges)
     for cells in (torch.zeros(width, 2), torch.full((width, 1), 1 << 12), torch.zeros(width, 16), torch.zeros(1, 1)):

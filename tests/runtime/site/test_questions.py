@@ -248,7 +248,7 @@ def test_all_silos_of_a_sum_were_asked_the_same_before(asked: Questions) -> None
     width = asked.config.width("mean", 2048, asked.schema)
     model = AdoptRequest(
         weights={"mean": torch.ones(width, asked.schema.num_classes)}, shifts=torch.zeros(1, 4).double(),
-        class_weights=torch.ones(1, 4).double(),
+        class_weights=torch.ones(1, 4).double(), size=1.0,
     )  # fmt: skip
     asked.call(4, CALL + "adopt", model)
     with pytest.raises(DisclosureError, match=OTHERWISE):

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphsilo.errors import MessageError, RequestError
+from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import Judge, confusions, weight_scores
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
@@ -82,8 +82,13 @@ class Client(ClientBase[FedRidgeConfig]):
         """The sums, for each kind of features and each balance."""
         refuse_without_noise(self.config)
         self._refuse_others(request.kinds, request.dim, len(request.class_weights), len(self.config.balance))
-        self._size = request.size
         classes, weights = self.silo.schema.num_classes, request.class_weights
+        refuse_unless(
+            0 < len(request.kinds) == len(set(request.kinds))
+            and weights.shape[1] == classes and bool((weights >= 0).all()),
+            "sums",
+        )  # fmt: skip
+        self._size = request.size
         moments: dict[str, Tensor] = {}
         products: dict[str, Tensor] = {}
         precise = self.config.precise(self.config.width(kind, request.dim, self.silo.schema) for kind in request.kinds)
@@ -129,6 +134,8 @@ class Client(ClientBase[FedRidgeConfig]):
         """Confusion counts of every candidate on the own validation items."""
         refuse_without_noise(self.config)
         self._refuse_others(request.candidates, request.dim, len(request.shifts), len(self.config.prior))
+        refuse_unless(self._are_models(request.candidates, 3, request.dim, request.shifts), "candidates")
+        self._size = request.size
         items, classes = self._validation, self.silo.schema.num_classes
         labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
         found, ranked = [], list[Score]()
@@ -161,13 +168,23 @@ class Client(ClientBase[FedRidgeConfig]):
         Raises:
             RequestError: Some are.
         """
-        known = self.config.kinds(self.silo.schema.task)
+        config = self.config
+        known = config.kinds(self.silo.schema.task) if config.epsilon is None else (config.released,)
         if not set(kinds) <= set(known) or dim not in self.config.dims or times > most:
             raise RequestError(
                 f"features of a kind or width were asked for that no run of these settings asks for: {dim} columns, "
                 f"{times} times; known are {', '.join(known)} of {' or '.join(map(str, self.config.dims))}, {most} "
                 f"times."
             )
+
+    def _are_models(self, found: Tensors, dims: int, dim: int, shifts: Tensor) -> bool:
+        """Whether there are some, each of as many columns as its features have, and of all classes like the shifts."""
+        schema = self.silo.schema
+        return len(found) > 0 and shifts.shape[1] == schema.num_classes and all(
+            each.dim() == dims and each.numel() > 0
+            and tuple(each.shape[-2:]) == (self.config.width(name, dim, schema), schema.num_classes)
+            for name, each in found.items()
+        )  # fmt: skip
 
     @property
     def _seen(self) -> GraphTensors:
@@ -182,10 +199,18 @@ class Client(ClientBase[FedRidgeConfig]):
     @handler
     def adopt(self, request: AdoptRequest) -> Done:
         """Keep the common model; correct it towards the own rows, or take these alone, where own validation says so."""
-        self._models, self._sharpness = {"own": {}, "common": {}}, {"own": {}, "common": {}}
+        self._refuse_others(request.weights, self.config.dim, len(request.shifts), len(request.weights))
+        refuse_unless(
+            self._are_models(request.weights, 2, self.config.dim, request.shifts)
+            and len(request.shifts) == len(request.weights) and bool((request.class_weights >= 0).all()),
+            "models",
+        )  # fmt: skip
+        self._size = request.size
+        models: dict[str, Tensors] = {"own": {}, "common": {}}
+        sharpness: dict[str, dict[str, float]] = {"own": {}, "common": {}}
         for at, (name, common) in enumerate(request.weights.items()):
             if name.endswith(NOISY):
-                self._adopt_noisy(name, common)
+                models, sharpness = self._adopt_noisy(name, common)
                 continue
             features = self._features(self.data, name)
             scores = partial(torch.matmul, other=common.double())
@@ -202,14 +227,17 @@ class Client(ClientBase[FedRidgeConfig]):
                 which = torch.from_numpy(self._judge.cross_validate(scored, len(alone)))
                 self._held_out[name] = torch.stack(outputs)[which, torch.arange(len(which))]
             for view, chosen in (("own", best), ("common", 0)):
-                self._models[view] = {**self._models[view], name: known[chosen]}
-                self._sharpness[view][name] = self._sharpest(outputs[chosen])
+                models[view] = {**models[view], name: known[chosen]}
+                sharpness[view][name] = self._sharpest(outputs[chosen])
+        self._models, self._sharpness = models, sharpness
         for data in (self.data, self._seen):
             self._forget_others(data, self._models["own"].keys() | request.weights.keys())
         return Done(clients=1)
 
-    def _adopt_noisy(self, name: str, common: Tensor) -> None:
-        """What stays here has no noise and any features: ridges of what the common model lacks, or of own rows alone.
+    def _adopt_noisy(self, name: str, common: Tensor) -> tuple[dict[str, Tensors], dict[str, dict[str, float]]]:
+        """Models, and how sharp they are, by view.
+
+        What stays here has no noise and any features: ridges of what the common model lacks, or of own rows alone.
 
         The own model adds up what it has for a graph (``_fitting``).
         """
@@ -228,8 +256,8 @@ class Client(ClientBase[FedRidgeConfig]):
             alike = joined[1:] if chosen < len(joined) else apart
             plain = [each for each in alike if not any(kind.endswith(LABELLED) for kind in each[0])]
             own = {**own, **plain[self._choose_best(plain, 0)][0]}
-        self._models = {"own": own, "common": {name: common}}
-        self._sharpness = {"own": dict.fromkeys(own, self._sharpest(output)), "common": {name: self._sharpest(start)}}
+        sharpness = {"own": dict.fromkeys(own, self._sharpest(output)), "common": {name: self._sharpest(start)}}
+        return {"own": own, "common": {name: common}}, sharpness
 
     def _choose_best(self, models: Sequence[tuple[Tensors, Tensor]], apart: int) -> int:
         return self._judge.best([self._to_scores(output) for _, output in models], apart)
@@ -289,8 +317,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         models = self._aggregate if view == "aggregate" else self._models.get(view)
         if models is None:  # before round 1
-            classes = self.silo.schema.num_classes
-            return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
+            return self._say_undecided(data.full.num_items).to(data.device)
         names = self._fitting(models, data)
         sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(names[0], USUAL_SHARPNESS)
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
@@ -299,8 +326,15 @@ class Client(ClientBase[FedRidgeConfig]):
     def predict_held_out(self) -> Tensor:
         """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
         how good the own models are. Kept where ``holds_out`` is true."""
+        if not self._models:  # it has missed them
+            return self._say_undecided(len(self._validation))
         name = self._fitting(self._models["own"], self._seen)[0]
         return F.log_softmax(self._sharpness["own"][name] * self._held_out[name], dim=1)
+
+    def _say_undecided(self, items: int) -> Tensor:
+        """[items, C] log-probabilities where there is no model."""
+        classes = self.silo.schema.num_classes
+        return torch.full((items, classes), -float(np.log(classes)))
 
     def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
         """The features whose scores are added up for a graph: with label features where validation could judge them, on

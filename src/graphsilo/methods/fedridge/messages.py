@@ -110,11 +110,13 @@ class ScoreRequest(Message):
         candidates: [candidates, p, C] by features.
         shifts: [shifts, C] what is added to the scores: each is tried with each candidate.
         dim: Most of the features' columns.
+        size: Nodes of a usual graph.
     """
 
     candidates: Tensors = sends("model")
     shifts: Tensor = sends("counts", dtype=torch.float64, shape=("shifts", "classes"))
     dim: int = sends("control")
+    size: float = sends("counts")
 
 
 class Scores(Message):
@@ -166,11 +168,13 @@ class AdoptRequest(Message):
         weights: By features.
         shifts: [models, C] what is added to their scores, in this order.
         class_weights: [models, C] those that they were made with.
+        size: Nodes of a usual graph.
     """
 
     weights: Tensors = sends("model")
     shifts: Tensor = sends("counts", dtype=torch.float64, shape=("models", "classes"))
     class_weights: Tensor = sends("counts", dtype=torch.float64, shape=("models", "classes"))
+    size: float = sends("counts")
 
 
 def halves(sums: Mapping[str, Tensor], *, precise: bool) -> tuple[Tensors, Tensors]:

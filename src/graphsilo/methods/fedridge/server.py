@@ -174,6 +174,7 @@ class Server(ServerBase[FedRidgeConfig]):
             weights={each.kind: each.weights for each in chosen},
             shifts=torch.stack([each.shift for each in chosen]),
             class_weights=torch.stack([self.class_weights[each.place] for each in chosen]),
+            size=self.size,
         )
         # With ``participation``, silos that added nothing have the model, too: there is no other round.
         federation.sum(Client.adopt, message).require(config.min_clients)
@@ -204,7 +205,7 @@ class Server(ServerBase[FedRidgeConfig]):
                 kind: torch.stack([weights.float() for found in each.values() for weights in found])
                 for kind, each in solved.items()
             }
-            request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
+            request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim, size=self.size)
             found = federation.sum(Client.score, request, to=asked).require(config.min_clients)
             if values := rate_candidates(METRICS[self.context.select_by], found.counts.numpy(), found.ranked):
                 scores = values

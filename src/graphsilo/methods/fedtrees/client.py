@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.errors import MessageError, RequestError
+from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import CLEAR, Judge
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
@@ -26,6 +26,7 @@ from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
 from graphsilo.methods.fedtrees.messages import (
+    FORESTS,
     AdoptRequest,
     Cells,
     CellsRequest,
@@ -43,7 +44,7 @@ from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
 
 T = TypeVar("T")
-COMMON, CORRECTED, ALONE = FORESTS = ("common", "corrected", "alone")
+COMMON, CORRECTED, ALONE = FORESTS
 
 
 class Client(ClientBase[FedTreesConfig]):
@@ -83,7 +84,7 @@ class Client(ClientBase[FedTreesConfig]):
     @handler
     def moments(self, request: MomentsRequest) -> Moments:
         """How wide features lie along some directions."""
-        _refuse_unless(self._are_directions(request.basis), "directions")
+        refuse_unless(self._are_directions(request.basis), "directions")
         found = second_moments(self.data.graph.features, self.train, request.basis.numpy())
         return Moments(sums=torch.from_numpy(found))
 
@@ -94,7 +95,7 @@ class Client(ClientBase[FedTreesConfig]):
         return Done(clients=1)
 
     def _project(self, directions: Tensor) -> None:
-        _refuse_unless(self._are_directions(directions), "directions")
+        refuse_unless(self._are_directions(directions), "directions")
         self._directions = directions.clone()
         self._forget()
 
@@ -116,7 +117,7 @@ class Client(ClientBase[FedTreesConfig]):
         """Training nodes by cell of each column."""
         cells = request.cells.numpy()
         known = np.sort(cells, axis=1)
-        _refuse_unless(
+        refuse_unless(
             len(cells) == self._trained.shape[1] and cells.shape[1] < self.config.bins
             and (cells >= -1).all() and (cells < 1 << bins.COARSE).all()
             and not ((known[:, 1:] == known[:, :-1]) & (known[:, 1:] >= 0)).any(),
@@ -134,18 +135,15 @@ class Client(ClientBase[FedTreesConfig]):
     def start(self, request: StartRequest) -> Done:
         """Begin a forest."""
         weights, edges, steps = request.class_weights.numpy(), request.edges.numpy(), request.scale
-        _refuse_unless(
+        refuse_unless(
             edges.shape == (self._trained.shape[1], self.config.bins - 1) and (edges[:, 1:] >= edges[:, :-1]).all()
             and (np.abs(edges) <= bins.LARGEST).all()
             and len(weights) == self.silo.schema.num_classes and np.isfinite(weights).all() and (weights >= 0).all()
             and len(request.base) == forest.outputs_of(len(weights)) and bool(request.base.isfinite().all())
-            and steps >= 1 and steps & (steps - 1) == 0,
+            and steps >= 1 and steps & (steps - 1) == 0 and forest.fits(steps, 1, float(weights.max(initial=0.0)))
+            and (self.config.own or not request.own),
             "a beginning",
         )  # fmt: skip
-        if steps > forest.scale_of(len(self.train), float(weights.max(initial=0.0))) or not forest.fits(
-            steps, 1, float(weights[self._labels].sum())
-        ):
-            raise MessageError(f"{steps} steps of a gradient are too many for sums over this silo's training nodes.")
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
         self._scale = steps
         self._forget()
@@ -162,11 +160,11 @@ class Client(ClientBase[FedTreesConfig]):
         self._require_steps(request.step)
         layout, wanted = self.layout(request.step)[0], request.wanted.numpy()
         outputs, upper = request.columns.shape
-        _refuse_unless(
+        refuse_unless(
             upper < 2**self.config.depth - 1 and upper & (upper + 1) == 0
             and outputs == len(self._forests[COMMON]["base"]) and request.thresholds.shape == request.columns.shape
             and forest.has_valid_splits(request.columns, request.thresholds, self._trained.shape[1])
-            and wanted.shape[1] == 2 and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
+            and len(wanted) and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
             and len(np.unique(wanted, axis=0)) == len(wanted)
             and np.array_equal(request.ends.numpy(), layout.ends)
             and request.largest == forest.largest_of(self._scale, float(self._class_weights.max())),
@@ -174,7 +172,9 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
         found = self._sums(COMMON, request.step, nodes, wanted)
-        first, second, counts = torch.from_numpy(self._hide_small(found, found[2]).astype(np.int32))
+        # Too large are they only if the steps are no run's, and a refusal would tell of the silo's rows.
+        found = self._hide_small(found, found[2]).clip(-forest.LARGEST_SUM, forest.LARGEST_SUM)
+        first, second, counts = torch.from_numpy(found.astype(np.int32))
         return Histograms(gradients=first, hessians=second, counts=counts)
 
     def _require_steps(self, steps: int) -> None:
@@ -231,12 +231,12 @@ class Client(ClientBase[FedTreesConfig]):
         not the silo's own."""
         if data.collection is not None:
             dim, seed = self.config.dim, self.context.seed
-            return data.cached(("trees columns", dim, seed), lambda: graph_columns(data, dim, seed))
+            return _hold_columns(data, (dim, seed), (), lambda: graph_columns(data, dim, seed))
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
         if self._directions.shape[1] != config.principal(self.silo.schema):
             raise RequestError("this silo has missed the directions onto which its features are projected.")
-        key = ("trees columns", config.dim, self.context.seed, config.label_features, self._which)
+        key = (config.dim, self.context.seed, config.label_features, self._which)
 
         def make() -> NDArray[np.float32]:
             views = views_of(data, self.silo.schema)
@@ -249,7 +249,7 @@ class Client(ClientBase[FedTreesConfig]):
             return np.hstack(found, dtype=np.float32)
 
         mine = (self.train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
-        return data.cached((*key, *mine), make)
+        return _hold_columns(data, key, mine, make)
 
     # -- the forests ---------------------------------------------------------------------------------------------
 
@@ -258,19 +258,25 @@ class Client(ClientBase[FedTreesConfig]):
         """Keep the common forest; correct its new leaves, grow trees of the own rows, and choose by own validation."""
         if not self._forests:
             raise RequestError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
-        _refuse_unless(
+        refuse_unless(
             self._is_forest(request.forest) and request.first >= 0
             and request.first + len(request.forest["columns"]) <= self.config.rounds
             and 0 <= request.preferred < len(FORESTS),
             "a forest",
         )  # fmt: skip
         known, given = self._forests[COMMON], shared_copy(request.forest, "cpu")
-        if request.first > len(known["columns"]):
+        have = len(known["columns"])
+        if request.first > have:
             self._require_steps(request.first)
-        # It has the new ones, too, where its answer was lost.
+        refuse_unless(torch.equal(known["base"], given["base"]), "a forest")
+        # It has some of the new ones, too, where its answer was lost.
+        kept = request.first + forest.count_common_trees(forest.trees(known, request.first), given)
+        if kept < have:  # the run went back, and other trees grew: what was made of these is made anew
+            self._forests = {track: forest.trees(each, 0, kept) for track, each in self._forests.items()}
+            self._margins, self._held = {}, {}
         self._forests[COMMON] = forest.extend(forest.trees(known, 0, request.first), given) if request.first else given
         if ALONE in self._forests:
-            for step in range(len(known["columns"]), len(self._forests[COMMON]["columns"])):
+            for step in range(kept, len(self._forests[COMMON]["columns"])):
                 self._correct(step)
                 self._grow_alone(step)
             if self.chooses:
@@ -404,14 +410,18 @@ class Client(ClientBase[FedTreesConfig]):
         return {"chosen": float(FORESTS.index(self._chosen))} if self._chosen in self._forests else {}
 
 
-def _refuse_unless(usual: bool | np.bool_, what: str) -> None:
-    """Whether a silo can answer an unusual question would say something about its rows.
-
-    Raises:
-        RequestError: It is one.
-    """
-    if not usual:
-        raise RequestError(f"{what} of a kind was asked of this silo that no run of these settings asks of any.")
+def _hold_columns(
+    data: GraphTensors, key: tuple[Any, ...], mine: tuple[bytes, ...], make: Callable[[], NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """A graph's columns, made at first use. Those of another seed, or of other directions, are no longer held then: a
+    coordinator may ask for any number of these."""
+    held: dict[tuple[Any, ...], dict[Any, NDArray[np.float32]]] = data.cached(("trees columns",), dict)
+    if key not in held:
+        held.clear()
+        held[key] = {}
+    if mine not in held[key]:
+        held[key][mine] = make()
+    return held[key][mine]
 
 
 def _log_shares(margins: Floats) -> NDArray[np.float32]:

@@ -32,7 +32,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 
 _FINEST = 1 << 20
 """Steps of a gradient of 1, at most."""
-_LARGEST = (1 << 31) - 1
+LARGEST_SUM = (1 << 31) - 1
 """Sums of gradients stay below, and so do those of hessians, which are sent in 32 bits."""
 
 
@@ -59,7 +59,7 @@ def scale_of(rows: int, heaviest: float) -> int:
 
 def fits(steps: int, rows: int, heaviest: float) -> bool:
     """Whether sums over so many rows of at most this weight have 31 bits."""
-    return steps <= _FINEST and steps * rows * max(heaviest, 1.0) <= _LARGEST
+    return steps <= _FINEST and steps * rows * max(heaviest, 1.0) <= LARGEST_SUM
 
 
 def largest_of(scale: int, heaviest: float) -> int:
@@ -107,6 +107,15 @@ def extend(forest: Tensors, trees: Tensors) -> dict[str, Tensor]:
 def trees(forest: Tensors, first: int, end: int | None = None) -> dict[str, Tensor]:
     """The trees of a forest from ``first`` to before ``end``."""
     return {name: each if name == "base" else each[first:end] for name, each in forest.items()}
+
+
+def count_common_trees(one: Tensors, other: Tensors) -> int:
+    """With how many of the same trees two forests begin."""
+    count = min(len(one["columns"]), len(other["columns"]))
+    differs = torch.stack([
+        (each[:count] != other[name][:count]).flatten(1).any(1) for name, each in one.items() if name != "base"
+    ]).any(0)  # fmt: skip
+    return int(differs.nonzero()[0]) if bool(differs.any()) else count
 
 
 def leaves_of(rows: NDArray[np.float32], columns: Tensor, thresholds: Tensor, known: Whole | None = None) -> Whole:
@@ -230,14 +239,19 @@ class Rule:
     gamma: float
     min_child: int
 
+    def _add_penalty(self, hessian: Floats) -> Floats:
+        """What is divided by. No rows have a sum below 0; what a silo says that lies may leave one to a node's other
+        child, and nearly nothing with λ."""
+        return np.maximum(hessian, 0.0) + self.l2
+
     def value(self, gradient: Floats, hessian: Floats) -> Floats:
         """Of a leaf."""
-        below = hessian + self.l2
+        below = self._add_penalty(hessian)
         return np.divide(-self.lr * gradient, below, out=np.zeros_like(gradient), where=below > 0)
 
     def score(self, gradient: Floats, hessian: Floats) -> Floats:
         """Twice what leaves with these sums take off the loss."""
-        below = hessian + self.l2
+        below = self._add_penalty(hessian)
         return np.divide(gradient * gradient, below, out=np.zeros_like(gradient), where=below > 0)
 
 

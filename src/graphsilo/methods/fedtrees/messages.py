@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
+from graphsilo.federation.candidates import CandidatesRequest
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.methods.fedtrees.bins import COARSE, FINE
 from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
@@ -174,14 +175,20 @@ class Histograms(Message):
         if bool((columns > self.counts[:, :1]).any()):
             raise MessageError("Histograms has more training nodes in a column's bins than in all of them.")
         bound = request.largest * self.counts.long()
-        if bool((self.gradients.abs() > bound).any() or (4 * self.hessians.long() > bound + 4 * self.counts).any()):
+        if bool(
+            (self.gradients.long().abs() > bound).any() or (4 * self.hessians.long() > bound + 4 * self.counts).any()
+        ):
             raise MessageError(
                 f"Histograms has larger gradients or hessians than its nodes can have: {request.largest} steps each at "
                 f"most, and a quarter of that."
             )
 
 
-class AdoptRequest(Message):
+FORESTS = ("common", "corrected", "alone")
+"""The kinds of forests that a silo has: all silos' one, that one corrected towards its own rows, and one of these."""
+
+
+class AdoptRequest(CandidatesRequest):
     """The common forest, or what a silo lacks of it.
 
     Attributes:
@@ -193,6 +200,9 @@ class AdoptRequest(Message):
     forest: Tensors = sends("model")
     first: int = sends("control")
     preferred: int = sends("control")
+
+    def count_models(self) -> tuple[int, ...]:
+        return 0, len(FORESTS)
 
 
 def _check_nodes(message: Message, each: Tensor, items: float) -> None:
