@@ -69,11 +69,11 @@ class Recorder:
     opened_last: tuple[Handler[Any, Any], Total[Any]] | None = None
     _copies: dict[int, tuple[Message, Message]] = field(default_factory=dict)
 
-    def answered(self, client: ClientId, handler: Handler[Any, Any], request: Message, answer: Message) -> None:
+    def note_answer(self, client: ClientId, handler: Handler[Any, Any], request: Message, answer: Message) -> None:
         """A client answered in plain."""
         self._note(Call(self.ledger.phase, self.ledger.round, handler.name, client, request, answer))
 
-    def opened(
+    def note_sum(
         self, handler: Handler[Any, Any], request: Message | Mapping[ClientId, Message], total: Total[Any]
     ) -> None:
         """A secure sum was opened."""

@@ -43,7 +43,7 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.placement import graph_bytes
 from graphsilo.runtime.local.spread import beside_coordinator, expected_work
 from graphsilo.runtime.machine import memory_use
-from graphsilo.runtime.parties import unproved
+from graphsilo.runtime.parties import make_unproved
 from graphsilo.types import ClientId
 
 PATIENCE = 6
@@ -198,7 +198,7 @@ class MeteredRun(SeedRun):
 
 def _certify(client: ClientId) -> Party:
     """A client in secure sums whose key comes with as many bytes as a kit's word for it has."""
-    party = unproved(client)
+    party = make_unproved(client)
     identity = replace(party.identity, proof=party.identity.proof + bytes(KIT_BYTES))
     return Party(client, identity, party.directory, party.record)
 

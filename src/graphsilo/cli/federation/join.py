@@ -27,10 +27,10 @@ def join(
     from graphsilo.data.silos.own import read_silo_file
     from graphsilo.experiments.storage.disk import owned
     from graphsilo.runtime.engines.choice import kits_of, request_check, site_engine, site_kit
-    from graphsilo.runtime.machine import needs_unix
+    from graphsilo.runtime.machine import require_unix
     from graphsilo.runtime.site.supervisor import SiteSupervisor
 
-    needs_unix("graphsilo join")
+    require_unix("graphsilo join")
     os.umask(0o077)  # logs, models and checkpoints are for whoever runs this site
     own = site_kit(kit)
     members = []

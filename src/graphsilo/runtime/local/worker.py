@@ -32,7 +32,7 @@ from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offloading import received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget
-from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
+from graphsilo.runtime.machine import keep_freed_memory, make_repeatable, peak
 from graphsilo.types import ClientId
 
 _MAX_MAPPED = 2000
@@ -92,7 +92,7 @@ def _carried_out(
 
 
 def _start(header: Mapping[str, Any], payloads: Sequence[Any]) -> ClientCache:
-    repeatable(header["device"])
+    make_repeatable(header["device"])
     store = Path(header["store"])
     allow(header["allowed"])
     for name, *own in header["own"]:

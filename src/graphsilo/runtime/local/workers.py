@@ -31,7 +31,7 @@ from graphsilo.federation.trust import allowed
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.dispatch import Inbox
-from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.exchange import Exchange, bundle
 from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
@@ -40,7 +40,7 @@ from graphsilo.runtime.local.offloading import received_states, sent_states
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
 from graphsilo.runtime.local.spread import beside_coordinator, expected_work
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
-from graphsilo.runtime.lost import MAX_LOSSES, StateLost, how_it_ended
+from graphsilo.runtime.lost import MAX_LOSSES, StateLost, describe_end
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.types import ClientId
 
@@ -235,7 +235,7 @@ class WorkerPool:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.processes[index].wait(timeout=5)
         code = self.processes[index].returncode
-        return WorkerLost(index, self.clients_of[index], how_it_ended(code) if code else "went away")
+        return WorkerLost(index, self.clients_of[index], describe_end(code) if code else "went away")
 
     def close(self) -> None:
         """End the processes and remove the temporary folders."""
@@ -288,7 +288,7 @@ class Workers(Exchange):
             asked = [client for client in clients if client in outgoing]
             if not asked:
                 continue
-            payloads, to = bundled(asked, outgoing)
+            payloads, to = bundle(asked, outgoing)
             # A worker reads a whole frame before it answers, so sending to all first cannot block for ever.
             header = {"do": "call", "handler": handler, "round": round, "to": to, "step": self.turn}
             self.pool.send(index, {**header, "back": list(self.back.items())}, payloads)
@@ -297,7 +297,7 @@ class Workers(Exchange):
 
         def call(client: ClientId) -> Encoded | Failure:
             encoded = outgoing[client]
-            with self._client_works(client):
+            with self._time_client(client):
                 inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
                 return self.here.call(client, handler, round, inbox, (self.turn, self.back.get(client)))
 
@@ -348,7 +348,7 @@ class Workers(Exchange):
         """Take one answer of a process."""
         header, payloads = self.pool.answer(index)
         client = header["client"]
-        self._client_worked(client, header["cpu"])
+        self._note_elsewhere(client, header["cpu"])
         if "failure" in header:
             early[client] = Failure(client, handler, *header["failure"])
         else:

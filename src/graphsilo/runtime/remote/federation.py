@@ -34,7 +34,7 @@ from graphsilo.federation.secure.messages import ANSWERS, Offer
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime.alone import AloneClient
 from graphsilo.runtime.dispatch import handler_of
-from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.exchange import Exchange, bundle
 from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError
@@ -140,7 +140,7 @@ class Remote(Exchange):
             if trouble is not None:
                 early.update({client: Failure(client, handler, "Gone", trouble) for client in asked})
                 continue
-            messages, to = bundled(asked, outgoing)
+            messages, to = bundle(asked, outgoing)
             payloads = [shared.setdefault(id(message), Broadcast(message)) for message in messages]
             back = self._back(site, self.back)
             header = self._session("call", handler=handler, round=round, to=to, step=self.turn, back=back)
@@ -215,7 +215,7 @@ class Remote(Exchange):
                 f"site '{site}' was asked for clients {asked} and answered for {one_line(sorted(found))}."
             )
         for client, seconds in spent.items():
-            self._client_worked(client, seconds)
+            self._note_elsewhere(client, seconds)
         return found
 
     def _expected(self, handler: str) -> dict[str, list[tuple[str, str]]]:

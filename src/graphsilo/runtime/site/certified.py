@@ -97,7 +97,7 @@ def _wrong(root: x509.Certificate, client: ClientId, site: str, identity: bytes)
     (size,) = _SIZE.unpack_from(identity, KEY_BYTES)
     try:
         certificate = identity[start : start + size]
-        key = certificates.vouching(certificate, root, site, ExtendedKeyUsageOID.CLIENT_AUTH)
+        key = certificates.verify(certificate, root, site, ExtendedKeyUsageOID.CLIENT_AUTH)
     except certificates.Untrusted as error:
         return str(error)
     try:

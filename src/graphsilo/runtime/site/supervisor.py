@@ -28,9 +28,18 @@ from graphsilo import loading
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError, one_line
 from graphsilo.runtime import pipe
-from graphsilo.runtime.lost import how_it_ended
+from graphsilo.runtime.lost import describe_end
 from graphsilo.runtime.machine import LARGE_PAGES
-from graphsilo.runtime.protocol import MAX_BODY, OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.runtime.protocol import (
+    MAX_BODY,
+    OPERATIONS,
+    Packet,
+    ProtocolError,
+    header_of,
+    pack,
+    pack_failure,
+    unpack,
+)
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.transport import Body
 from graphsilo.types import ClientId
@@ -131,14 +140,14 @@ class SiteSupervisor:
             packet = unpack(body, limit=MAX_BODY, clients=len(self.silos))
         except ProtocolError as error:
             self.say(f"a request was refused: {error}")
-            return failed("", type(error).__name__, str(error))
+            return pack_failure("", type(error).__name__, str(error))
         operation = packet.header.get("do")
         if operation == "hello":
             return self._hello(packet)
         if operation == "poll":
             return self._poll(packet)
         if not isinstance(operation, str) or operation not in OPERATIONS:  # before any log or terminal has it
-            return failed(packet.id, "FederationError", "a site cannot do what was asked of it.")
+            return pack_failure(packet.id, "FederationError", "a site cannot do what was asked of it.")
         with self._lock:
             future = self._answers.get(packet.id)
             if future is None:
@@ -160,7 +169,7 @@ class SiteSupervisor:
                 text = (
                     f"the worker process of site '{self.name}' cannot answer; the reason stands in the log at the site."
                 )
-                future.set_result(failed(packet.id, "FederationError", text))
+                future.set_result(pack_failure(packet.id, "FederationError", text))
         return future.result()
 
     def _hello(self, packet: Packet) -> bytearray:
@@ -190,17 +199,17 @@ class SiteSupervisor:
     def _ask_worker(self, packet: Packet, body: Body) -> Body:
         with self._turn:
             if packet.id != self._newest:  # nobody waits for it: a coordinator asks a site one thing at a time
-                return failed(packet.id, "Superseded", "the coordinator has asked for something else since.")
+                return pack_failure(packet.id, "Superseded", "the coordinator has asked for something else since.")
             why = ""
             for _ in range(2 if packet.header["do"] in _STATELESS else 1):
                 if self._closed.is_set():
-                    return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
+                    return pack_failure(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
                 if self._connection is None:
                     self._start_worker()
                     self.restarts += 1
                 connection = self._connection
                 if connection is None:
-                    return failed(packet.id, "WorkerDied", "the worker process could not be started.")
+                    return pack_failure(packet.id, "WorkerDied", "the worker process could not be started.")
                 try:
                     pipe.send(connection, body)
                     answer = pipe.receive(connection)
@@ -220,7 +229,7 @@ class SiteSupervisor:
                     log = self.folder / "run" / "worker.log"
                     self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
                 return answer
-            return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
+            return pack_failure(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
 
     def _print(self, packet: Packet, answer: Mapping[str, Any]) -> None:
         """What a person at the site wants to know."""
@@ -316,7 +325,7 @@ class SiteSupervisor:
             process.kill()
             process.wait()
         self._process = None
-        return how_it_ended(process.returncode)
+        return describe_end(process.returncode)
 
     # -- socket ---------------------------------------------------------------------------------------------------
 

@@ -78,12 +78,12 @@ from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime import pipe
-from graphsilo.runtime.alone import alone
+from graphsilo.runtime.alone import make_alone
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, peak, repeatable
+from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, make_repeatable, peak
 from graphsilo.runtime.parties import Parties
-from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, parts, unpack
+from graphsilo.runtime.protocol import OPERATIONS, Packet, pack_failure, parts, unpack
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.site.identities import Pinned, kept_identity, kept_secret
 from graphsilo.runtime.site.schema import schema_of
@@ -178,8 +178,8 @@ class SiteWorker:
                 for member in self.members.values():
                     member.journal.note("failed", run, "", 0, step, text)
             except DisclosureError:  # what cannot be logged does not leave
-                return [failed(packet.id, "DisclosureError", "this site cannot write its silos' logs.")]
-            return [failed(packet.id, type(error).__name__, text)]
+                return [pack_failure(packet.id, "DisclosureError", "this site cannot write its silos' logs.")]
+            return [pack_failure(packet.id, type(error).__name__, text)]
 
     # -- before a run ---------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class SiteWorker:
             )
         method = registry.load(str(header["method"]))
         if bool(header.get("alone")):
-            method = alone(method)
+            method = make_alone(method)
         if method.pooled:
             raise ConfigError(f"{method.title} pools all data in one place; silos do not take part in that.")
         if header["task"] not in method.tasks:  # of a task that it is not made for, a policy does not know what it says
@@ -218,7 +218,7 @@ class SiteWorker:
             raise ConfigError("run.device must be cpu or cuda between machines.")
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
-        repeatable(device)
+        make_repeatable(device)
         compression, select_by = Compression.of(header["compression"]), str(header["select_by"])
         if select_by not in selecting(header["task"]):
             raise ConfigError(
@@ -307,7 +307,7 @@ class SiteWorker:
                 read_answers(self._beside(member, beside, client), seed, client),
             )  # fmt: skip
             words[client] = _settled(header, packet.payloads, spec)
-            make[client] = partial(HostedClient.opened, kind, context, parties, words[client] if secure else b"")
+            make[client] = partial(HostedClient.open, kind, context, parties, words[client] if secure else b"")
         session = Session(run, seed, method, config, {}, make, gates, state, parties, words)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
@@ -657,7 +657,7 @@ def main() -> None:
         kits = None if begin["kits"] is None else Kits.of(begin["kits"])
         worker = SiteWorker(members_of(silos, folder, begin["may_send"]), folder, kits)
     except GraphsiloError as error:
-        pipe.send(connection, failed("ready", type(error).__name__, str(error)))
+        pipe.send(connection, pack_failure("ready", type(error).__name__, str(error)))
         return
     pipe.send(connection, *views_of(parts({"id": "ready", "ok": True})))
     try:

@@ -104,7 +104,7 @@ class Verifier:
         """The session key, if the coordinator's certificate stands behind it."""
         certificate, public = parts[:certificate_size], parts[certificate_size : certificate_size + _PUBLIC]
         try:
-            key = certificates.vouching(certificate, self._root, COORDINATOR, ExtendedKeyUsageOID.SERVER_AUTH)
+            key = certificates.verify(certificate, self._root, COORDINATOR, ExtendedKeyUsageOID.SERVER_AUTH)
         except certificates.Untrusted as error:
             raise ProtocolError(
                 f"a request is signed by a certificate that is not this federation's coordinator's: the key {error}."
