@@ -174,7 +174,7 @@ class Federations(Protocol):
     def for_reference(self, name: str) -> Federations:
         """The same clients for a reference row, apart from the run that it stands beside."""
 
-    def recovering(self, lost: StateLost) -> None:
+    def recover(self, lost: StateLost) -> None:
         """Clients have lost their state, and the seed begins again from its last checkpoint."""
 
 

@@ -202,7 +202,7 @@ class _Run:
             except StateLost as lost:
                 if place is None:
                     raise
-                place.recovering(lost)
+                place.recover(lost)
                 if self.elsewhere is None:
                     self.observer.warned(f"{lost} It was started again; the seed goes on from its last checkpoint.")
                 again = True

@@ -41,7 +41,7 @@ from graphsilo.planning.plan import Connection
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.placement import graph_bytes
-from graphsilo.runtime.local.spread import beside_coordinator, expected_work
+from graphsilo.runtime.local.spread import expected_work, spread_clients
 from graphsilo.runtime.machine import memory_use
 from graphsilo.runtime.parties import make_unproved
 from graphsilo.types import ClientId
@@ -91,7 +91,7 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
         simulation: Simulation = arguments[3]
         method: Method = arguments[1]
         work = {silo.client: expected_work(silo) for silo in simulation.silos}
-        spread = beside_coordinator(work, max(1, min(workers, len(work))))
+        spread = spread_clients(work, max(1, min(workers, len(work))))
         places = {client: place for place, clients in enumerate(spread) for client in clients}
         silos = [
             {"client": silo.client, "bytes": graph_bytes(silo), "work": work[silo.client], "place": places[silo.client]}

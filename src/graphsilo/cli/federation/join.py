@@ -65,7 +65,7 @@ def join(
             say=say,
             may_send=allowed,
             kits=kits_of(own),
-            opened=request_check(own),
+            open_request=request_check(own),
         )
         stack.callback(site.close)
         site.start()

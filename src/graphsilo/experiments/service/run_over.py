@@ -226,7 +226,7 @@ def _trained(
                 federation.secure = secure_sums(config, method, federation, setup.seed)
                 kept["trained"] = count_classes(federation, settings.min_clients)
             except StateLost as lost:
-                sites.recovering(lost)
+                sites.recover(lost)
         disk.write_json(folder / "run.json", kept)
     return tuple(kept["trained"])
 

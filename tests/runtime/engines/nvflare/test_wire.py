@@ -20,7 +20,7 @@ import pytest
 
 from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare import engine
-from graphsilo.runtime.engines.nvflare.keeper import trusting
+from graphsilo.runtime.engines.nvflare.keeper import trust_variables
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, KEY, KIT, ROOT, read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision, renew
 from graphsilo.runtime.engines.nvflare.site import probe
@@ -117,7 +117,7 @@ def greeted(served: ssl.SSLContext | None, connects: ssl.SSLContext | None) -> b
 def root(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     """That of our federation, in a process like an engine's."""
     found = place.ours / "north" / ROOT
-    for name, value in trusting(found).items():
+    for name, value in trust_variables(found).items():
         monkeypatch.setenv(name, value)
     return found
 
@@ -151,7 +151,7 @@ def test_an_authority_that_the_machine_trusts_certifies_no_coordinator(
     served = anybody(place.other / "coordinator", authority)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     assert greeted(served, context(ours, ours / ROOT, serves=False))
-    for name, value in trusting(ours / ROOT).items():
+    for name, value in trust_variables(ours / ROOT).items():
         monkeypatch.setenv(name, value)
     assert not greeted(served, context(ours, ours / ROOT, serves=False))
 
