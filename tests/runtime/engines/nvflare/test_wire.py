@@ -11,6 +11,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from socketserver import BaseRequestHandler
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from graphsilo.runtime.engines.nvflare.provision import provision, renew
 from graphsilo.runtime.engines.nvflare.site import probe
 from kit.provisioned import spec
 
-net_utils = pytest.importorskip("nvflare.fuel.f3.drivers.net_utils", reason="needs graphsilo[nvflare]")
+pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="needs graphsilo[nvflare]")
 
 
 @dataclass
@@ -66,6 +67,8 @@ def place(keys: Iterator[Any], tmp_path_factory: pytest.TempPathFactory) -> Plac
 def context(kit: Path, root: Path, *, serves: bool) -> ssl.SSLContext:
     """What FLARE makes of a kit in an engine's process."""
     side = "server" if serves else "client"
+    from nvflare.fuel.f3.drivers import net_utils  # takes a second: not where tests are only collected
+
     made = net_utils.get_ssl_context(
         {"ca_cert": str(root), f"{side}_cert": str(kit / CERTIFICATE), f"{side}_key": str(kit / KEY),
          "connection_security": "mtls", "secure": True, "scheme": "stcp"},
