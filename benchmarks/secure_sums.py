@@ -71,7 +71,7 @@ def measure(clients: int, megabytes: float, gone: int) -> None:
         client: Update(weights={"w": models[client % DISTINCT]}, num_samples=float(17 + 37 * client % 983))
         for client in range(clients)
     }
-    parties = {client: Party(client, Identity.made_up(), Unproved(), OpenedSums()) for client in answers}
+    parties = {client: Party(client, Identity.generate(), Unproved(), OpenedSums()) for client in answers}
     meter, plain = Meter(), encode(answers[0])
     started = time.process_time()
     offers = {client: parties[client].begin(PURPOSE, answer, plain.data) for client, answer in answers.items()}
@@ -81,12 +81,12 @@ def measure(clients: int, megabytes: float, gone: int) -> None:
     made: SecureSum[Update] = SecureSum(Update, PURPOSE, offers, Unproved())
     roster = made.roster()
     meter.coordinator += time.process_time() - started
-    meter.step("share", parties, dict.fromkeys(made.clients, roster), made.letters)
-    posts = dict(list(made.posts().items())[gone:])
+    meter.step("share", parties, dict.fromkeys(made.clients, roster), made.take_letters)
+    posts = dict(list(made.make_posts().items())[gone:])
     meter.step("mask", parties, posts, made.add)
-    came = made.came()
+    came = made.close_answers()
     meter.step("confirm", parties, dict.fromkeys(came.clients, came), made.confirm)
-    meter.step("open", parties, dict.fromkeys(made.confirming, made.confirmed()), made.opening)
+    meter.step("open", parties, dict.fromkeys(made.confirming, made.close_confirmations()), made.take_opening)
     started = time.process_time()
     total = made.result()
     meter.coordinator += time.process_time() - started

@@ -325,10 +325,10 @@ def _disclosure_notes(spec: Any) -> Iterable[str]:
 
 
 def _form(spec: Any) -> str:
-    from graphsilo.settings.words import allowed
+    from graphsilo.settings.words import describe
 
     forms = {"tensor": "tensor", "tensors": "named tensors", "tensor_list": "list of tensors"}
-    return forms.get(spec.form) or allowed(spec.plain_type, signs=True)
+    return forms.get(spec.form) or describe(spec.plain_type, signs=True)
 
 
 def policy() -> str:

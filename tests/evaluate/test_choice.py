@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsilo.evaluate.choice import Judge, confusions, weight_scores, worth
+from graphsilo.evaluate.choice import Judge, confusions, rate_candidates, weight_scores
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
 
@@ -42,10 +42,10 @@ def test_sums_of_silos_say_what_each_candidate_is_worth():
     guesses = np.stack([LABELS, np.zeros(20, dtype=np.int64)], axis=1)
     counts = sum(confusions(LABELS[part], guesses[part], 2) for part in (slice(0, 3), slice(3, 20)))
     assert counts[1].tolist() == [[10, 0], [10, 0]]
-    assert worth(METRICS["accuracy"], counts, {}) == [1.0, 0.5]
-    assert worth(METRICS["accuracy"], np.zeros_like(counts), {}) == []
+    assert rate_candidates(METRICS["accuracy"], counts, {}) == [1.0, 0.5]
+    assert rate_candidates(METRICS["accuracy"], np.zeros_like(counts), {}) == []
     ranked = weight_scores([Score(0.5, 4), Score(None, 0)]) + weight_scores([Score(1.0, 12), Score(0.8, 5)])
-    assert worth(METRICS["auc"], counts[:0], {"auc": ranked}) == pytest.approx([14 / 16, 0.8])
+    assert rate_candidates(METRICS["auc"], counts[:0], {"auc": ranked}) == pytest.approx([14 / 16, 0.8])
 
 
 def test_how_good_a_choice_is_is_told_by_other_items() -> None:

@@ -13,7 +13,7 @@ from graphsilo.errors import ConfigError, DataError
 from graphsilo.evaluate import metrics
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.groups import Groups
-from graphsilo.evaluate.metrics import per_client, round_summaries, round_summary, summarise, weighted_mean
+from graphsilo.evaluate.metrics import round_summaries, round_summary, score_clients, summarise, weighted_mean
 
 EACH_ROUND = [name for name, metric in metrics.METRICS.items() if metric.each_round and not metric.of_rare]
 
@@ -60,7 +60,7 @@ def test_two_clients_weighted_by_hand():
     assert result["worst_client"] == {"client": 9, "accuracy": 0.5}
     assert result["spread"] == {"std": 0.25, "min": 0.5, "max": 1.0}
     assert result["items"] == 6
-    assert [row["client"] for row in per_client(np.stack([first, second]), clients=[7, 9])] == [7, 9]
+    assert [row["client"] for row in score_clients(np.stack([first, second]), clients=[7, 9])] == [7, 9]
     assert json.loads(json.dumps(result)) == result
 
 
@@ -78,7 +78,7 @@ def test_a_client_without_test_nodes_is_left_out():
     assert result["accuracy"] == 0.5
     assert result["worst_client"]["client"] == 1
     assert result["spread"]["std"] == 0.0
-    rows = per_client(np.stack([empty, full]))
+    rows = score_clients(np.stack([empty, full]))
     assert rows[0]["accuracy"] is None
     assert rows[0]["items"] == 0
 
@@ -193,7 +193,7 @@ def test_everything_equals_scikit_learn(seed, clients, classes):
             else:
                 assert row[name] is None
 
-    rows = per_client(counts)
+    rows = score_clients(counts)
     for k in range(clients):
         check(rows[k], labels[k], predicted[k], {name: mask[k] for name, mask in masks.items()})
     result = summarise(counts, weights)
@@ -249,11 +249,11 @@ def test_order_and_what_stands_for_all():
         "weighted_f1",
         "odd",
     ]
-    assert metrics.leading(["ap", "auc"]) == "auc"
-    assert metrics.leading(["auc", "accuracy"]) == "accuracy"
-    assert metrics.leading(["odd"]) is None
-    assert metrics.selecting("link") == ["auc", "ap"]
-    assert metrics.selecting("node")[:2] == ["accuracy", "macro_f1"]
+    assert metrics.find_leading(["ap", "auc"]) == "auc"
+    assert metrics.find_leading(["auc", "accuracy"]) == "accuracy"
+    assert metrics.find_leading(["odd"]) is None
+    assert metrics.list_selecting("link") == ["auc", "ap"]
+    assert metrics.list_selecting("node")[:2] == ["accuracy", "macro_f1"]
     assert [metric.name for metric in metrics.rankings("link")] == ["auc", "ap"]
     unknown = metrics.metric_of("train_loss")
     assert (unknown.title, unknown.is_share, unknown.higher_is_better) == ("Train loss", False, True)
@@ -268,13 +268,13 @@ def test_f1_of_the_rarer_of_two_classes_by_hand():
     full = summarise(counts, [100], rare=1)
     assert full["rare_f1"] == full["per_class_f1"][1]
     assert close(full["pooled"]["rare_f1"], 1 / 3)
-    assert close(per_client(counts, rare=1)[0]["rare_f1"], 1 / 3)
+    assert close(score_clients(counts, rare=1)[0]["rare_f1"], 1 / 3)
     assert "rare_f1" not in summarise(counts, [100])  # more than two classes, or nobody knows which is rare
 
 
 def test_of_two_classes_the_rare_one_has_the_column_of_min_f1():
-    assert metrics.main_ones(["min_f1", "rare_f1", "accuracy"]) == ["accuracy", "rare_f1"]
-    assert metrics.main_ones(["min_f1", "accuracy"]) == ["accuracy", "min_f1"]
+    assert metrics.select_main(["min_f1", "rare_f1", "accuracy"]) == ["accuracy", "rare_f1"]
+    assert metrics.select_main(["min_f1", "accuracy"]) == ["accuracy", "min_f1"]
 
 
 def test_a_ranking_of_the_rare_class_is_given_it():
@@ -288,7 +288,7 @@ def test_a_ranking_of_the_rare_class_is_given_it():
 def test_the_settings_offer_what_may_select():
     from graphsilo.experiments.config import EvaluationConfig
 
-    for name in metrics.selecting():
+    for name in metrics.list_selecting():
         assert EvaluationConfig(select_by=name).select_by == name
 
 

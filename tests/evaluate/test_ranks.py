@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import friedmanchisquare
 
 from graphsilo.errors import DataError
-from graphsilo.evaluate.ranks import critical_difference, fewest, friedman, rank
+from graphsilo.evaluate.ranks import count_needed, critical_difference, friedman, rank
 
 
 def test_ranks_by_hand() -> None:
@@ -21,7 +21,7 @@ def test_ranks_by_hand() -> None:
     assert found.statistic == pytest.approx(6.0)
     assert found.p == pytest.approx(1 / 36)
     assert found.critical_difference == pytest.approx(2.3437 * (12 / 18) ** 0.5, abs=1e-3)  # 1.914 < 2
-    assert fewest(3) == 3
+    assert count_needed(3) == 3
 
 
 def test_ties_and_the_direction() -> None:
@@ -51,6 +51,6 @@ def test_too_few() -> None:
     one = rank([[0.5], [0.4]])
     assert (one.means, one.p, one.critical_difference) == ((1.0, 2.0), None, None)
     assert rank([[0.5, 0.6], [0.4, 0.3]]).p == 0.5  # of two arrangements both are as extreme, or one of four: 2 / 2²
-    assert fewest(2) == 6  # 2^-4 = 0.0625, 2^-5 = 0.031; CD 1.96 / √6 = 0.80 < 1
+    assert count_needed(2) == 6  # 2^-4 = 0.0625, 2^-5 = 0.031; CD 1.96 / √6 = 0.80 < 1
     with pytest.raises(DataError):
         rank([[0.5, float("nan")]])

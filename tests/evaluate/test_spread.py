@@ -7,17 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from graphsilo.evaluate.spread import SeedSummary, item_errors, over_seeds, paired_errors, summarise_seeds
+from graphsilo.evaluate.spread import SeedSummary, item_errors, paired_errors, summarise_seeds, summarise_values
 
 
 def test_mean_and_spread_over_seeds():
     # deviations -1, 0, 1: sum of squares 2, divided by n - 1 = 2
-    assert over_seeds([1.0, 2.0, 3.0]) == SeedSummary(2.0, 1.0, 3)
-    assert over_seeds({5: 0.8}) == SeedSummary(0.8, None, 1)
-    assert over_seeds([0.8] * 3) == SeedSummary(0.8, 0.0, 3)
-    assert over_seeds([None, math.nan]) == SeedSummary(None, None, 0)
-    assert over_seeds([None, 1.0, 3.0]) == SeedSummary(2.0, math.sqrt(2), 2)
-    assert over_seeds([1.0, 2.0]).as_dict() == {"mean": 1.5, "std": math.sqrt(0.5)}
+    assert summarise_values([1.0, 2.0, 3.0]) == SeedSummary(2.0, 1.0, 3)
+    assert summarise_values({5: 0.8}) == SeedSummary(0.8, None, 1)
+    assert summarise_values([0.8] * 3) == SeedSummary(0.8, 0.0, 3)
+    assert summarise_values([None, math.nan]) == SeedSummary(None, None, 0)
+    assert summarise_values([None, 1.0, 3.0]) == SeedSummary(2.0, math.sqrt(2), 2)
+    assert summarise_values([1.0, 2.0]).as_dict() == {"mean": 1.5, "std": math.sqrt(0.5)}
 
 
 def test_results_of_several_seeds():

@@ -25,15 +25,15 @@ def journal(folder: Path, name: str = "one", **options: Any) -> Journal:
 def send(log: Journal, mu: float) -> None:
     """Three numbers of 8 bytes, and two."""
     numbers = torch.zeros(3, dtype=torch.int64)
-    log.message("sent", "run", "fedridge", 0, "release", Release(numbers=numbers, clients=1, mu=mu, honest=1))
+    log.note_message("sent", "run", "fedridge", 0, "release", Release(numbers=numbers, clients=1, mu=mu, honest=1))
 
 
 def test_releases_add_up_as_squares(tmp_path: Path) -> None:
     log = journal(tmp_path)
-    assert log.spent() == Spent()
+    assert log.reconcile() == Spent()
     send(log, 3.0)
     send(log, 4.0)
-    assert log.spent().mu == 5.0
+    assert log.reconcile().mu == 5.0
     assert log.account is not None
     assert stat.S_IMODE(log.account.path.stat().st_mode) == 0o600
 
@@ -48,9 +48,9 @@ def test_no_harm_to_the_log_lowers_it(harm: str, tmp_path: Path) -> None:
         log.path.unlink()
     else:  # another federation's log of the same silo
         log = journal(tmp_path, "two")
-    assert log.spent().mu == 3.0
+    assert log.reconcile().mu == 3.0
     send(log, 4.0)
-    assert log.spent().mu == 5.0
+    assert log.reconcile().mu == 5.0
 
 
 def test_a_deleted_account_is_made_of_the_log_where_all_of_it_can_be_read(tmp_path: Path) -> None:
@@ -58,16 +58,16 @@ def test_a_deleted_account_is_made_of_the_log_where_all_of_it_can_be_read(tmp_pa
     send(log, 3.0)
     assert log.account is not None
     log.account.path.unlink()
-    assert log.spent().mu == 3.0
+    assert log.reconcile().mu == 3.0
     log.account.path.unlink()
     with log.path.open("ab") as file:
         file.write(b"{cut\n")
-    for refused in (log.spent, lambda: send(log, 4.0)):
+    for refused in (log.reconcile, lambda: send(log, 4.0)):
         with pytest.raises(DisclosureError, match=r"1 line of the silo's log .* --repair SILO\.yaml"):
             refused()
     assert log.repair().mu == 3.0
     send(log, 4.0)
-    assert log.spent().mu == 5.0
+    assert log.reconcile().mu == 5.0
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"bytes": 1}', '{"bytes": 1, "squared_mu": -1}'])
@@ -77,7 +77,7 @@ def test_an_account_that_cannot_be_read_lets_nothing_leave(text: str, tmp_path: 
     assert log.account is not None
     log.account.path.write_text(text)
     lines = log.path.read_bytes()
-    for refused in (log.spent, lambda: send(log, 4.0)):
+    for refused in (log.reconcile, lambda: send(log, 4.0)):
         with pytest.raises(DisclosureError, match=r"the silo's account .* cannot be read"):
             refused()
     assert log.path.read_bytes() == lines
@@ -89,12 +89,12 @@ def test_bytes_are_counted_where_somebody_bounds_them(tmp_path: Path) -> None:
     account = Account(tmp_path / "sums" / "x.account")
     assert account.read() == Spent(9.0, 0)
     log = journal(tmp_path, policy=DisclosurePolicy(max_total_bytes=10**6))
-    before = log.spent().bytes  # of the lines so far, which the account takes over
+    before = log.reconcile().bytes  # of the lines so far, which the account takes over
     assert before > 24
     assert account.read() == Spent(9.0, before)
     send(log, 4.0)
     log.path.unlink()
-    assert log.spent() == Spent(25.0, 2 * before)
+    assert log.reconcile() == Spent(25.0, 2 * before)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_federations_that_are_open_at_once_have_one_bound(bound: dict[str, Any],
     logs = [journal(tmp_path, name, policy=DisclosurePolicy(**bound)) for name in ("one", "two", "three")]
     for log, mu in zip(logs, (3.0, 4.0), strict=False):
         send(log, mu)
-    before = logs[0].spent()
+    before = logs[0].reconcile()
     with pytest.raises(DisclosureError, match=words):
         send(logs[2], 0.5)
     assert not logs[2].path.exists()
-    assert logs[0].spent() == before
+    assert logs[0].reconcile() == before
     assert before.mu == 5.0
 
 
@@ -119,7 +119,7 @@ def test_what_is_masked_anew_passed_the_bound_before(tmp_path: Path) -> None:
     numbers = torch.zeros(3, dtype=torch.int64)
     for again in (False, True):
         answer = Release(numbers=numbers, clients=1, mu=3.0, honest=1)
-        log.message("sent", "run", "fedridge", 0, "release", answer, again=again)
+        log.note_message("sent", "run", "fedridge", 0, "release", answer, again=again)
 
 
 def test_it_is_counted_before_the_message_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation import registry
 from graphsilo.federation import server as server_module
-from graphsilo.federation.averaging import MixingServer, mix, packed, unpacked
+from graphsilo.federation.averaging import MixingServer, mix, pack_models, unpack_models
 from graphsilo.federation.client import ModelSpec
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.interface import Replies
@@ -100,9 +100,9 @@ def test_state_comes_back_with_what_clients_have_in_common():
 
 def test_models_are_packed_once():
     common = model(1.0, 2.0)
-    state = packed({3: common, 5: model(0.0, 0.0), 8: common})
+    state = pack_models({3: common, 5: model(0.0, 0.0), 8: common})
     assert len(state["models"]) == 2
-    found = unpacked(decode_tree(encode_tree(state)))
+    found = unpack_models(decode_tree(encode_tree(state)))
     assert list(found) == [3, 5, 8]
     assert found[3] is found[8]
     assert found[5]["a"].tolist() == [0.0]

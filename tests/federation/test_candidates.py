@@ -19,11 +19,11 @@ def test_each_model_is_counted_and_ranked() -> None:
     judge = Judge(METRICS["accuracy"], np.array([0, 1, 1]))
     outputs = [np.array([[0.4, 0.6], [0.5, 0.5], [0.1, 0.9]]), np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]])]
     outputs[0][1] = [0.45, 0.55]
-    found = Candidates.scored(judge, outputs, 2, ["auc"])
+    found = Candidates.from_outputs(judge, outputs, 2, ["auc"])
     assert found.counts.tolist() == [[[0, 1], [0, 2]], [[1, 0], [0, 2]]]
     assert found.ranked["auc"].tolist() == [[1.5, 3.0], [3.0, 3.0]]
-    assert not Candidates.scored(judge, outputs, 2).ranked
-    assert set(Candidates.scored(Judge(METRICS["auc"], judge.labels), outputs, 2).ranked) == {"auc"}
+    assert not Candidates.from_outputs(judge, outputs, 2).ranked
+    assert set(Candidates.from_outputs(Judge(METRICS["auc"], judge.labels), outputs, 2).ranked) == {"auc"}
 
 
 def test_counts_that_no_items_give():

@@ -36,13 +36,13 @@ def trained(asked: TrainRequest, **change: Any) -> TrainReply:
 
 
 def sent(way: Compression, asked: TrainRequest, answer: TrainReply, kept: dict[str, Tensor]) -> Any:
-    return way.packed("train", asked, answer, kept)
+    return way.compress("train", asked, answer, kept)
 
 
 def came(way: Compression, message: Message, asked: TrainRequest, largest: float = 1e6) -> TrainReply:
     """What arrives of a message, by way of its bytes."""
-    carrier = way.message(TrainRequest, TrainReply)
-    return way.restored(decode(encode(message).data, carrier, largest_value=largest), asked, TrainReply, largest)
+    carrier = way.find_carrier(TrainRequest, TrainReply)
+    return way.restore(decode(encode(message).data, carrier, largest_value=largest), asked, TrainReply, largest)
 
 
 def test_levels_are_multiples_of_the_tensors_own_scale() -> None:
@@ -118,8 +118,8 @@ def test_only_models_that_were_sent_are_compressed() -> None:
     assert [spec.name for spec in compressible(scaffold.TrainRequest, scaffold.TrainReply)] == ["weights"]
     steps = [step.types() for step in handlers_of(fedproto.METHOD.client).values()]
     assert not any(compressible(*types) for types in steps)
-    assert INT8.message(fedavg.TrainRequest, fedavg.TrainReply).wire_name() == "fedavg.TrainReply (int8)"
-    assert Compression().message(fedavg.TrainRequest, fedavg.TrainReply) is TrainReply
+    assert INT8.find_carrier(fedavg.TrainRequest, fedavg.TrainReply).wire_name() == "fedavg.TrainReply (int8)"
+    assert Compression().find_carrier(fedavg.TrainRequest, fedavg.TrainReply) is TrainReply
 
     class Other(Message):
         weights: Tensors = sends("model")
@@ -127,7 +127,7 @@ def test_only_models_that_were_sent_are_compressed() -> None:
     class Asked(Message):
         number: int = sends("control")
 
-    assert INT8.message(Asked, Other) is Other
+    assert INT8.find_carrier(Asked, Other) is Other
 
 
 def test_a_change_that_is_none_is_not_sent() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation import registry
-from graphsilo.federation.exposure import visible_to_coordinator, visible_to_silo
+from graphsilo.federation.exposure import warn_coordinator, warn_silo
 from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.messages import StatisticsRequest
 from graphsilo.methods.fedridge.solve import unpack
@@ -15,24 +15,24 @@ from graphsilo.testing import conformance
 
 
 def test_words_to_the_silo() -> None:
-    told = visible_to_silo("FedRidge", 13, [3, 1, 0], 1)
+    told = warn_silo("FedRidge", 13, [3, 1, 0], 1)
     assert told.startswith("FedRidge sends sums of products over up to 13 columns, and this silo has 4 rows to add up:")
     assert "The sums of a class with one item are its row." in told
-    assert "are its row" not in visible_to_silo("FedRidge", 13, [3, 2], 1)
-    assert "has 3 rows" in visible_to_silo("FedRidge", 13, [3, 1], 2)
+    assert "are its row" not in warn_silo("FedRidge", 13, [3, 2], 1)
+    assert "has 3 rows" in warn_silo("FedRidge", 13, [3, 1], 2)
     for enough in ([13, 0], [20, 3], [0, 0], [1, 1]):
-        assert visible_to_silo("FedRidge", 13, enough, 2 if enough == [1, 1] else 1) == ""
-    assert visible_to_silo("FedAvg", 0, [1, 1], 1) == ""
+        assert warn_silo("FedRidge", 13, enough, 2 if enough == [1, 1] else 1) == ""
+    assert warn_silo("FedAvg", 0, [1, 1], 1) == ""
 
 
 def test_words_to_the_coordinator() -> None:
-    told = visible_to_coordinator("FedRidge", 13, {"north": 5, "south": 13, "er": 0})
+    told = warn_coordinator("FedRidge", 13, {"north": 5, "south": 13, "er": 0})
     assert "'north' (5 training items) has fewer rows" in told
     assert "south" not in told
     assert "er'" not in told
-    many = visible_to_coordinator("FedRidge", 13, {f"s{number}": 1 for number in range(11)})
+    many = warn_coordinator("FedRidge", 13, {f"s{number}": 1 for number in range(11)})
     assert "'s7' (1 training items) and 3 more have fewer rows" in many
-    assert visible_to_coordinator("FedRidge", 13, {"south": 13}) == ""
+    assert warn_coordinator("FedRidge", 13, {"south": 13}) == ""
 
 
 def test_columns_of_methods() -> None:

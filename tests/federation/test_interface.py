@@ -187,9 +187,9 @@ def test_a_mismatch_leaves_the_sum_as_it_was(bad):
         assert accumulator.message().weights["w"].tolist() == [3.0, 6.0]
         assert accumulator.message().samples == 3.0
         assert accumulator.clients == [0, 8]
-        assert list(accumulator.outvoted()) == [7]
-        assert accumulator.outvoted()[7].startswith("client 7: Update.weights has ")
-        assert "2 other clients' has " in accumulator.outvoted()[7]
+        assert list(accumulator.find_outvoted()) == [7]
+        assert accumulator.find_outvoted()[7].startswith("client 7: Update.weights has ")
+        assert "2 other clients' has " in accumulator.find_outvoted()[7]
 
 
 def test_where_nobody_is_in_the_majority_nobody_is_summed():
@@ -198,11 +198,11 @@ def test_where_nobody_is_in_the_majority_nobody_is_summed():
     accumulator.add(1, update([1.0, 2.0], 2.0))
     assert accumulator.message() is None
     assert accumulator.clients == []
-    assert list(accumulator.outvoted()) == [0, 1]
-    assert "the shape w (1,), client 1's has the shape w (2,)" in accumulator.outvoted()[0]
+    assert list(accumulator.find_outvoted()) == [0, 1]
+    assert "the shape w (1,), client 1's has the shape w (2,)" in accumulator.find_outvoted()[0]
     accumulator.add(2, update([5.0], 1.0))
     assert accumulator.message().weights["w"].tolist() == [7.0]
-    assert list(accumulator.outvoted()) == [1]
+    assert list(accumulator.find_outvoted()) == [1]
 
 
 def test_a_sum_that_would_overflow_fails_whose_share_it_is():

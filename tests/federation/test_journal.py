@@ -19,7 +19,7 @@ import torch
 from graphsilo.errors import DisclosureError, RunError
 from graphsilo.federation import journal as module
 from graphsilo.federation.codec import encode
-from graphsilo.federation.journal import Entry, FieldNote, Journal, read, size, summarise
+from graphsilo.federation.journal import Entry, FieldNote, Journal, format_size, read, summarise
 from graphsilo.federation.message import DTYPES, Empty, Message, Tensors, sends
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.release import Release
@@ -60,9 +60,9 @@ def log(tmp_path: Path) -> Journal:
 
 
 def test_a_line_in_words(log):
-    log.message("sent", "cora-3", "fedavg", 12, "train", encode(reply()))
-    log.message("received", "cora-3", "fedavg", 12, "train", reply(), 368_640)
-    log.message("sent", "cora-3", "fedavg", 0, "mend", Empty())
+    log.note_message("sent", "cora-3", "fedavg", 12, "train", encode(reply()))
+    log.note_message("received", "cora-3", "fedavg", 12, "train", reply(), 368_640)
+    log.note_message("sent", "cora-3", "fedavg", 0, "mend", Empty())
     log.note("refused", "cora-3", "fedavg", 13, "train", "it is too large.")
     assert [str(entry) for entry in read(log.path)] == [
         "round 12, to the coordinator: model weights (5 tensors, 368 kB), counts (the number 248)",
@@ -77,7 +77,7 @@ def test_everything_in_words(log):
         rows=torch.zeros(3, 4), counts=torch.tensor([1, 2], dtype=torch.int64), number=3, other=4,
         listed=[torch.zeros(2), torch.zeros(2)], text="tanh\x1b[2J", table={"auc": [0.5, 2.0]},
     )  # fmt: skip
-    log.message("sent", "r", "m", 1, "evaluate", encode(message))
+    log.note_message("sent", "r", "m", 1, "evaluate", encode(message))
     (entry,) = read(log.path)
     assert str(entry) == (
         "round 1, evaluation, to the coordinator: embeddings of single nodes (1 tensor of 3 × 4, 48 B), "
@@ -100,8 +100,8 @@ def test_everything_in_words(log):
 )  # fmt: skip
 def test_bytes_and_message_are_described_alike(log, message):
     """What is read from the bytes on their way is what the message holds, and what the gate counted."""
-    log.message("sent", "r", "m", 1, "train", encode(message))
-    log.message("sent", "r", "m", 1, "train", message)
+    log.note_message("sent", "r", "m", 1, "train", encode(message))
+    log.note_message("sent", "r", "m", 1, "train", message)
     first, second = read(log.path)
     assert first.fields == second.fields
     assert first.bytes == second.bytes == encode(message).num_bytes
@@ -117,7 +117,7 @@ def test_long_and_odd_values(log):
         score: float = sends("score", allow_nan=True)
         small: float = sends("counts")
 
-    log.message(
+    log.note_message(
         "sent", "r", "m", 1, "x", encode(Odd(many=list(range(100)), score=float("nan"), small=np.float64(0.125)))
     )
     text = log.path.read_text()
@@ -129,7 +129,7 @@ def test_long_and_odd_values(log):
 
 def test_a_text_of_two_hundred_signs_is_the_longest_that_is_kept(log):
     for length in (198, 199):  # and two quotes
-        log.message(
+        log.note_message(
             "sent",
             "r",
             "m",
@@ -142,16 +142,16 @@ def test_a_text_of_two_hundred_signs_is_the_longest_that_is_kept(log):
 
 
 def test_sizes():
-    assert [size(count) for count in (0, 9, 999, 1000, 9949, 9950, 999_499, 999_500, 61_400_000, 3 * 10**12)] == [
+    assert [format_size(each) for each in (0, 9, 999, 1000, 9949, 9950, 999_499, 999_500, 61_400_000, 3 * 10**12)] == [
         "0 B", "9 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "61 MB", "3.0 TB",
     ]  # fmt: skip
 
 
 def test_sums_per_kind(log):
-    log.message("sent", "a", "fedavg", 1, "train", reply(), 368_640)
-    log.message("sent", "a", "fedavg", 2, "train", reply(), 368_640)
-    log.message("sent", "b", "fedavg", 1, "train", reply(), 368_640)
-    log.message("received", "a", "fedavg", 2, "train", reply(), 368_640)
+    log.note_message("sent", "a", "fedavg", 1, "train", reply(), 368_640)
+    log.note_message("sent", "a", "fedavg", 2, "train", reply(), 368_640)
+    log.note_message("sent", "b", "fedavg", 1, "train", reply(), 368_640)
+    log.note_message("received", "a", "fedavg", 2, "train", reply(), 368_640)
     log.note("refused", "a", "fedavg", 3, "train", "no")
     found = summarise(entry for entry in read(log.path) if entry.run == "a")
     assert (found.messages, found.bytes, found.refused) == (2, 737_280, 1)
@@ -165,7 +165,7 @@ def test_sums_per_kind(log):
 
 
 def test_the_file_is_the_owners(log):
-    log.message("sent", "r", "m", 1, "train", reply(), 1)
+    log.note_message("sent", "r", "m", 1, "train", reply(), 1)
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(log.path.parent.stat().st_mode) == 0o700
     line = json.loads(log.path.read_text())
@@ -180,8 +180,8 @@ def test_what_leaves_waits_for_the_disk_and_nothing_else_does(tmp_path, monkeypa
     monkeypatch.setattr(module.os, "fdatasync", synced.append)
     log, seen = Journal(tmp_path / "north.jsonl", sync=sync), []
     for write in (
-        lambda: log.message("sent", "cora-3", "fedavg", 1, "train", Empty()),
-        lambda: log.message("received", "cora-3", "fedavg", 1, "train", Empty(), 10),
+        lambda: log.note_message("sent", "cora-3", "fedavg", 1, "train", Empty()),
+        lambda: log.note_message("received", "cora-3", "fedavg", 1, "train", Empty(), 10),
         lambda: log.note("failed", "cora-3", "fedavg", 1, "train", "no data"),
         lambda: log.note("refused", "cora-3", "fedavg", 1, "train", "it is too large."),
     ):
@@ -193,7 +193,7 @@ def test_what_leaves_waits_for_the_disk_and_nothing_else_does(tmp_path, monkeypa
 def test_a_large_file_is_set_aside(tmp_path):
     log = Journal(tmp_path / "n[o]rth.jsonl", largest=1000, sync=False)
     for number in range(1, 41):
-        log.message("sent", "r", "m", number, "train", reply(), 10)
+        log.note_message("sent", "r", "m", number, "train", reply(), 10)
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files[0] == "n[o]rth.jsonl"
     assert len(files) > 10
@@ -205,10 +205,10 @@ def test_a_large_file_is_set_aside(tmp_path):
 
 
 def test_a_line_that_was_cut(log):
-    log.message("sent", "r", "m", 1, "train", reply(), 10)
+    log.note_message("sent", "r", "m", 1, "train", reply(), 10)
     with log.path.open("ab") as file:
         file.write(b'{"time": "2026-')
-    log.message("sent", "r", "m", 2, "train", reply(), 10)
+    log.note_message("sent", "r", "m", 2, "train", reply(), 10)
     with log.path.open("ab") as file:
         file.write(b'[1]\n{"unknown": 1}\n{"fields": 3}\n\xff\n')
     assert [entry.way for entry in read(log.path)] == ["sent", "damaged", "sent", *["damaged"] * 4]
@@ -227,13 +227,13 @@ def test_there_is_no_log(tmp_path):
 
 def test_a_full_disk_is_a_refusal():
     with pytest.raises(DisclosureError, match=r"cannot be written \(No space left on device\), and nothing is sent"):
-        Journal("/dev/full").message("sent", "r", "m", 1, "train", reply(), 10)
+        Journal("/dev/full").note_message("sent", "r", "m", 1, "train", reply(), 10)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DisclosureError, match="cannot be written"):
-        Journal(tmp_path / "file" / "north.jsonl").message("sent", "r", "m", 1, "train", reply(), 10)
+        Journal(tmp_path / "file" / "north.jsonl").note_message("sent", "r", "m", 1, "train", reply(), 10)
 
 
 class Number(Message):
@@ -257,14 +257,14 @@ def fill_the_disk(path: Path) -> None:
     """Write a line, run out of room in the middle of the second, write a third."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     log = Journal(path)
-    log.message("sent", "r", "m", 1, "train", Number(number=1), 10)
+    log.note_message("sent", "r", "m", 1, "train", Number(number=1), 10)
     before = path.stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (before + 50, resource.RLIM_INFINITY))
     with pytest.raises(DisclosureError, match=r"cannot be written \(File too large\)"):
-        log.message("sent", "r", "m", 2, "train", Number(number=2), 10)
+        log.note_message("sent", "r", "m", 2, "train", Number(number=2), 10)
     assert path.stat().st_size == before
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    log.message("sent", "r", "m", 3, "train", Number(number=3), 10)
+    log.note_message("sent", "r", "m", 3, "train", Number(number=3), 10)
 
 
 def test_a_line_is_written_whole_or_not_at_all(tmp_path):
@@ -277,7 +277,7 @@ def test_a_line_is_written_whole_or_not_at_all(tmp_path):
 def write_many(path: Path, name: str) -> None:
     log = Journal(path, largest=3000, sync=False)
     for number in range(200):
-        log.message("sent", name, "m", number, "train", Number(number=number), 10)
+        log.note_message("sent", name, "m", number, "train", Number(number=number), 10)
 
 
 def test_several_processes_write_one_log(tmp_path):
@@ -301,15 +301,15 @@ def test_reading_needs_no_torch():
 
 def test_what_releases_with_noise_tell_is_counted_from_the_log(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
-    assert journal.spent().mu == 0.0
+    assert journal.reconcile().mu == 0.0
     for way, mu in (("sent", 0.6), ("sent", 0.8), ("refused", 5.0)):
         message = Release(numbers=torch.zeros(3, dtype=torch.int64), clients=1, mu=mu, honest=1)
-        journal.message(way, "run", "fedridge", 0, "noisy_statistics", message)
-    assert journal.spent().mu == pytest.approx(1.0)
+        journal.note_message(way, "run", "fedridge", 0, "noisy_statistics", message)
+    assert journal.reconcile().mu == pytest.approx(1.0)
 
 
 def test_a_release_that_does_not_say_in_a_number_what_it_tells_stops_the_count():
     for value in ("x", -1.0, [1.0]):
         entry = Entry(way="sent", fields=(FieldNote("mu", "control", 9, value=value),))
         with pytest.raises(RunError, match="is no number from 0 on"):
-            module.told([entry])
+            module.compose_mu([entry])

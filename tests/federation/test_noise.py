@@ -41,7 +41,7 @@ def test_delta_at_epsilon_0_is_the_distance_of_two_normals():
 )
 def test_several_releases_come_to_what_another_accountant_counts(releases, mu, epsilon):
     """By the accountant of privacy losses of dp-accounting 0.6.0 (Google), δ = 1e-5, which rounds up by 1e-8."""
-    assert noise.epsilon_of(noise.together([mu] * releases), 1e-5) == pytest.approx(epsilon, rel=1e-7)
+    assert noise.epsilon_of(noise.compose([mu] * releases), 1e-5) == pytest.approx(epsilon, rel=1e-7)
 
 
 @pytest.mark.parametrize("epsilon", [*noise.EPSILONS, 1e-3, 1.0])
@@ -64,18 +64,18 @@ def test_far_from_the_middle_no_number_overflows():
 
 
 def test_four_releases_tell_as_much_as_one_with_half_the_noise():
-    assert noise.together([0.5] * 4) == 1.0
-    assert noise.together([3.0, 4.0]) == 5.0
+    assert noise.compose([0.5] * 4) == 1.0
+    assert noise.compose([3.0, 4.0]) == 5.0
 
 
 def test_noise_is_normal_and_differs_every_time():
-    drawn = noise.noisy(torch.zeros(20_000), 3.0, 2.0).numpy()
+    drawn = noise.add_noise(torch.zeros(20_000), 3.0, 2.0).numpy()
     sigma = noise.deviation(3.0, 2.0)
     assert sigma == pytest.approx(1.5, rel=1e-5)
     assert stats.kstest(drawn, "norm", args=(0, sigma)).pvalue > LEAST
     assert abs(drawn.std() / sigma - 1) < 6.5 / math.sqrt(2 * len(drawn))
     assert abs(np.corrcoef(drawn[:10_000], drawn[10_000:])[0, 1]) < 0.065
-    assert not np.array_equal(drawn, noise.noisy(torch.zeros(20_000), 3.0, 2.0).numpy())
+    assert not np.array_equal(drawn, noise.add_noise(torch.zeros(20_000), 3.0, 2.0).numpy())
 
 
 def test_what_is_released_lies_on_a_grid_whatever_the_values(monkeypatch):
@@ -83,7 +83,7 @@ def test_what_is_released_lies_on_a_grid_whatever_the_values(monkeypatch):
     monkeypatch.setattr(noise, "_normal", lambda count: np.linspace(-3, 3, count))
     values = torch.linspace(0, 1, 101, dtype=torch.float64) ** 3
     grid = 2.0 ** math.floor(math.log2(1e-6 / math.sqrt(101)))
-    steps = noise.noisy(values, 1.0, 1.0) / grid
+    steps = noise.add_noise(values, 1.0, 1.0) / grid
     assert torch.equal(steps, steps.round())
     # Rounded twice, the value and the noise: never more than a step off.
     exact = values + torch.from_numpy(np.linspace(-3, 3, 101)) * noise.deviation(1.0, 1.0)
@@ -102,8 +102,8 @@ def test_shares_of_noise_add_up_to_the_noise_of_one_release():
 
 
 def test_an_odd_number_of_values_and_none_at_all():
-    assert noise.noisy(torch.zeros(3, 3), 1.0, 1.0).shape == (3, 3)
-    assert noise.noisy(torch.zeros(0), 1.0, 1.0).shape == (0,)
+    assert noise.add_noise(torch.zeros(3, 3), 1.0, 1.0).shape == (3, 3)
+    assert noise.add_noise(torch.zeros(0), 1.0, 1.0).shape == (0,)
 
 
 def test_noise_on_counts_falls_by_the_same_factor_with_every_step():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.outliers import idle, outliers
+from graphsilo.federation.outliers import find_idle, outliers
 
 
 class Answer(Message):
@@ -86,9 +86,9 @@ def test_sums_over_more_items_may_be_larger() -> None:
 def test_answers_that_hold_nothing_of_their_own(own: list[float], sent: float | None, found: dict[int, str]) -> None:
     answers = {client: Sums(floats=torch.full((2,), value), rows=5) for client, value in enumerate(own)}
     requests = {} if sent is None else dict.fromkeys(answers, Sums(floats=torch.full((2,), sent), rows=1))
-    assert idle(answers, requests) == found
+    assert find_idle(answers, requests) == found
 
 
 def test_who_counts_nothing_may_send_nothing() -> None:
     answers = {client: Sums(floats=torch.full((2,), float(client)), rows=client) for client in range(3)}
-    assert idle(answers, {}) == {}
+    assert find_idle(answers, {}) == {}

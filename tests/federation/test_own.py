@@ -11,7 +11,7 @@ from torch import nn
 
 from graphsilo.errors import ConfigError
 from graphsilo.federation import registry, trust
-from graphsilo.federation.own import Own, address_of, admit, bring, class_at, findable, place_of
+from graphsilo.federation.own import Own, address_of, admit, bring, class_at, is_findable, place_of
 from kit.own import NET, RULE, written
 
 
@@ -35,8 +35,8 @@ def test_places():
     assert place_of(nn.Linear) == "torch.nn.modules.linear:Linear"
     assert place_of(Here) in (f"{__file__}:Here", f"{__name__}:Here")
     inside = place_of(lambda inputs, outputs: None)
-    assert (inside, findable(inside)) == (f"{__name__}:<test_places.locals.lambda>", False)
-    assert not findable("__main__:Net")
+    assert (inside, is_findable(inside)) == (f"{__name__}:<test_places.locals.lambda>", False)
+    assert not is_findable("__main__:Net")
 
 
 def test_what_graphsilo_has_is_named_alone():
@@ -96,7 +96,7 @@ def test_classes_have_one_module_in_every_process(tmp_path, monkeypatch):
     program = (
         "from graphsilo.federation import trust\n"
         "from graphsilo.federation.own import class_at\n"
-        f"trust.allow({trust.allowed()!r})\n"
+        f"trust.allow({trust.list_allowed()!r})\n"
         f"found = class_at(*{address!r})\nprint(found.__module__, found.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")

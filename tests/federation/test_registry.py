@@ -74,7 +74,7 @@ def test_two_entries_cannot_have_one_name(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["fedsage_plus", "FedSage+", "fedsage-plus", "FEDSAGE_PLUS"])
 def test_spellings_of_a_name(name):
-    assert registry.spelled(name) == "fedsage_plus"
+    assert registry.resolve_name(name) == "fedsage_plus"
 
 
 def test_what_is_listed_is_what_a_method_says():
@@ -112,7 +112,7 @@ def installed(tmp_path, monkeypatch):
         EntryPoint("theirs", "their_methods:METHOD", registry.GROUP),
         EntryPoint("ghost", "gone.with_it:METHOD", registry.GROUP),
     )
-    monkeypatch.setattr(registry, "_installed", lambda: points)
+    monkeypatch.setattr(registry, "_find_installed", lambda: points)
 
 
 def test_methods_of_other_packages_are_listed_without_importing_them(installed):
@@ -138,6 +138,6 @@ def test_what_is_no_method(monkeypatch):
     with pytest.raises(ConfigError, match="unknown method 'fedavgg'; did you mean 'fedavg'"):
         registry.load("fedavgg")
     point = EntryPoint("odd", "graphsilo.types:ClientId", registry.GROUP)
-    monkeypatch.setattr(registry, "_installed", lambda: (point,))
+    monkeypatch.setattr(registry, "_find_installed", lambda: (point,))
     with pytest.raises(ConfigError, match=r"method 'odd' must define METHOD = Method\(\.\.\.\); type came"):
         registry.load("odd")

@@ -10,7 +10,7 @@ from graphsilo.errors import FederationError
 from graphsilo.federation import accumulator
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.robust import PLAIN, Robust, averages, chosen, length, trimmed
+from graphsilo.federation.robust import PLAIN, Robust, averages, length, multi_krum, trimmed_mean
 from graphsilo.methods import fednh, scaffold
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 
@@ -53,25 +53,25 @@ def test_the_median_of_an_even_number_is_that_of_the_two_in_the_middle() -> None
 
 def test_what_is_trimmed_is_trimmed_entry_by_entry_and_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [torch.tensor([[1.0, 50.0], [7.0, -1.0]]), torch.tensor([[2.0, 6.0], [90.0, 0.0]]), torch.zeros(2, 2)]
-    assert trimmed(values, 1).tolist() == [[1.0, 6.0], [7.0, 0.0]]
+    assert trimmed_mean(values, 1).tolist() == [[1.0, 6.0], [7.0, 0.0]]
     monkeypatch.setattr("graphsilo.federation.robust.BLOCK", 3)
-    assert trimmed(values, 1).tolist() == [[1.0, 6.0], [7.0, 0.0]]
-    assert trimmed([torch.zeros(0, 4)] * 3, 1).shape == (0, 4)
+    assert trimmed_mean(values, 1).tolist() == [[1.0, 6.0], [7.0, 0.0]]
+    assert trimmed_mean([torch.zeros(0, 4)] * 3, 1).shape == (0, 4)
 
 
 def test_krum_takes_those_whose_nearest_others_are_close() -> None:
     """Six numbers, one liar: three nearest others, the sums of whose squares are 107, 81, 57, 33, 35 and 89. With two
     nearest the third would go, with four the last, and the last by distances that are not squared."""
-    assert chosen([{"w": torch.tensor([float(value)])} for value in (0, 1, 5, 9, 10, 13)], 1) == [1, 2, 3, 4, 5]
+    assert multi_krum([{"w": torch.tensor([float(value)])} for value in (0, 1, 5, 9, 10, 13)], 1) == [1, 2, 3, 4, 5]
 
 
 def test_liars_that_agree_are_no_more_believed() -> None:
     """Seven, two of them the same lie: with 3 nearest others each, one liar's is the other and two far ones."""
-    assert chosen([{"w": torch.tensor([float(value)])} for value in (50, 0, 1, 50, 2, 3, 4)], 2) == [1, 2, 4, 5, 6]
+    assert multi_krum([{"w": torch.tensor([float(value)])} for value in (50, 0, 1, 50, 2, 3, 4)], 2) == [1, 2, 4, 5, 6]
 
 
 def test_of_equally_close_ones_the_first_are_taken() -> None:
-    assert chosen([{"w": torch.zeros(2)}] * 5, 1) == [0, 1, 2, 3]
+    assert multi_krum([{"w": torch.zeros(2)}] * 5, 1) == [0, 1, 2, 3]
 
 
 def test_clipping_by_hand() -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.federation import trust
-from graphsilo.federation.own import Own, address_of, admit, bring, class_at, keyed
+from graphsilo.federation.own import Own, address_of, admit, bring, class_at, find_key
 from kit.own import RULE, written
 
 MARK = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n"
 
 
 def trust_file(path: Path) -> None:
-    trust.trust(trust.with_helpers(path))
+    trust.trust(trust.find_keys(path))
 
 
 def refused(path: Path, call) -> str:
@@ -99,7 +99,7 @@ def test_what_a_trusted_file_imports_is_looked_at_as_well(tmp_path):
         written(folder, "rule.py", text)
     trust_file(mine / "rule.py")
     names = ["__init__.py", "plain_one.py", "rule.py", "sizes.py", "two.py"]
-    assert sorted(Path(at).name for at in trust.trusted().values()) == names
+    assert sorted(Path(at).name for at in trust.read_trusted().values()) == names
     evil = written(theirs / "helpers", "two.py", MARK + "TWO = 2\n")
     text = refused(evil, lambda: bring("partition", str(theirs / "rule.py")))
     assert f"{theirs / 'rule.py'} imports it" in text
@@ -113,12 +113,12 @@ def test_a_copy_of_a_file_that_was_named_does_not_bring_other_helpers(tmp_path):
     for folder in (mine, theirs):
         folder.mkdir()
         written(folder, "rule.py", f"import beside_the_rule\n{RULE}")
-    trust.allow(dict([keyed(str(mine / "rule.py"))]))
+    trust.allow(dict([find_key(str(mine / "rule.py"))]))
     evil = written(theirs, "beside_the_rule.py", MARK)
     refused(evil, lambda: bring("partition", str(theirs / "rule.py")))
     beside = written(mine, "beside_the_rule.py", "")
     assert bring("partition", str(mine / "rule.py"))[0] == "rule.bands"
-    assert trust.key_of(beside.read_bytes()) in trust.allowed()  # for workers, which import it again
+    assert trust.key_of(beside.read_bytes()) in trust.list_allowed()  # for workers, which import it again
 
 
 def test_workers_may_run_what_ran_here_and_not_what_took_its_place(tmp_path):
@@ -132,7 +132,7 @@ def test_workers_may_run_what_ran_here_and_not_what_took_its_place(tmp_path):
     evil = written(tmp_path, "with_a_class.py", MARK)
     assert address_of(module.Mine)[2] == str(path)
     bring("partition", module.rule)
-    assert trust.allowed() == {ran: str(path)}
+    assert trust.list_allowed() == {ran: str(path)}
     refused(evil, lambda: class_at("nowhere_else", "Mine", str(path)))
 
 
@@ -150,15 +150,15 @@ def test_modules_are_trusted_by_place_or_by_what_they_are(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(str(tmp_path))
     place = "package_of_rules.rules:bands"
     refused(path, lambda: bring("partition", place))
-    key, where = keyed(place)
+    key, where = find_key(place)
     assert (key, where) == (trust.key_of(path.read_bytes()), place)
     trust.trust({key: where})
     assert bring("partition", place)[0] == "rules.bands"
-    assert keyed("torch.nn:Linear") == ("torch.nn:Linear", "torch.nn:Linear")
+    assert find_key("torch.nn:Linear") == ("torch.nn:Linear", "torch.nn:Linear")
 
 
 def test_the_store_is_private_and_believed_only_as_such(tmp_path, monkeypatch):
-    assert trust.trusted() == {}
+    assert trust.read_trusted() == {}
     path = written(tmp_path, "rule.py", RULE)
     trust_file(path)
     store = trust.store()
@@ -191,12 +191,12 @@ def test_trust_is_taken_back(tmp_path):
     for said in (str(paths[0]), "", keys[2][:7]):
         with pytest.raises(ConfigError, match="is not trusted"):
             trust.forget(said)
-    assert list(trust.trusted()) == [keys[2]]
+    assert list(trust.read_trusted()) == [keys[2]]
 
 
 def test_a_name_with_a_line_break_adds_no_line(tmp_path):
     path = tmp_path / f"a\n{'0' * 64}  b.py"
     path.write_text(RULE)
     trust_file(path)
-    assert list(trust.trusted()) == [trust.key_of(path.read_bytes())]
-    assert os.linesep not in next(iter(trust.trusted().values()))
+    assert list(trust.read_trusted()) == [trust.key_of(path.read_bytes())]
+    assert os.linesep not in next(iter(trust.read_trusted().values()))

@@ -16,7 +16,7 @@ def gone_on(kit, build):
 
     def stop(work):
         if work.done == 2:
-            saved.append((server.state(), work.saved()))
+            saved.append((server.state(), work.state()))
             raise Stop
 
     server.after_step = stop

@@ -122,10 +122,10 @@ class Questions:
         made = SecureSum(kind, Purpose(run, 0, round, step), offers, Unproved())
         made.require()
         for name, messages, take in (
-            (SHARE, lambda: dict.fromkeys(made.clients, made.roster()), made.letters),
-            (MASK, made.posts, made.add),
-            (CONFIRM, lambda: dict.fromkeys(made.came().clients, made.came()), made.confirm),
-            (OPEN, lambda: dict.fromkeys(made.confirming, made.confirmed()), made.opening),
+            (SHARE, lambda: dict.fromkeys(made.clients, made.roster()), made.take_letters),
+            (MASK, made.make_posts, made.add),
+            (CONFIRM, lambda: dict.fromkeys(made.close_answers().clients, made.close_answers()), made.confirm),
+            (OPEN, lambda: dict.fromkeys(made.confirming, made.close_confirmations()), made.take_opening),
         ):
             for client, answer in each(name, messages()):
                 take(client, answer)

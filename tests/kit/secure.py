@@ -75,7 +75,7 @@ class Scene:
             if client not in self.parties:
                 record, identity = self.records.get(client), self.identities.get(client)
                 self.parties[client] = Party(
-                    client, identity or Identity.made_up(), DIRECTORY, record or OpenedSums(), data=self.data
+                    client, identity or Identity.generate(), DIRECTORY, record or OpenedSums(), data=self.data
                 )
 
     def begin(self, purpose: Purpose = PURPOSE) -> SecureSum[Any]:
@@ -96,16 +96,16 @@ class Scene:
         away: set[int] = set()
         made.require()
         away |= set((gone or {}).get("share", ()))
-        self._step("share", dict.fromkeys(made.clients, made.roster()), made.letters, away)
-        posts = made.posts()
+        self._step("share", dict.fromkeys(made.clients, made.roster()), made.take_letters, away)
+        posts = made.make_posts()
         away |= set((gone or {}).get("mask", ()))
         self._step("mask", posts, made.add, away)
-        came = made.came()
+        came = made.close_answers()
         away |= set((gone or {}).get("confirm", ()))
         self._step("confirm", dict.fromkeys(came.clients, came), made.confirm, away)
-        confirmed = made.confirmed()
+        confirmed = made.close_confirmations()
         away |= set((gone or {}).get("open", ()))
-        self._step("open", dict.fromkeys(made.confirming, confirmed), made.opening, away)
+        self._step("open", dict.fromkeys(made.confirming, confirmed), made.take_opening, away)
         self.made = made
         return made.result()
 

@@ -86,7 +86,7 @@ def test_the_choice_adds_up(kit, silos, select_by):
         for client, silo in zip(clients, silos, strict=True):
             items = silo.seen.items["val"]
             found = sum(
-                client._parts["ridge"].says_held_out()
+                client._parts["ridge"].predict_held_out()
                 if (name, view) == ("ridge", "own")
                 else client._parts[name].predict(client.data, view)[items]
                 for name, view in models
@@ -108,7 +108,7 @@ def test_a_silo_departs_where_its_own_nodes_are_clear(kit, silos):
     metric, labels = METRICS["accuracy"], silos[0].graph.labels[silos[0].seen.items["val"]]
     clear = np.eye(3, dtype=np.float32)[labels]
     for other, wanted in ((1 - clear, 0), (clear, 1)):
-        client._says = lambda choice, other=other: other if choice else clear
+        client._predict_choice = lambda choice, other=other: other if choice else clear
         client.choose(ChooseRequest(choices=8, preferred=1))
         assert client._chosen == wanted
     assert metric.of_outputs(labels, clear) == 1.0

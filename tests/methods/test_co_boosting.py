@@ -194,7 +194,7 @@ def test_the_direction_by_autograd(kit):
         (u * torch.softmax(mean / 4, 1)).sum().backward()
         wanted = graph.features + 0.5 * graph.features.std(0, correction=0) * leaf.grad.sign()
         with torch.no_grad():
-            seen.append((server.disturbed(len(server.pool) - 1, generator(5)), wanted))
+            seen.append((server.disturb(len(server.pool) - 1, generator(5)), wanted))
         server.ensemble = ensemble
         return learn(draw)
 

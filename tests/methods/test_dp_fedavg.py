@@ -100,7 +100,7 @@ def test_the_noise_of_a_round(kit):
 def test_what_all_rounds_tell_is_the_epsilon_that_was_asked_for():
     config = METHOD.config(epsilon=2.0, rounds=9)
     assert config.mu == pytest.approx(noise.mu_of(2.0, 1e-5) / 3)
-    assert noise.epsilon_of(noise.together([config.mu] * 9), 1e-5) == pytest.approx(2.0)
+    assert noise.epsilon_of(noise.compose([config.mu] * 9), 1e-5) == pytest.approx(2.0)
     text = config.promises(1)
     assert "Differential privacy of silos" in text
     assert "ε = 2 and" in text

@@ -235,7 +235,7 @@ def test_bytes(kit):
 
 
 def test_a_run_says_that_it_is_fedavg():
-    told = [FedGenConfig(**settings).in_vain(Schema("node", 3, 4), 9, 3, "gamlp") for settings in (
+    told = [FedGenConfig(**settings).explain_no_effect(Schema("node", 3, 4), 9, 3, "gamlp") for settings in (
         {"alpha": 0.0, "beta": 0.0}, {}, {"alpha": 0.0, "beta": 1.0},
     )]  # fmt: skip
     assert [bool(text) for text in told] == [True, False, False]

@@ -57,7 +57,7 @@ def test_predictions_spread_by_hand(kit):
     _, federation = kit.build("fedgta", [silo], steps=1, heat=1.0, moments="raw", order=1)
     client = federation.client(0)
     p, q = 0.2, 0.8
-    moments, confidence = client.described(torch.tensor([[0.6, 0.4], [p, q]]).double())
+    moments, confidence = client.describe_predictions(torch.tensor([[0.6, 0.4], [p, q]]).double())
     second = torch.softmax(torch.tensor([0.25 + 0.75 * p, 0.75 * q]).double(), 0)
     assert moments.flatten().tolist() == pytest.approx([(1 + float(second[0])) / 2, float(second[1]) / 2])
     terms = sum(float(value * value.log()) + 1 / math.e for value in second)
@@ -72,7 +72,7 @@ def test_each_step_spreads_further_and_heat_is_the_confidences_alone(kit):
     """
     silo = kit.tiny_silo(0, nodes=2, train=[0])
     _, federation = kit.build("fedgta", [silo], steps=2, alpha=0.25, heat=2.0, moments="raw", order=1)
-    moments, confidence = federation.client(0).described(torch.tensor([[0.6, 0.4], [0.2, 0.8]]).double())
+    moments, confidence = federation.client(0).describe_predictions(torch.tensor([[0.6, 0.4], [0.2, 0.8]]).double())
     plain, heated = ([math.exp(0.425 / heat), math.exp(0.7 / heat)] for heat in (1, 2))
     first, second = (value / sum(plain) for value in plain)
     assert moments.flatten().tolist() == pytest.approx([(1 + first) / 2, second / 2])
@@ -95,7 +95,7 @@ def test_what_is_sent_is_the_trained_mixture_and_what_it_predicts(kit):
         assert all(torch.equal(reply.weights[name], value) for name, value in weights_of(one.model).items())
         with torch.no_grad():
             predicted = torch.softmax(one.model(one.data.full), 1).double()
-        moments, confidence = federation.client(client).described(predicted)
+        moments, confidence = federation.client(client).describe_predictions(predicted)
         torch.testing.assert_close(reply.moments, moments.float())
         assert reply.confidence == pytest.approx(confidence)
 
@@ -104,7 +104,7 @@ def test_a_client_without_edges_has_a_say(kit):
     silo = kit.tiny_silo(0)
     bare = replace(silo, graph=silo.graph.with_edges(np.zeros((2, 0), dtype=np.int64)))
     _, federation = kit.build("fedgta", [bare])
-    _, confidence = federation.client(0).described(torch.full((6, 2), 0.5).double())
+    _, confidence = federation.client(0).describe_predictions(torch.full((6, 2), 0.5).double())
     assert confidence > 0
 
 
@@ -196,7 +196,7 @@ def test_predictions_are_made_without_dropout(kit):
     client, (_, reply) = federation.client(0), next(iter(server.collect(federation, [0])))
     with torch.no_grad():
         predicted = torch.softmax(client.model(client.data.full), 1).double()
-    torch.testing.assert_close(reply.moments, client.described(predicted)[0].float())
+    torch.testing.assert_close(reply.moments, client.describe_predictions(predicted)[0].float())
 
 
 def test_what_leaves_a_silo():

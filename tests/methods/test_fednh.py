@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo.errors import MessageError
-from graphsilo.methods.fednh import TrainReply, moved
+from graphsilo.methods.fednh import TrainReply, move
 from graphsilo.testing.small import play
 from graphsilo.training.local import weights_of
 from kit.messages import check_sent
@@ -22,18 +22,18 @@ def test_the_server_moves_prototypes_by_hand():
     """Client 1 has three items of class 0 at (0.6, 0.8), client 2 one at (1, 0) and two of class 1 at (0, 1)."""
     sums = torch.tensor([[3 * 0.6 + 1, 3 * 0.8], [0.0, 2.0]])
     torch.testing.assert_close(F.normalize(sums[:1]), torch.tensor([[0.7592566, 0.6507914]]))
-    found = moved(torch.eye(2), sums, torch.tensor([4, 2]), 0.9)
+    found = move(torch.eye(2), sums, torch.tensor([4, 2]), 0.9)
     torch.testing.assert_close(found, torch.tensor([[0.9977840, 0.0665368], [0.0, 1.0]]))
 
 
 def test_prototypes_that_stay():
     old = F.normalize(torch.tensor([[0.3, 0.7], [1.0, 0.1], [0.2, 0.9]]))
     sums, counts = torch.tensor([[2.0, 0.0], [0.0, 0.0], [-2.0, 0.0]]), torch.tensor([2, 0, 2])
-    found = moved(old, sums, counts, 0.9)
+    found = move(old, sums, counts, 0.9)
     assert torch.equal(found[1], old[1])  # nobody has the class
     assert not torch.equal(found[0], old[0])
-    assert torch.equal(moved(old, sums, counts, 1.0), old)
-    assert torch.equal(moved(old, -2 * old, torch.tensor([2, 2, 2]), 0.5), old)  # opposites cancel: no direction
+    assert torch.equal(move(old, sums, counts, 1.0), old)
+    assert torch.equal(move(old, -2 * old, torch.tensor([2, 2, 2]), 0.5), old)  # opposites cancel: no direction
 
 
 def test_prototypes_are_orthonormal_at_first_and_unit_always(kit):

@@ -165,5 +165,5 @@ def test_settings():
     ],
 )
 def test_a_run_says_where_one_step_leaves_nothing_of_the_penalty(settings, task, vain):
-    found = FedProxConfig(**settings).in_vain(Schema(task, 3, 4), 100, 10, "gcn")
+    found = FedProxConfig(**settings).explain_no_effect(Schema(task, 3, 4), 100, 10, "gcn")
     assert ("FedProx is FedAvg with these settings" in found) is vain

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from graphsilo.errors import FederationError
 from graphsilo.federation.interface import Replies
-from graphsilo.federation.prototypes import TrainReply, gathered
+from graphsilo.federation.prototypes import TrainReply, gather_rows
 from graphsilo.methods.fedtgp import margin_loss, margin_of
 from graphsilo.random import generator
 from graphsilo.testing.small import play
@@ -157,7 +157,7 @@ def test_learned_prototypes_are_a_margin_apart():
 def test_classes_that_a_client_has_not_are_not_learned_from():
     first = TrainReply(sums=torch.tensor([[4.0, 2.0], [0.0, 0.0], [3.0, 9.0]]), counts=torch.tensor([2, 0, 3]))
     second = TrainReply(sums=torch.tensor([[0.0, 0.0], [5.0, 6.0], [0.0, 0.0]]), counts=torch.tensor([0, 1, 0]))
-    rows, labels, weights = gathered(Replies({0: first, 1: second}))
+    rows, labels, weights = gather_rows(Replies({0: first, 1: second}))
     assert rows.tolist() == [[2.0, 1.0], [1.0, 3.0], [5.0, 6.0]]
     assert (labels.tolist(), weights.tolist()) == ([0, 2, 1], [2, 3, 1])
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphsilo.errors import ConfigError, FederationError
-from graphsilo.methods.fpl import TrainRequest, clustered
+from graphsilo.methods.fpl import TrainRequest, cluster_prototypes
 from graphsilo.testing.small import play
 from graphsilo.training.objective import Step
 from kit.messages import check_sent
@@ -66,13 +66,13 @@ def test_clusters_by_hand():
     single one of class 2 stays."""
     near, far = [[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [1.0, 0.2]], [[0.0, 1.0], [0.1, 1.0]]
     rows = torch.tensor([*near, [5.0, 3.0], *far])
-    clusters, classes = clustered(rows, torch.tensor([0, 0, 0, 0, 2, 0, 0]))
+    clusters, classes = cluster_prototypes(rows, torch.tensor([0, 0, 0, 0, 2, 0, 0]))
     torch.testing.assert_close(clusters, torch.tensor([[1.0, 0.05], [0.05, 1.0], [5.0, 3.0]]))
     assert classes.tolist() == [0, 0, 2]
 
 
 def test_nobody_describes_anything():
-    clusters, classes = clustered(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64))
+    clusters, classes = cluster_prototypes(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64))
     assert (tuple(clusters.shape), tuple(classes.shape)) == ((0, 4), (0,))
 
 

@@ -165,9 +165,9 @@ def test_no_cluster_splits_before_everybody_has_enough_norms(kit):
 def test_a_run_says_where_no_layer_stays_private(method):
     config = registry.load(method).config()
     graphs, nodes = Schema("graph", 3, 2), Schema("node", 3, 2)
-    assert "the model gin has no layers at its ends" in config.in_vain(graphs, 100, 10, "gin")
-    assert config.in_vain(graphs, 100, 10, "gin_gcfl") == ""
-    assert config.in_vain(nodes, 100, 10, "gcn") == ""
+    assert "the model gin has no layers at its ends" in config.explain_no_effect(graphs, 100, 10, "gin")
+    assert config.explain_no_effect(graphs, 100, 10, "gin_gcfl") == ""
+    assert config.explain_no_effect(nodes, 100, 10, "gcn") == ""
 
 
 def test_what_leaves_a_silo():

@@ -150,6 +150,6 @@ def test_bounds_must_leave_room(kit):
 
 
 def test_a_run_says_that_equal_weights_are_focal_loss():
-    told = [ReNodeConfig(w_min=low).in_vain(Schema("node", 3, 2), 100, 10, "gcn") for low in (0.5, 1.5)]
+    told = [ReNodeConfig(w_min=low).explain_no_effect(Schema("node", 3, 2), 100, 10, "gcn") for low in (0.5, 1.5)]
     assert told[0] == ""
     assert "all nodes weigh 1.5, as method.w_min is method.w_max" in told[1]

@@ -195,7 +195,7 @@ def test_it_sends_twice_what_fedavg_sends(kit):
 )
 def test_a_run_says_where_moves_are_taken_for_gradients(method, settings, said):
     config = registry.load(method).config(**settings)
-    found = config.in_vain(Schema("node", 3, 4), 100, 10, "gcn")
+    found = config.explain_no_effect(Schema("node", 3, 4), 100, 10, "gcn")
     assert said in found if said else found == ""
 
 

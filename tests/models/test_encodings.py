@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph
 from graphsilo.models import encodings
-from graphsilo.models.encodings import returns, structure_of
+from graphsilo.models.encodings import return_probabilities, structure_of
 from graphsilo.models.view import GraphTensors
 
 
@@ -45,7 +45,7 @@ def test_chances_to_return_are_the_diagonals_of_powers(monkeypatch, block):
     degree = adjacency.toarray().sum(0)
     walk = adjacency.toarray() * np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)
     wanted = np.stack([np.diag(np.linalg.matrix_power(walk, step)) for step in range(1, 8)], 1)
-    found = returns(adjacency, 7)
+    found = return_probabilities(adjacency, 7)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert found.min() >= 0
     assert found.max() <= 1 + 1e-6

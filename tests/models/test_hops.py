@@ -12,7 +12,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.sources import scratch
 from graphsilo.data.sources.generated import CitationSBM
 from graphsilo.models import build, view
-from graphsilo.models.view import GraphTensors, add_weighted, normalise, weighted
+from graphsilo.models.view import GraphTensors, add_weighted, normalise, scale
 from kit.propagated import BACKBONES, GRAPH
 
 
@@ -58,7 +58,7 @@ def test_weighted_sums_by_hand() -> None:
     sparse = sp.csr_matrix(dense)
     for left in (dense, sparse):
         for right in (dense, sparse):
-            total = add_weighted(weighted(left, 2.0), right, 0.5)
+            total = add_weighted(scale(left, 2.0), right, 0.5)
             kept = sp.issparse(left) and sp.issparse(right)
             assert sp.issparse(total) == kept
             found = total.toarray() if kept else total

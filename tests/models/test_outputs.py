@@ -8,7 +8,7 @@ import torch
 
 from graphsilo.models import GraphTensors, Model, build
 from graphsilo.random import generator
-from graphsilo.training.upstream import traced
+from graphsilo.training.upstream import trace
 from kit.backbones import IDS, VARIANTS, made, shaken
 
 ROWS = np.array([7, 2, 19, 0, 11])
@@ -52,7 +52,7 @@ def test_the_way_back_without_autograd(name, options, make_graph) -> None:
     outer, inner = (torch.randn(part.shape, generator=generator(6)) for part in outputs)
     whole = (outer * outputs.logits).sum() + (inner * outputs.embeddings).sum()
     expected = torch.autograd.grad(whole, parameters, allow_unused=True)
-    found, pull = traced(model, view, generator(5), parameters)
+    found, pull = trace(model, view, generator(5), parameters)
     torch.testing.assert_close(found.logits, outputs.logits.detach())
     torch.testing.assert_close(found.embeddings, outputs.embeddings.detach())
     for mine, theirs in zip(pull(outer, inner), expected, strict=True):
@@ -87,7 +87,7 @@ def test_two_passes_at_once(name, options, others, make_graph) -> None:
     model, data = shaken(made(name, options)), GraphTensors(make_graph(seed=1, sparse=True))
     items, beside = data.kept_view(ROWS), data.full if others is None else data.kept_view(others)
     parameters, draws = list(model.parameters()), [generator(5) for _ in range(2)]
-    found, pull = traced(model, items, draws[0], parameters, beside)
+    found, pull = trace(model, items, draws[0], parameters, beside)
     logits, embeddings = model(items, draws[1]), model.embed(beside)
     assert torch.equal(draws[0].get_state(), draws[1].get_state())
     torch.testing.assert_close(found.logits, logits.detach())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphsilo.models import GraphTensors, Model, names
 from graphsilo.models.operators import ChainOperator, DenseOperator, SparseOperator, matmul
-from graphsilo.models.precision import is_reduced, reduced, times_reduced
+from graphsilo.models.precision import is_reduced, reduce_precision, times_reduced
 from graphsilo.random import generator
 from kit import backbones
 from kit.backbones import shaken
@@ -37,7 +37,7 @@ def test_products_by_hand() -> None:
     dense = DenseOperator(torch.tensor([[BETWEEN]]))
     sparse = SparseOperator(sp.csr_matrix([[BETWEEN]], dtype=np.float32))
     exact = 3.0 * BETWEEN
-    with reduced("cpu"):
+    with reduce_precision("cpu"):
         found = [dense.mm(right), dense.tmm(right), matmul(dense.matrix, right), sparse.mm(right), sparse.tmm(right)]
         # Of the chain the dense half is lowered, to 3.
         chained = ChainOperator(sparse, dense).mm(right)
@@ -49,7 +49,7 @@ def test_products_by_hand() -> None:
 
 def test_float64_is_left_alone() -> None:
     wide = DenseOperator(torch.tensor([[BETWEEN]], dtype=torch.float64))
-    with reduced("cpu"):
+    with reduce_precision("cpu"):
         assert wide.mm(torch.tensor([[3.0]], dtype=torch.float64)).item() == 3.0 * BETWEEN
 
 
@@ -93,7 +93,7 @@ def test_steps_without_autograd_round_the_same_products(name: str, make_graph) -
 def test_weights_that_an_optimiser_changed_are_seen(make_graph) -> None:
     view = GraphTensors(make_graph()).full
     model = made("mlp", "bfloat16", {})
-    with reduced("cpu"), torch.no_grad():  # a method of one's own may hold it open over several steps
+    with reduce_precision("cpu"), torch.no_grad():  # a method of one's own may hold it open over several steps
         before = model(view)
         for parameter in model.parameters():
             parameter.mul_(2.0)

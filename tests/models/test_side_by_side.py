@@ -7,7 +7,7 @@ import torch
 
 from graphsilo import models
 from graphsilo.models.generated import GeneratedGraph
-from graphsilo.models.side_by_side import side_by_side
+from graphsilo.models.side_by_side import join_models
 from kit.training import graph
 
 CASES = [
@@ -32,7 +32,7 @@ def test_each_column_is_what_the_model_itself_gives(name, settings):
     whole, several = graph(), drawn(name, settings)
     features = torch.randn(whole.num_nodes, WIDTH, generator=torch.Generator().manual_seed(0)).requires_grad_()
     view = GeneratedGraph(features, whole.adjacency()).full
-    joined = side_by_side(several, name, settings)
+    joined = join_models(several, name, settings)
     found, wanted = joined(view), torch.cat([model(view) for model in several], 1)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
     weight = torch.rand(wanted.shape, generator=torch.Generator().manual_seed(2))
@@ -43,4 +43,4 @@ def test_each_column_is_what_the_model_itself_gives(name, settings):
 
 @pytest.mark.parametrize(("name", "settings"), [("gat", {"hidden": 4}), ("sage", {"hidden": 4, "unit_rows": True})])
 def test_others_are_left_apart(name, settings):
-    assert side_by_side(drawn(name, settings), name, settings) is None
+    assert join_models(drawn(name, settings), name, settings) is None

@@ -144,11 +144,11 @@ def test_the_log_is_summed_up_by_run_and_spent_noise_counts(explained, tmp_path)
     journal = Journal(log)
     reply = TrainReply(weights={"w": torch.zeros(10)}, num_samples=23.0)
     for number in (1, 2):
-        journal.message("sent", "first", "fedavg", number, "train", reply)
+        journal.note_message("sent", "first", "fedavg", number, "train", reply)
     journal.note("refused", "first", "fedavg", 3, "train", "too much")
     mu = noise.mu_of(4.0, 1e-5)
     release = Release(numbers=torch.zeros(7, dtype=torch.int64), clients=1, mu=mu, honest=1)
-    journal.message("sent", "second", "fedridge", 0, "noisy_statistics", release)
+    journal.note_message("sent", "second", "fedridge", 0, "noisy_statistics", release)
     found = explained("fedavg", log=log)
     first, second = found.past
     assert (first.run, first.messages, first.refused, second.method) == ("first", 2, 1, "fedridge")
@@ -255,7 +255,7 @@ def test_a_file_that_is_no_log_does_not_say_that_nothing_has_left(explained, tmp
     log.write_text("hello\n")
     with pytest.raises(RunError, match="no log that a silo keeps: not one of its lines can be read"):
         explained("fedavg", log=log)
-    Journal(log).message("sent", "first", "fedavg", 1, "train", TrainReply(weights={}, num_samples=1.0))
+    Journal(log).note_message("sent", "first", "fedavg", 1, "train", TrainReply(weights={}, num_samples=1.0))
     assert "1 line of the log cannot be read" in explained("fedavg", log=log).warnings[0]
 
 

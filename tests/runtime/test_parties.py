@@ -38,4 +38,4 @@ def test_what_nobody_has_worded_stays_at_the_silo():
     found = parties.answer(0, AGAIN, encode(Again()).data)
     assert isinstance(found, Failure)
     assert (found.kind, found.reason) == ("AttributeError", "what went wrong stands in the log at the silo")
-    assert "'object' object has no attribute 'again'" in found.trace
+    assert "'object' object has no attribute 'offer_again'" in found.trace

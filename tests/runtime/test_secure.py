@@ -214,7 +214,7 @@ def test_who_claims_numbers_that_leave_nothing_of_the_others_is_left_out(monkeyp
         begin(self, *given)
         if self.client == 2:
             self._kept = replace(self.kept, bits=30)
-        return self.again()
+        return self.offer_again()
 
     without, _ = total_of({TRAIN: {2}})
     monkeypatch.setattr(Party, "begin", boast)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from graphsilo.errors import ConfigError
-from graphsilo.settings import Settings, Share, Width, Widths, setting, wanted
-from graphsilo.settings.words import allowed, rows
+from graphsilo.settings import Settings, Share, Width, Widths, must_be, setting
+from graphsilo.settings.words import describe, rows
 
 
 class Door(Settings):
@@ -105,7 +105,7 @@ def test_a_validator_says_what_it_wants() -> None:
         @classmethod
         def _known(cls, value: str) -> str:
             if value == "Caturday":
-                raise wanted("a day such as Monday")
+                raise must_be("a day such as Monday")
             if value == "":
                 raise ValueError("an empty name is none")
             return value
@@ -135,7 +135,7 @@ def test_a_validator_says_what_it_wants() -> None:
     ids=str,
 )
 def test_what_a_type_allows(annotation: Any, words: str, short: str) -> None:
-    assert (allowed(annotation), allowed(annotation, signs=True)) == (words, short)
+    assert (describe(annotation), describe(annotation, signs=True)) == (words, short)
 
 
 def test_rows_of_a_table() -> None:

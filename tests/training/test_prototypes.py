@@ -15,7 +15,7 @@ from graphsilo.training.prototypes import (
     finch,
     nearest_prototype,
     orthogonal_rows,
-    pooled,
+    pool_means,
     spread_rows,
     unit_rows,
 )
@@ -39,11 +39,11 @@ def test_pooling_is_the_mean_of_all_rows_however_they_are_divided():
     rows, labels = torch.randn(50, 3, generator=draw), torch.randint(4, (50,), generator=draw)
     parts = [class_sums(rows[part], labels[part], 5) for part in torch.arange(50).split(17)]
     old = torch.full((5, 3), 7.0)
-    found = pooled(sum(sums for sums, _ in parts), sum(counts for _, counts in parts), old)
+    found = pool_means(sum(sums for sums, _ in parts), sum(counts for _, counts in parts), old)
     torch.testing.assert_close(found[:4], class_means(rows, labels, 4)[0])
     assert found[4].tolist() == [7.0, 7.0, 7.0]  # nobody has it: as it was
     # Sums come in float64, and one that one client alone has is that client's mean.
-    alone = pooled(torch.tensor([[3.0, 9.0]]).double(), torch.tensor([3]), torch.zeros(1, 2))
+    alone = pool_means(torch.tensor([[3.0, 9.0]]).double(), torch.tensor([3]), torch.zeros(1, 2))
     assert (alone.tolist(), alone.dtype) == ([[1.0, 3.0]], torch.float32)
 
 

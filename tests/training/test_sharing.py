@@ -7,7 +7,7 @@ import gc
 import torch
 
 from graphsilo.training import sharing
-from graphsilo.training.sharing import found_by_digest, shared_copy, under_digest
+from graphsilo.training.sharing import find_by_digest, register_digest, shared_copy
 
 
 def test_equal_tensors_are_kept_once_and_away_from_their_message():
@@ -25,8 +25,8 @@ def test_equal_tensors_are_kept_once_and_away_from_their_message():
 
 def test_one_broadcast_is_hashed_once_and_what_is_shared_is_given_back(monkeypatch):
     calls = []
-    original = sharing.shared
-    monkeypatch.setattr(sharing, "shared", lambda *given: calls.append(given) or original(*given))
+    original = sharing.share
+    monkeypatch.setattr(sharing, "share", lambda *given: calls.append(given) or original(*given))
     received = {"a": torch.arange(4.0), "b": torch.ones(2)}
     first = shared_copy(received)
     assert shared_copy(dict(received)) is first
@@ -42,14 +42,14 @@ def test_one_broadcast_is_hashed_once_and_what_is_shared_is_given_back(monkeypat
 
 
 def test_a_digest_finds_it_while_somebody_holds_it():
-    held = under_digest(shared_copy({"a": torch.arange(3.0)}), "some digest")
-    assert found_by_digest("some digest") is held
+    held = register_digest(shared_copy({"a": torch.arange(3.0)}), "some digest")
+    assert find_by_digest("some digest") is held
     elsewhere = shared_copy(held, "meta")
     assert elsewhere is not held
-    assert found_by_digest("some digest") is elsewhere  # where it is used
+    assert find_by_digest("some digest") is elsewhere  # where it is used
     del held, elsewhere
     gc.collect()
-    assert found_by_digest("some digest") is None
+    assert find_by_digest("some digest") is None
 
 
 def test_what_is_made_of_shared_tensors_is_made_once_for_the_same_others():
@@ -62,13 +62,13 @@ def test_what_is_made_of_shared_tensors_is_made_once_for_the_same_others():
         return torch.stack([model["a"] for model in models]).sum(0)
 
     for _ in range(2):  # two clients with the same history
-        assert three.made("sum", (*first, two), lambda: sum_of(*first, two, three)).tolist() == [6.0, 6.0]
+        assert three.keep("sum", (*first, two), lambda: sum_of(*first, two, three)).tolist() == [6.0, 6.0]
     assert len(calls) == 1
-    assert three.made("sum", (two,), lambda: sum_of(two, three)).tolist() == [5.0, 5.0]  # one that came later
-    assert three.made("row", (), lambda: sum_of(three)).tolist() == [3.0, 3.0]
+    assert three.keep("sum", (two,), lambda: sum_of(two, three)).tolist() == [5.0, 5.0]  # one that came later
+    assert three.keep("row", (), lambda: sum_of(three)).tolist() == [3.0, 3.0]
     assert len(calls) == 3
-    three.made("sum", (*first, two), lambda: sum_of(*first, two, three))
+    three.keep("sum", (*first, two), lambda: sum_of(*first, two, three))
     calls.clear()
     first.clear()
     gc.collect()
-    assert three._made["sum"][0][0]() is None  # others live as long as their clients hold them
+    assert three._kept["sum"][0][0]() is None  # others live as long as their clients hold them

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from graphsilo import models
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
-from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, nearest, packed, synthesise, unpacked
+from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, nearest, pack, synthesise, unpack
 
 WIDTH, CLASSES = 4, 3
 
@@ -151,6 +151,6 @@ def test_its_steps_are_adams_on_gradients_of_a_bounded_length(longest):
 
 
 def test_a_pool_survives_its_state():
-    (again,) = unpacked(packed([graph := made()]))
+    (again,) = unpack(pack([graph := made()]))
     assert all(torch.equal(one, other) for one, other in zip(again, graph, strict=True))
     assert np.array_equal(again.tensors().graph.features, graph.features.numpy())

@@ -9,7 +9,7 @@ from graphsilo.models import build as build_model
 from graphsilo.models import names as model_names
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
-from graphsilo.training.upstream import gradients_through, traced
+from graphsilo.training.upstream import gradients_through, trace
 from kit.fairfgl import patch
 
 
@@ -38,7 +38,7 @@ def test_logits_and_embeddings_of_one_pass(name):
     data = GraphTensors(patch(nodes=20, features=6).graph, dtype=torch.float64)
     model = build_model(name, num_features=6, num_classes=2, seed=0, hidden=4).double()
     parameters = list(model.parameters())
-    (logits, embeddings), pull = traced(model, data.full, generator(1), parameters)
+    (logits, embeddings), pull = trace(model, data.full, generator(1), parameters)
     expected, own = model(data.full, generator(1)), model.embed(data.full, generator(1))
     torch.testing.assert_close(logits, expected.detach())
     torch.testing.assert_close(embeddings, own.detach())
@@ -60,7 +60,7 @@ def test_running_statistics_move_once_a_pass(generated):
     once, twice = (build_model("gin", **build).double() for _ in range(2))
     draws = [generator(1) if generated else None for _ in range(3)]
     expected = once(data.full, draws[0])
-    (logits, embeddings), pull = traced(twice, data.full, draws[1], list(twice.parameters()))
+    (logits, embeddings), pull = trace(twice, data.full, draws[1], list(twice.parameters()))
     torch.testing.assert_close(logits, expected.detach())
     for name, buffer in once.named_buffers():
         torch.testing.assert_close(twice.get_buffer(name), buffer)

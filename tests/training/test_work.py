@@ -15,7 +15,7 @@ def halving(total, *, saved=None, stop=None):
     work = Work("halving", total, lambda: {"value": value[0]}, lambda work: heard.append(work.done))
     if saved is not None:
         value[0] = saved["state"]["value"]
-        work.continued(saved)
+        work.load_state(saved)
     for step in work:
         work.note(value=value[0])
         value[0] /= 2
@@ -52,11 +52,11 @@ def test_it_goes_on_where_it_was(at):
     """As after a checkpoint that followed a step: the state and the curve of that step, the steps that are left."""
     kept = []
     value = [1.0]
-    work = Work("halving", 5, lambda: {"value": value[0]}, lambda work: kept.append(work.saved()))
+    work = Work("halving", 5, lambda: {"value": value[0]}, lambda work: kept.append(work.state()))
     for _ in work:
         work.note(value=value[0])
         value[0] /= 2
-    assert Work("kept nowhere", 2, None, lambda work: None).saved() is None
+    assert Work("kept nowhere", 2, None, lambda work: None).state() is None
     saved = {**kept[at - 1], "curves": {"value": kept[-1]["curves"]["value"][:at]}}
     again, end, heard = halving(5, saved=saved)
     assert (end, heard) == (1 / 32, list(range(at + 1, 6)))

@@ -168,8 +168,8 @@ def _columns(view: View, silo: Silo, nodes: NDArray[np.int64]) -> NDArray[np.flo
     public, none = view.public, np.zeros(0, dtype=np.float32)
     config = public.settings(FedTreesConfig)
     assert config is not None
-    told = [call.request for call in public.told if isinstance(call.request, DirectionsRequest)]
-    directions = told[0].directions.numpy() if told else none.reshape(public.schema.num_features, 0)
+    known = [call.request for call in public.set_up if isinstance(call.request, DirectionsRequest)]
+    directions = known[0].directions.numpy() if known else none.reshape(public.schema.num_features, 0)
     return node_columns(views_of(tensors_of(silo.graph), public.schema), config.dim, directions, public.seed)[nodes]
 
 

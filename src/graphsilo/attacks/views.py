@@ -47,7 +47,7 @@ class Public:
     """What everybody knows: settings, names, and that the method's code is open.
 
     Attributes:
-        told: What all silos are told before round 1, and cannot read FedTrees' forests without.
+        set_up: Requests that every silo gets before round 1; FedTrees' forests cannot be read without them.
     """
 
     method: Method
@@ -56,7 +56,7 @@ class Public:
     models: Mapping[ClientId, ModelSpec]
     seed: int
     clients: tuple[ClientId, ...]
-    told: tuple[Call, ...] = ()
+    set_up: tuple[Call, ...] = ()
 
     def settings(self, kind: type[C]) -> C | None:
         """The run's settings of a method, or of one that Auto is made of; None where that method is not run."""
@@ -69,7 +69,7 @@ class Public:
         made = self.method.client(
             ClientContext(client, silo, self.config, self.models[client], self.seed, "cpu", common)
         )
-        for call in self.told:
+        for call in self.set_up:
             getattr(made, call.step)(call.request)
         return made
 
@@ -218,14 +218,14 @@ def views(repetition: Repetition, attacker: Attacker, targets: tuple[ClientId, .
 def public_of(repetition: Repetition) -> Public:
     """What everybody knows of a run."""
     simulation = repetition.simulation
-    told = {
+    set_up = {
         call.step: call
         for call in repetition.recorder.calls
         if call.phase == "setup" and isinstance(call.request, DirectionsRequest | StartRequest)
     }
     return Public(
         repetition.method, repetition.config.method_config(), simulation.schema, simulation.models, repetition.seed,
-        simulation.clients, tuple(told.values()),
+        simulation.clients, tuple(set_up.values()),
     )  # fmt: skip
 
 

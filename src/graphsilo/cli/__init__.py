@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{type(error).__name__}: {str(error).removesuffix('.')}.",
             sys.modules.get("graphsilo.federation.own"),
         )
-        if own is not None and (place := own.theirs(error)):
+        if own is not None and (place := own.locate_error(error)):
             text = (
                 f"your own code failed, in {place}: {what} Run the same command with --debug for the whole traceback."
             )

@@ -121,7 +121,7 @@ def runs(incomplete: str) -> Offers:
 def settings(ctx: Any, incomplete: str) -> Offers:
     """Settings as ``--set`` takes them: sections, then names with their choices or their default."""
     from graphsilo.experiments.config import SECTIONS
-    from graphsilo.settings.words import choices, written
+    from graphsilo.settings.words import choices, format_value
 
     begun, dot, _ = incomplete.partition(".")
     sections = [section for section in SECTIONS if section == begun or (not dot and section.startswith(begun))]
@@ -132,7 +132,7 @@ def settings(ctx: Any, incomplete: str) -> Offers:
         for name, field in group.model_fields.items():
             if name in ("name", "options"):
                 continue
-            default = written(field.get_default(call_default_factory=True))
+            default = format_value(field.get_default(call_default_factory=True))
             for value in choices(field.annotation) or [default]:
                 found[f"{sections[0]}.{name}={value}"] = field.description or ""
     return _beginning(incomplete, found.items())

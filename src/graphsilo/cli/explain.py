@@ -12,7 +12,7 @@ from graphsilo.cli.terminal import bare, say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
 from graphsilo.experiments.doors import groups, option_names
 from graphsilo.settings import Settings
-from graphsilo.settings.words import rows, written
+from graphsilo.settings.words import format_value, rows
 
 if TYPE_CHECKING:
     from graphsilo.federation.interface import Handler
@@ -46,7 +46,7 @@ def explain_command(name: str) -> None:
         (SCENARIOS, _explain_scenario),
         (_sections(), _explain_section),
     ]
-    wanted = {_plain(name), registry.spelled(name)}
+    wanted = {_plain(name), registry.resolve_name(name)}
     for names, explain in kinds:
         found = next((known for known in names if _plain(known) in wanted), None)
         if found is not None:
@@ -87,7 +87,7 @@ def _explain_setting(name: str) -> None:
     for owner, kind in known:
         for setting, default, *rest in rows(kind):
             if setting == key and key in _names(kind):
-                found.setdefault((written(default), *rest), []).append(owner)
+                found.setdefault((format_value(default), *rest), []).append(owner)
     if not found:
         every = [f"{section}.{each}" for _, kind in known for each in _names(kind)]
         raise ConfigError(f"there is no setting '{name}'; {nearest(f'{section}.{key}', every)}")
@@ -177,7 +177,7 @@ def _settings(section: str, found: Iterable[Row]) -> None:
     say()
     grid = table("setting", "default", "values", "meaning")
     for name, default, values, meaning, source in found:
-        grid.add_row(name, written(default), values, f"{meaning}{f' [{source}]' if source else ''}")
+        grid.add_row(name, format_value(default), values, f"{meaning}{f' [{source}]' if source else ''}")
     show(grid)
 
 
@@ -256,7 +256,7 @@ def _fields(message: type[Message], fewer: Sequence[FieldSpec], settings: Collec
             notes.append(f"gives features of single nodes away{spec.where_recoverable}")
         if spec in fewer:
             notes.append("with run.compression only their change, in fewer bytes")
-        if only := [f"{name}={written(value)}" for name, value in spec.only_with if name in settings]:
+        if only := [f"{name}={format_value(value)}" for name, value in spec.only_with if name in settings]:
             notes.append(f"only with {', '.join(only)}")
         found.setdefault(KINDS[spec.kind] + _format_notes(notes), []).append(_field(spec))
     return [(", ".join(names), text) for text, names in found.items()] or [("nothing but the call", "–")]

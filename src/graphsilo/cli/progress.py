@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from graphsilo.cli import terminal
 from graphsilo.errors import without_secrets
-from graphsilo.evaluate.metrics import leading
+from graphsilo.evaluate.metrics import find_leading
 from graphsilo.experiments.observer import Observer, Progress, RunStarted, Working
 from graphsilo.experiments.storage import disk
 from graphsilo.report.formats import REFERENCES, data_size, duration, in_sentence, percent
@@ -53,7 +53,7 @@ def _many(number: int, word: str) -> str:
 
 def score(values: Mapping[str, float | None] | None, wanted: str = "") -> tuple[str, float] | None:
     """The score that stands for a round, and its metric: the one that rounds are selected by, where it is there."""
-    name = wanted if wanted in (values or {}) else leading(values or ()) or ""
+    name = wanted if wanted in (values or {}) else find_leading(values or ()) or ""
     found = (values or {}).get(name)
     return None if found is None else (in_sentence(name), float(found))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
-from graphsilo.evaluate.metrics import METRICS, main_ones, metric_of
+from graphsilo.evaluate.metrics import METRICS, metric_of, select_main
 from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
 from graphsilo.report.finding import SAME, choice, seeds_alike
 from graphsilo.report.formats import (
@@ -31,7 +31,7 @@ SCENARIOS = ("missing_class", "unseen_node", "new_client")
 def sheet(record: RunRecord) -> Sheet:
     """The run and its reference rows, in percent."""
     test = record.summary.test
-    names = main_ones(METRICS.keys() & test.metrics.keys())
+    names = select_main(METRICS.keys() & test.metrics.keys())
     scenarios = [name for name in SCENARIOS if name in (record.summary.scenarios or {})]
     worst = test.beside.worst_client is not None
     gap = record.gap_closed or None

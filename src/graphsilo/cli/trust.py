@@ -31,12 +31,12 @@ def trust(
             for key, at in trust.forget(place).items():
                 say(f"no longer trusted: {key}  {at}")
             continue
-        key, where = own.keyed(place)
-        found = trust.with_helpers(Path(where)) if where.endswith(".py") else {key: where}
+        key, where = own.find_key(place)
+        found = trust.find_keys(Path(where)) if where.endswith(".py") else {key: where}
         trust.trust(found)
         for key, at in found.items():
             say(f"trusted: {key}  {at}")
     if show or not places:
-        for key, at in trust.trusted().items():
+        for key, at in trust.read_trusted().items():
             say(f"{key}  {at}")
         say(f"Kept in {trust.store()}")

@@ -148,7 +148,7 @@ def allow_own(said: Sequence[str] | None) -> None:
     if said:
         from graphsilo.federation import own, trust
 
-        trust.allow(dict(map(own.keyed, said)))
+        trust.allow(dict(map(own.find_key, said)))
 
 
 def again(command: str, folder: Path, config: RunConfig) -> str:

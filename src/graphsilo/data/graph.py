@@ -104,7 +104,7 @@ def names_among_silos(silos: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray
 
 
 def mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finisher of SplitMix64: every bit of the result depends on every bit."""
+    """The finaliser of SplitMix64 (Steele et al. 2014): every bit of the result depends on every bit."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
     found: NDArray[np.uint64] = state ^ (state >> np.uint64(31))

@@ -50,26 +50,27 @@ def join_truth(tables: Sequence[BooleanWords]) -> dict[str, Words]:
         DataError: A word of 0 in one of them is a word of 1 in another.
 
     Example:
-        >>> join_truth([Told("a", ["x"], {"x": (("no",), ("yes",))}), Told("b", ["x"], {"x": (("nein",), ("ja",))})])
+        >>> one = BooleanWords("a", ["x"], {"x": (("no",), ("yes",))})
+        >>> join_truth([one, BooleanWords("b", ["x"], {"x": (("nein",), ("ja",))})])
         {'x': (('no', 'nein'), ('yes', 'ja'))}
     """
     found: dict[str, Words] = {}
     for column in dict.fromkeys(name for table in tables for name in table.booleans):
-        sharing = _sharing(tables, column)
+        sharing = _find_sharing(tables, column)
         first: list[dict[str, BooleanWords]] = [{}, {}]
         for table in sharing:
             for value, listed in enumerate(table.words(column)):
                 for word in listed:
-                    other = first[1 - value].get(_plain(word))
+                    other = first[1 - value].get(_normalise(word))
                     if other is not None:
                         raise DataError(
                             f"column '{column}' (nodes.boolean): {quote(word)} is {value} at {table.owner}, which "
                             f"reads {in_words(table.words(column))}, and {1 - value} at {other.owner}, which reads "
                             f"{in_words(other.words(column))}. {_ADVICE}"
                         )
-                    first[value].setdefault(_plain(word), table)
+                    first[value].setdefault(_normalise(word), table)
         pairs = [table.booleans[column] for table in sharing if column in table.booleans]
-        found[column] = (_once(pair[0] for pair in pairs), _once(pair[1] for pair in pairs))
+        found[column] = (_merge(pair[0] for pair in pairs), _merge(pair[1] for pair in pairs))
     return found
 
 
@@ -77,9 +78,9 @@ def truth_notes(tables: Sequence[BooleanWords]) -> tuple[str, ...]:
     """A sentence for each column of truth values that tables write with different words."""
     notes = []
     for column in dict.fromkeys(name for table in tables for name in table.booleans):
-        sharing = _sharing(tables, column)
+        sharing = _find_sharing(tables, column)
         first = sharing[0]
-        other = next((table for table in sharing if _apart(table.words(column), first.words(column))), None)
+        other = next((table for table in sharing if _differ(table.words(column), first.words(column))), None)
         if other is not None:
             notes.append(
                 f"truth values in column '{column}' are written {in_words(first.words(column))} at {first.owner} and "
@@ -88,7 +89,7 @@ def truth_notes(tables: Sequence[BooleanWords]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _sharing(tables: Sequence[BooleanWords], column: str) -> list[BooleanWords]:
+def _find_sharing(tables: Sequence[BooleanWords], column: str) -> list[BooleanWords]:
     return [table for table in tables if column in table.booleans or column in table.features]
 
 
@@ -102,18 +103,18 @@ def words_of(tree: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Words]:
     return {column: (tuple(off), tuple(on)) for column, (off, on) in tree.items()}
 
 
-def _apart(one: Words, other: Words) -> bool:
+def _differ(one: Words, other: Words) -> bool:
     """Whether one pair has a word that the other, which may know more of them, does not have."""
     pairs = [
-        ({_plain(word) for word in mine}, {_plain(word) for word in theirs})
+        ({_normalise(word) for word in mine}, {_normalise(word) for word in theirs})
         for mine, theirs in zip(one, other, strict=True)
     ]
     return not (all(mine <= theirs for mine, theirs in pairs) or all(mine >= theirs for mine, theirs in pairs))
 
 
-def _once(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
+def _merge(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for listed in lists for word in listed))
 
 
-def _plain(word: str) -> str:
+def _normalise(word: str) -> str:
     return word.strip().casefold()

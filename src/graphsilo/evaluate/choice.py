@@ -37,7 +37,7 @@ def weight_scores(scores: Sequence[Score]) -> NDArray[np.float64]:
     return np.array([values, [score.weight for score in scores]])
 
 
-def worth(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[str, Any]) -> list[float]:
+def rate_candidates(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[str, Any]) -> list[float]:
     """What each candidate is worth to all silos together; empty where nobody could tell.
 
     Args:
@@ -57,7 +57,7 @@ def describe_choice(chosen: int, metric: Metric, values: Sequence[float]) -> dic
     Args:
         chosen: The number.
         metric: What counts.
-        values: As ``worth`` gives them.
+        values: As ``rate_candidates`` gives them.
     """
     return {"chosen": float(chosen), **{f"chosen_{place}": metric.goodness(each) for place, each in enumerate(values)}}
 

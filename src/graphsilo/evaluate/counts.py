@@ -145,7 +145,7 @@ class ConfusionPlan:
         Raises:
             DataError: Wrong shape, or a class outside 0 to C - 1.
         """
-        array = predicted if isinstance(predicted, np.ndarray) else _as_numpy(predicted)
+        array = predicted if isinstance(predicted, np.ndarray) else _to_numpy(predicted)
         if array.shape != (self.num_items,):
             raise DataError(f"predicted must hold one class for each of {self.num_items} items; got {array.shape}.")
         if array.dtype != np.int64:
@@ -161,7 +161,7 @@ class ConfusionPlan:
         return np.bincount(picked, minlength=self._size).reshape(self.shape)
 
 
-def _as_numpy(values: Any) -> NDArray[Any]:
+def _to_numpy(values: Any) -> NDArray[Any]:
     """A tensor (brought to the host when it lives on a device) or anything numpy understands."""
     to_numpy = getattr(values, "numpy", None)
     return np.asarray(values) if to_numpy is None else to_numpy(force=True)

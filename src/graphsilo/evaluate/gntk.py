@@ -274,11 +274,11 @@ def compare(
         "jitter": jitter,
         "global": {"nodes": len(everywhere), "bound": bound, "twins": alike_everywhere},
         "silos": rows,
-        **_over_silos(rows),
+        **_average(rows),
     }
 
 
-def _over_silos(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _average(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     healed = [row for row in rows if None not in (row["global"], row["cut"], row["mended"])]
     names = GRAPHS if healed else GRAPHS[:2]
     there = healed or [row for row in rows if None not in (row["global"], row["cut"])]

@@ -260,7 +260,7 @@ def sort_metrics(names: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(names), key=lambda name: places.get(name, (True, len(places))))
 
 
-def main_ones(names: Iterable[str]) -> list[str]:
+def select_main(names: Iterable[str]) -> list[str]:
     """Of these names those that tables have a column for, in order; all of them where there is none.
 
     Of two classes the F1 of the rarer one stands for Min-F1, which counts what is missed of a class and nothing that is
@@ -276,15 +276,15 @@ def rankings(task: Task) -> list[Metric]:
     return [each for each in METRICS.values() if each.ranking is not None and task in each.tasks]
 
 
-def selecting(task: Task | None = None) -> list[str]:
+def list_selecting(task: Task | None = None) -> list[str]:
     """Metrics that may choose the reported round, of one task or of any; the first is what is taken unasked."""
     return [each.name for each in METRICS.values() if each.selects and (task is None or task in each.tasks)]
 
 
-def leading(values: Iterable[str]) -> str | None:
+def find_leading(values: Iterable[str]) -> str | None:
     """The metric that stands for all: the first of those that may select which is among the names."""
     names = set(values)
-    return next((name for name in selecting() if name in names), None)
+    return next((name for name in list_selecting() if name in names), None)
 
 
 for _metric in (
@@ -407,7 +407,7 @@ def summarise(
     table = _table(counts, rare)
     summary: Summary = {name: _plain(weighted_mean(values.T, share)) for name, values in table.items()}
     pool = counts.sum(axis=0, keepdims=True)
-    summary["pooled"] = per_client(pool, rare=rare)[0]
+    summary["pooled"] = score_clients(pool, rare=rare)[0]
     del summary["pooled"]["client"]
     scores = table["accuracy"]
     there = np.flatnonzero(~np.isnan(scores))
@@ -423,7 +423,7 @@ def summarise(
     return summary
 
 
-def per_client(counts: Counts, *, clients: Sequence[int] | None = None, rare: int | None = None) -> list[Summary]:
+def score_clients(counts: Counts, *, clients: Sequence[int] | None = None, rare: int | None = None) -> list[Summary]:
     """One dictionary per client: its number, how many items were scored, and its metrics (None where missing).
 
     Args:

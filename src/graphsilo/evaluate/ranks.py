@@ -119,11 +119,11 @@ def _squares(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((sums**2).sum(axis=-1))
 
 
-def fewest(methods: int, *, alpha: float = 0.05) -> int:
+def count_needed(methods: int, *, alpha: float = 0.05) -> int:
     """How many data sets it takes for any difference between so many methods to be significant in both tests.
 
     Example:
-        >>> fewest(2), fewest(3)
+        >>> count_needed(2), count_needed(3)
         (6, 3)
     """
     count = 2

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.errors import DataError
-from graphsilo.evaluate.spread import BySeed, by_seed, over_seeds
+from graphsilo.evaluate.spread import BySeed, drop_missing, summarise_values
 from graphsilo.random import numpy_generator
 
 EXACT_SEEDS = 20
@@ -80,14 +80,14 @@ def compare_paired(first: BySeed, second: BySeed) -> PairedComparison:
     Returns:
         Everything that can be computed; with one seed only the difference, and no test.
     """
-    one, two = by_seed(first), by_seed(second)
+    one, two = drop_missing(first), drop_missing(second)
     seeds = tuple(sorted(one.keys() & two.keys()))
     if len(seeds) > 1 and len({(one[seed], two[seed]) for seed in seeds}) == 1:
         seeds = seeds[:1]  # nothing was drawn at random: the same number again is no other one
     n = len(seeds)
     left, right = [one[seed] for seed in seeds], [two[seed] for seed in seeds]
     differences = [a - b for a, b in zip(left, right, strict=True)]
-    spread = over_seeds(differences)
+    spread = summarise_values(differences)
     low = high = t_p = wilcoxon_p = flip_p = smallest = None
     if n >= 2 and spread.mean is not None and spread.std is not None:
         values = np.asarray(differences)

@@ -101,14 +101,14 @@ def _slopes(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         return {"accuracy": right, "macro_f1": slopes / there.sum(axis=1)[:, None, None]}
 
 
-def over_seeds(values: BySeed) -> SeedSummary:
+def summarise_values(values: BySeed) -> SeedSummary:
     """Mean and sample standard deviation over seeds; missing values are left out and ``count`` says how many remain.
 
     Example:
-        >>> over_seeds([0.5, 0.75, 1.0])
+        >>> summarise_values([0.5, 0.75, 1.0])
         SeedSummary(mean=0.75, std=0.25, count=3)
     """
-    known = list(by_seed(values).values())
+    known = list(drop_missing(values).values())
     if not known:
         return SeedSummary(None, None, 0)
     # Exact rational arithmetic: equal values of all seeds give exactly that mean and a spread of exactly 0
@@ -134,10 +134,10 @@ def summarise_seeds(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if nested:
                 summary[key] = nested
         elif all(isinstance(value, float) for value in known) and (known or key != "client"):
-            summary[key] = over_seeds(values).as_dict()
+            summary[key] = summarise_values(values).as_dict()
     return summary
 
 
-def by_seed(values: BySeed) -> dict[int, float]:
+def drop_missing(values: BySeed) -> dict[int, float]:
     pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
     return {seed: float(value) for seed, value in pairs if value is not None and not math.isnan(value)}

@@ -48,14 +48,14 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
     found = [(section, name, one.place) for section in OWN for name, one in config.brought(section).items()]
     found += [("method", method.name, own.place_of(part)) for part in (*classes_of(method.client), method.config)]
     for section, name, place in found:
-        if not own.findable(place):
+        if not own.is_findable(place):
             raise ConfigError(
                 f"{why} starts other processes, and {section} '{name}' is defined in a script, a notebook or a "
                 f"function ({place}), where they cannot find it. Put it at the top level of a file of its own and say "
                 f"{section}='file.py:NAME', or import it from there."
             )
     for name in config.model_names():
-        if name in models.registry.added() and name not in config.brought("model"):
+        if name in models.registry.list_added() and name not in config.brought("model"):
             raise ConfigError(
                 f"{why} starts other processes, and model '{name}' was registered in this one alone. Say where it is, "
                 f"model='file.py', or put it into a package with an entry point."

@@ -20,7 +20,7 @@ from graphsilo.experiments.evaluation import choice_of, modes_of, view_of
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import model_entries
 from graphsilo.federation import registry
-from graphsilo.federation.client import no_dense_products, precision_matters
+from graphsilo.federation.client import explain_no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
@@ -120,7 +120,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"run.alone and the reference `alone`; `local` is the backbone at every silo by itself."
         )
     clients = len(simulation.clients)
-    asked = method_config.asked_of(clients)
+    asked = method_config.count_asked(clients)
     if method_config.min_clients is not None and method_config.min_clients > asked:
         raise ConfigError(
             f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "
@@ -236,7 +236,7 @@ def check_precision(simulation: Simulation) -> None:
             effective[key] = precision_matters(spec, silo)
     for spec in simulation.models.values():
         if not effective.get(str(spec.wire()), True):
-            raise UnsupportedError(no_dense_products(spec))
+            raise UnsupportedError(explain_no_dense_products(spec))
 
 
 def check_resources(simulation: Simulation, settings: MethodConfig) -> None:

@@ -15,7 +15,7 @@ from pydantic import PrivateAttr, field_validator, model_validator
 
 from graphsilo.data.partition.rule import Seed, SplitMode
 from graphsilo.errors import ConfigError, quote
-from graphsilo.evaluate.metrics import selecting
+from graphsilo.evaluate.metrics import list_selecting
 from graphsilo.experiments.doors import (
     CHOICES,
     FLAGS,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     SelectBy: TypeAlias = str
 else:
-    SelectBy = Literal[tuple(selecting())]
+    SelectBy = Literal[tuple(list_selecting())]
 RunReference = Literal["local", "alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"]
 REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
@@ -425,7 +425,7 @@ class RunConfig(Settings):
         from graphsilo.federation import registry
 
         kind = registry.load(self.method.name).config
-        return kind.of(self.method.options, owner=registry.spelled(self.method.name))
+        return kind.of(self.method.options, owner=registry.resolve_name(self.method.name))
 
     def brought(self, section: str) -> dict[str, Own]:
         """What the person brought along for a section and this configuration uses, by name."""

@@ -381,7 +381,7 @@ def spelled(section: str, name: str) -> str:
         if section == "method":
             from graphsilo.federation import registry
 
-            return registry.spelled(name)
+            return registry.resolve_name(name)
     except ConfigError:
         return name
     return name.lower()

@@ -17,7 +17,7 @@ from graphsilo.data.partition import Partition
 from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, quote
-from graphsilo.evaluate.metrics import selecting
+from graphsilo.evaluate.metrics import list_selecting
 from graphsilo.experiments.config import ModelConfig, RunConfig
 from graphsilo.experiments.doors import FLAGS, plain
 from graphsilo.federation import registry
@@ -312,7 +312,7 @@ def _other_split(run: Case, value: Any) -> str | None:
 
 
 def _other_metric(run: Case, value: Any) -> str | None:
-    known = selecting(run.task)
+    known = list_selecting(run.task)
     return None if value in (None, *known) else f"{run.task} prediction selects by {known[0]}"
 
 

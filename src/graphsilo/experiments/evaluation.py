@@ -96,7 +96,7 @@ class SetScores:
             return [None if math.isnan(value) else value for value in pairs[:, 0].tolist()]
         if self.counts is None or kind not in self.kinds:
             return [None] * len(self.clients)
-        return [row.get(metric) for row in metrics.per_client(self.of(kind), rare=self.rare)]
+        return [row.get(metric) for row in metrics.score_clients(self.of(kind), rare=self.rare)]
 
     def only(self, clients: Collection[ClientId]) -> SetScores:
         """The rows of some clients."""

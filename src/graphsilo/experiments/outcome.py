@@ -326,7 +326,7 @@ def secure_warnings(config: RunConfig, method: Method, participants: Participant
     if not config.run.secure_sums or method.pooled or config.run.alone:
         return []
     found = []
-    asked = config.method_config().asked_of(len(participants.clients))
+    asked = config.method_config().count_asked(len(participants.clients))
     if participants.has_data:
         changing = asked < len(participants.clients) or config.evaluation.share < 1
         refused = " There it would be refused to sum over some silos at a time." if changing else ""
@@ -350,12 +350,12 @@ def secure_warnings(config: RunConfig, method: Method, participants: Participant
 def setting_warnings(config: RunConfig, participants: Participants) -> list[str]:
     """Says what a method promises of what training sends, and where what it does comes to nothing."""
     settings, clients = config.method_config(), len(participants.clients)
-    asked = settings.asked_of(clients)
+    asked = settings.count_asked(clients)
     items = sum(row["train"] for row in participants.cut["per_client"])
     model = common_model(participants.models).name
     found = (
         settings.promises(len(config.run.seeds)),
-        settings.in_vain(participants.schema, items * asked // clients, asked, model),
+        settings.explain_no_effect(participants.schema, items * asked // clients, asked, model),
     )
     said = [text for text in found if text]
     title = registry.load(config.method.name).title

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
-from graphsilo.evaluate.metrics import METRICS, Metric, selecting
+from graphsilo.evaluate.metrics import METRICS, Metric, list_selecting
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def class_word(label: int, schema: Schema) -> str:
 def selection_metric(config: EvaluationConfig, participants: Participants) -> Metric:
     """The validation metric that picks the reported round: the one asked for, if the task has it; else macro-F1 where
     one class is so common that its share would pass for accuracy, and the task's first elsewhere."""
-    known = selecting(participants.task)
+    known = list_selecting(participants.task)
     usual = "macro_f1" if participants.is_lopsided else known[0]
     return METRICS[config.select_by if config.select_by in known else usual]
 

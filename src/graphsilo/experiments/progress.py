@@ -14,7 +14,7 @@ import torch
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.evaluation import RoundScores, SetScores, view_of
 from graphsilo.experiments.storage.records import ModeScores, Scores
-from graphsilo.federation.averaging import packed, unpacked
+from graphsilo.federation.averaging import pack_models, unpack_models
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId
@@ -305,8 +305,8 @@ class Aggregates:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return packed(self._of)
+        return pack_models(self._of)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Aggregates:
-        return cls(unpacked(state))
+        return cls(unpack_models(state))

@@ -323,7 +323,7 @@ class SeedRun:
 
     def _worked(self, work: Work, server: ServerBase[Any], federation: Exchange) -> None:
         """A step of a long piece of work has ended: in set-up, from which clients go on as they are, keep it if due."""
-        saved = work.saved() if federation.ledger.phase == "setup" and self._is_due_within() else None
+        saved = work.state() if federation.ledger.phase == "setup" and self._is_due_within() else None
         if saved is not None:
             self._note_set_up(federation)
             self._save(server, federation, {**saved, "log": dict(server.log)})

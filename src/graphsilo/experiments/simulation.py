@@ -18,7 +18,7 @@ from graphsilo.data.partition import Partition, audit, entry
 from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.parts import detach
-from graphsilo.data.silos.scaling import far_apart, find_lost_values
+from graphsilo.data.silos.scaling import find_far_apart, find_lost_values
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.sources import catalog
@@ -364,7 +364,7 @@ def scaling_of(config: RunConfig, without: Collection[ClientId] = ()) -> Scaling
 
 def _unit_notes(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, ...]:
     """Says so where one feature drowns another."""
-    found = far_apart(graphs)
+    found = find_far_apart(graphs)
     if found is None:
         return ()
     wide, most, narrow, least = found

@@ -88,10 +88,10 @@ class Account:
             with atomic_file(self.path, 0o600) as file:
                 file.write(text.encode())
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise self._make_error(error) from error
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """While nobody else counts: silos' processes of several federations may share the file.
 
         Raises:
@@ -103,9 +103,9 @@ class Account:
             with lock_file(self.path.with_name(f"{self.path.name}.lock")):
                 yield
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise self._make_error(error) from error
 
-    def _unwritable(self, error: OSError) -> DisclosureError:
+    def _make_error(self, error: OSError) -> DisclosureError:
         return DisclosureError(
             f"the silo's account {self.path} cannot be written ({error.strerror}), and nothing is sent that is not "
             f"counted. Its owner must make room for it, or mend its folder; then the run can go on."

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.message import FieldSpec, Message, differing, message_shapes, tensors_in
+from graphsilo.federation.message import FieldSpec, Message, diff_shapes, message_shapes, tensors_in
 from graphsilo.federation.wire import JoinedTensors, aligned_bytes
 from graphsilo.types import ClientId
 
@@ -128,7 +128,7 @@ class Accumulator(Generic[Reply]):
         group = self._largest()
         return [] if group is None else group.clients
 
-    def outvoted(self) -> dict[ClientId, str]:
+    def find_outvoted(self) -> dict[ClientId, str]:
         """Whose messages are not in the sum because most others look different, and how theirs does."""
         largest = self._largest()
         found: dict[ClientId, str] = {}
@@ -141,8 +141,8 @@ class Accumulator(Generic[Reply]):
             who = f"{len(other.clients)} other clients'" if largest else f"client {other.clients[0]}'s"
             for client in group.clients:
                 found[client] = (
-                    f"client {client}: {self.kind.__name__}.{name} has {differing(mine, theirs)}, {who} has "
-                    f"{differing(theirs, mine)}{'' if largest else ', and nobody can say which of them is right'}. "
+                    f"client {client}: {self.kind.__name__}.{name} has {diff_shapes(mine, theirs)}, {who} has "
+                    f"{diff_shapes(theirs, mine)}{'' if largest else ', and nobody can say which of them is right'}. "
                     f"All clients must run the same model and settings to be summed."
                 )
         return dict(sorted(found.items()))
@@ -207,7 +207,7 @@ class _Group:
             if self.rule is not None and spec.weighted_by:
                 shares = tuple(self.rule(spec, self.clients, shares))
             if spec.form == "tensors":
-                self._values[name] = self._named(name, shares)
+                self._values[name] = self._sum_named(name, shares)
             elif spec.form == "tensor_list":
                 olds = total or [None] * len(shares[0][0])
                 self._values[name] = [
@@ -220,7 +220,7 @@ class _Group:
                     share = int(weight) if isinstance(value, int) and weight == int(weight) else weight
                     self._values[name] = self._values.get(name, 0) + value * share
 
-    def _named(self, name: str, shares: Sequence[Share]) -> Mapping[str, Tensor]:
+    def _sum_named(self, name: str, shares: Sequence[Share]) -> Mapping[str, Tensor]:
         """Named tensors, added as one where all of them lie the same way in their messages."""
         totals: Mapping[str, Tensor] = self._values.get(name, {})
         like = totals or shares[0][0]
@@ -241,7 +241,7 @@ def _bytes(value: Any) -> int:
 def _sum(total: Tensor | None, shares: Sequence[tuple[Tensor, float]]) -> Tensor:
     """total + Σ weight · tensor, in place where there is a total, in float64 (int64 for whole numbers)."""
     if total is None:
-        total, shares = _first(*shares[0]), shares[1:]
+        total, shares = _start_sum(*shares[0]), shares[1:]
     if not total.is_floating_point():
         for tensor, weight in shares:
             total.add_(tensor.to(torch.int64), alpha=int(weight))
@@ -259,7 +259,7 @@ def _sum(total: Tensor | None, shares: Sequence[tuple[Tensor, float]]) -> Tensor
     return total
 
 
-def _first(tensor: Tensor, weight: float) -> Tensor:
+def _start_sum(tensor: Tensor, weight: float) -> Tensor:
     """weight · tensor, as a total of its own."""
     wide = torch.float64 if tensor.is_floating_point() else torch.int64
     if tensor.numel() > BLOCK and tensor.is_cpu and tensor.is_contiguous():

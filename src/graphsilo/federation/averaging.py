@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphsilo.errors import FederationError
 from graphsilo.federation.interface import Federation, Replies
-from graphsilo.federation.message import Message, Tensors, differing, shapes_of
+from graphsilo.federation.message import Message, Tensors, diff_shapes, shapes_of
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.types import ClientId
@@ -128,10 +128,10 @@ class MixingServer(ServerBase[ConfigT], Generic[ConfigT, ReplyT]):
         return self.models
 
     def state(self) -> dict[str, Any]:
-        return {"models": packed(self.models), "own_shares": dict(self.own_shares)}
+        return {"models": pack_models(self.models), "own_shares": dict(self.own_shares)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.models = unpacked(state["models"])
+        self.models = unpack_models(state["models"])
         self.own_shares = dict(state["own_shares"])
 
 
@@ -143,9 +143,9 @@ def step_to(old: Mapping[str, Tensor], total: Mapping[str, Tensor], weight: floa
     """
     if shapes_of(total) != shapes_of(old):
         raise FederationError(
-            f"the clients' sum holds {differing(shapes_of(total), shapes_of(old))}, the server's model "
-            f"{differing(shapes_of(old), shapes_of(total))}. Send the model in a field that the request has, too, and "
-            f"a client that answers with another one is named."
+            f"the clients' sum holds {diff_shapes(shapes_of(total), shapes_of(old))}, the server's model "
+            f"{diff_shapes(shapes_of(old), shapes_of(total))}. Send the model in a field that the request has, too, "
+            f"and a client that answers with another one is named."
         )
     new = {}
     for name, value in total.items():
@@ -172,13 +172,13 @@ def mix(models: Sequence[Tensors], shares: Tensor) -> list[dict[str, Tensor]]:
     return mixed
 
 
-def packed(models: Mapping[ClientId, Tensors]) -> dict[str, Any]:
+def pack_models(models: Mapping[ClientId, Tensors]) -> dict[str, Any]:
     """Models by client for a state: every one once, however many clients have it, and which of them each has."""
     places: dict[int, int] = {}
     distinct = {places.setdefault(id(weights), len(places)): dict(weights) for weights in models.values()}
     return {"models": list(distinct.values()), "of": {client: places[id(models[client])] for client in models}}
 
 
-def unpacked(state: Mapping[str, Any]) -> dict[ClientId, Tensors]:
-    """The models of ``packed``; those that clients had in common they have in common again."""
+def unpack_models(state: Mapping[str, Any]) -> dict[ClientId, Tensors]:
+    """The models of ``pack_models``; those that clients had in common they have in common again."""
     return {client: state["models"][place] for client, place in state["of"].items()}

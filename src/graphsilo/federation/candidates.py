@@ -17,7 +17,7 @@ from graphsilo.federation.message import Message, Tensors, sends
 
 
 class Candidates(Message):
-    """What one client's validation items say of some models. What all together say: ``evaluate.choice.worth``.
+    """What one client's validation items say of some models. All together: ``evaluate.choice.rate_candidates``.
 
     Attributes:
         counts: [models, C true, C predicted] validation items; no models where nothing is chosen.
@@ -33,7 +33,7 @@ class Candidates(Message):
         return cls(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
 
     @classmethod
-    def scored(
+    def from_outputs(
         cls, judge: Judge, outputs: Sequence[NDArray[Any]], classes: int, further: Iterable[str] = ()
     ) -> Candidates:
         """Of models that say ``outputs``, [items, C] each, of the judge's items.

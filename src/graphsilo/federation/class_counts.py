@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class CountingClient(ClientBase[MethodConfig]):
     """A silo before it is the client of a method."""
 
-    def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
+    def _predict_set(self, evaluation: EvaluationSet, view: str) -> Tensor:
         return torch.zeros(evaluation.graph.num_items, self.silo.schema.num_classes)
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:

@@ -205,7 +205,7 @@ class ClientBase(ABC, Generic[ConfigT]):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
         for name in self.kept:
-            setattr(self, name, copied(state[name], self.kept_on))
+            setattr(self, name, copy_kept(state[name], self.kept_on))
         load_states(self, self.stateful, state)
 
     @property
@@ -247,7 +247,7 @@ class ClientBase(ABC, Generic[ConfigT]):
 
     def generator(self, *names: Name) -> torch.Generator:
         """A generator for one purpose of this client in this call: a handler that is asked again within a round, or
-        within set-up, draws anew."""
+        within set-up, draws again."""
         again: tuple[Name, ...] = ("call", self.repeat) if self.repeat else ()
         return generator(self.context.seed, "client", self.id, "round", self.round, *again, *names)
 
@@ -294,16 +294,16 @@ class ClientBase(ABC, Generic[ConfigT]):
         if request.rare is not None and not (self.silo.schema.num_classes == 2 > request.rare >= 0):
             raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
         return self._scoring.scores(
-            self.silo, self._predicted, request.views, request.global_views, auc=request.auc, rare=request.rare,
+            self.silo, self._predict_set, request.views, request.global_views, auc=request.auc, rare=request.rare,
             beside=beside,
         )  # fmt: skip
 
     def answers(self, view: str) -> Tensor:
         """[test items] classes that a view of the model answers on the client's own graph."""
         seen = self.silo.seen
-        return self._predicted(seen, view).argmax(1).cpu()[torch.as_tensor(seen.items["test"])]
+        return self._predict_set(seen, view).argmax(1).cpu()[torch.as_tensor(seen.items["test"])]
 
-    def _predicted(self, evaluation: EvaluationSet, view: str) -> Tensor:
+    def _predict_set(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()
         with torch.no_grad():
             output = self.predict(data, view)
@@ -317,7 +317,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         return output
 
 
-def copied(value: Any, device: str | None = None) -> Any:
+def copy_kept(value: Any, device: str | None = None) -> Any:
     """A value of an attribute in ``kept`` with tensors of its own, on the same device unless another is named.
 
     ``SharedTensors`` on that device stay what they are: nobody writes to them.
@@ -329,8 +329,8 @@ def copied(value: Any, device: str | None = None) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to(device or value.device, copy=True)
     if isinstance(value, Mapping):
-        return {name: copied(each, device) for name, each in value.items()}
-    return [copied(each, device) for each in value] if isinstance(value, list | tuple) else value
+        return {name: copy_kept(each, device) for name, each in value.items()}
+    return [copy_kept(each, device) for each in value] if isinstance(value, list | tuple) else value
 
 
 def states_of(owner: object, names: Iterable[str]) -> dict[str, Any]:
@@ -390,7 +390,7 @@ def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
         data.clear()
 
 
-def no_dense_products(spec: ModelSpec) -> str:
+def explain_no_dense_products(spec: ModelSpec) -> str:
     """What to say where precision does not matter."""
     return (
         f"run.precision {spec.precision} is for dense matrix products, but '{spec.name}' without a hidden layer "

@@ -32,15 +32,15 @@ from graphsilo.federation.wire import (
     Encoded,
     Layout,
     Slot,
-    aligned,
+    align,
     aligned_bytes,
     common_largest,
+    describe_not_finite,
+    describe_too_large,
     header_bytes,
-    joined,
-    not_finite,
+    join_slots,
+    make_writable,
     open_header,
-    too_large,
-    writable,
 )
 
 DEFAULT_LIMIT = 2 * 1024**3
@@ -78,14 +78,14 @@ def encode(message: Message) -> Encoded:
     sizes = []
     for spec in message.specs():
         before = packer.length
-        body[spec.name] = _packed(packer, message, spec)
+        body[spec.name] = _pack_field(packer, message, spec)
         sizes.append((spec.name, spec.kind, packer.length - before))
     name = message.wire_name()
     data = packer.finish([name, body, packer.length], limit=MAX_HEADER)
     return Encoded(data, name, tuple(sizes))
 
 
-def _packed(packer: Packer, message: Message, spec: FieldSpec) -> Any:
+def _pack_field(packer: Packer, message: Message, spec: FieldSpec) -> Any:
     """What stands in the header for a field."""
     value = getattr(message, spec.name)
     if value is None:
@@ -143,7 +143,7 @@ def decode_known(
             f"{kind.__name__}: at most {limit} bytes are accepted, {size} came. Raise the limit if this "
             f"message is meant to be so large, or ask the sender's owner why it is."
         )
-    buffer = writable(data)
+    buffer = make_writable(data)
     key = header_bytes(buffer, kind.__name__, MAX_HEADER)
     place = kind, largest_value, key
     layout, shapes = LAYOUTS.get(place, (None, None))
@@ -173,7 +173,7 @@ def _layout(header: bytes, kind: type[M], size: int, largest: float | None) -> L
     try:
         came = split(body)
     except DAMAGED as error:
-        raise _unreadable(kind, error) from None
+        raise _make_header_error(kind, error) from None
     reader = Reader(start, length, kind.__name__, largest)
     found: list[tuple[str, str, Any]] = []
     for spec, read in readers:
@@ -190,7 +190,7 @@ _Read: TypeAlias = Callable[[msgspec.Raw], Any]
 
 @cache
 def _readers(kind: type[Message]) -> tuple[_Read, tuple[tuple[FieldSpec, _Read], ...]]:
-    """How a message's fields are told apart, and each is read as what it is declared: anything else ends it."""
+    """How a message's fields are distinguished, and each is read as what it is declared: anything else ends it."""
     specs = kind.specs()
     raw = [(spec.name, msgspec.Raw, _NOTHING) for spec in specs]
     struct = msgspec.defstruct(kind.__name__, raw, forbid_unknown_fields=True)
@@ -198,7 +198,7 @@ def _readers(kind: type[Message]) -> tuple[_Read, tuple[tuple[FieldSpec, _Read],
     return msgspec.msgpack.Decoder(struct).decode, readers
 
 
-def _unreadable(kind: type[Message], error: Exception) -> MessageError:
+def _make_header_error(kind: type[Message], error: Exception) -> MessageError:
     """What to say of fields that are none, or others than the message has."""
     unknown = re.search(r"unknown field `(.*)`", str(error), re.DOTALL)
     if unknown is None:
@@ -227,7 +227,7 @@ def encode_tree(tree: Any) -> NDArray[np.uint8]:
 
 def decode_tree(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> Any:
     """What ``encode_tree`` was given; tensors are copies."""
-    buffer = writable(data)
+    buffer = make_writable(data)
     key = header_bytes(buffer, "state")
     header, start = open_header(key, "state", _unpack)
     if (
@@ -259,10 +259,10 @@ def _key(key: Any) -> Any:
     return tuple(key) if isinstance(key, list) else key
 
 
-_pack = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain_out(value)).encode  # noqa: PLW0108 - defined further down
+_pack = msgspec.msgpack.Encoder(enc_hook=lambda value: _to_plain(value)).encode  # noqa: PLW0108 - defined further down
 
 
-def _wrong_type(where: str, spec: FieldSpec, dtype: torch.dtype) -> str:
+def _describe_wrong_type(where: str, spec: FieldSpec, dtype: torch.dtype) -> str:
     wanted, came = (" or ".join(str(one).removeprefix("torch.") for one in some) for some in (spec.dtypes, (dtype,)))
     return (
         f"{where} must hold {wanted}; {came} came. Convert it, or declare the field with "
@@ -284,10 +284,10 @@ class Packer:
             where = f"{type(message).__name__}.{spec.name}" if spec else "a state"
             raise MessageError(f"{where} must hold dense tensors of plain numbers; {what} came.")
         if spec is not None and tensor.dtype not in spec.dtypes:
-            raise MessageError(_wrong_type(f"{type(message).__name__}.{spec.name}", spec, tensor.dtype))
+            raise MessageError(_describe_wrong_type(f"{type(message).__name__}.{spec.name}", spec, tensor.dtype))
         offset = self.length
         self.parts.append((offset, tensor))
-        self.length += aligned(tensor.nbytes)
+        self.length += align(tensor.nbytes)
         return [code, list(tensor.shape), offset]
 
     def finish(self, header: list[Any], *, limit: int | None = None) -> NDArray[np.uint8]:
@@ -301,7 +301,7 @@ class Packer:
         except (TypeError, OverflowError, ValueError) as error:
             raise MessageError(f"{header[0]} holds something that no message can carry ({error}).") from None
         end = 8 + len(packed)
-        start = aligned(end)
+        start = align(end)
         if limit is not None and start > limit:
             raise MessageError(
                 f"{header[0].rpartition('.')[2]} holds so many tensors or plain values that its header has {start} "
@@ -366,7 +366,7 @@ class Reader:
             return self.slot(value, spec)
         if spec.form == "tensors":
             named = {key: self.slot(item, spec) for key, item in value.items()}
-            return joined(named) or named
+            return join_slots(named) or named
         return tuple([self.slot(item, spec) for item in value])
 
     def slot(self, reference: Any, spec: FieldSpec | None) -> Slot:
@@ -384,13 +384,13 @@ class Reader:
                 raise ValueError
             if count == 0 and math.prod(max(size, 1) for size in shape) > _LARGEST:
                 raise ValueError
-            self.position += aligned(size)
+            self.position += align(size)
             if self.position > self.length:
                 raise ValueError
         except (TypeError, ValueError, KeyError):
             raise MessageError(f"{where}: a tensor reference points outside the message or is malformed.") from None
         if spec is not None and dtype not in spec.dtypes:
-            raise MessageError(_wrong_type(where, spec, dtype))
+            raise MessageError(_describe_wrong_type(where, spec, dtype))
         largest = _largest(spec, dtype, self.largest) if spec is not None and count else None
         if spec is not None and spec.shape is not None:
             self._check_shape(spec, tuple(shape), where)
@@ -424,7 +424,7 @@ def _largest(spec: FieldSpec, dtype: torch.dtype | None, weights: float | None) 
     return weights if spec.kind in WEIGHTS else LARGEST[spec.kind]
 
 
-def _plain_out(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """What msgpack does not know: numpy's numbers, and mappings that are no dictionaries."""
     if isinstance(value, np.generic):
         return value.item()
@@ -439,9 +439,9 @@ def _check_plain(value: Any, spec: FieldSpec, where: str, weights: float | None)
     if largest is not None and (spec.has_floats or largest < math.inf):
         size = _size(value)
         if not math.isfinite(size):
-            raise MessageError(not_finite(where))
+            raise MessageError(describe_not_finite(where))
         if size > largest:
-            raise MessageError(too_large(where, size, largest))
+            raise MessageError(describe_too_large(where, size, largest))
 
 
 def _size(value: Any) -> float:

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.message import FieldSpec, Message, Tensors, derived, differing, shapes_of
-from graphsilo.federation.wire import too_large
+from graphsilo.federation.message import FieldSpec, Message, Tensors, derive_type, diff_shapes, shapes_of
+from graphsilo.federation.wire import describe_too_large
 from graphsilo.types import Compressing
 
 ReplyT = TypeVar("ReplyT", bound=Message)
@@ -44,11 +44,11 @@ class Compressor:
     way: Compressing
     share: float
 
-    def message(self, request: type[Message], reply: type[Message]) -> type[Message]:
+    def find_carrier(self, request: type[Message], reply: type[Message]) -> type[Message]:
         """The message that carries an answer: the answer itself where nothing of it is compressed."""
-        return _compressed(cast("Hashable", request), cast("Hashable", reply), self.way)
+        return _derive_type(cast("Hashable", request), cast("Hashable", reply), self.way)
 
-    def packed(self, handler: str, request: Message, reply: Message, kept: dict[str, Tensor]) -> Message:
+    def compress(self, handler: str, request: Message, reply: Message, kept: dict[str, Tensor]) -> Message:
         """The message that carries an answer.
 
         Args:
@@ -60,16 +60,16 @@ class Compressor:
         Raises:
             MessageError: The answer's model is not that of the request, or contains NaN or infinity.
         """
-        kind = self.message(type(request), type(reply))
+        kind = self.find_carrier(type(request), type(reply))
         if kind is type(reply):
             return reply
         values = {spec.name: getattr(reply, spec.name) for spec in reply.specs()}
         for spec in compressible(type(request), type(reply)):
-            old, new = _sent(spec, request), values[spec.name]
+            old, new = _get_base(spec, request), values[spec.name]
             if new is None or old is None:
                 raise MessageError(f"{type(reply).__name__}.{spec.name} is missing, and was to be compressed.")
             if shapes_of(new) != shapes_of(old):
-                mine, theirs = differing(shapes_of(new), shapes_of(old)), differing(shapes_of(old), shapes_of(new))
+                mine, theirs = diff_shapes(shapes_of(new), shapes_of(old)), diff_shapes(shapes_of(old), shapes_of(new))
                 raise MessageError(
                     f"{type(reply).__name__}.{spec.name} has {mine}, what it was asked with has {theirs}: their "
                     f"difference cannot be compressed. Run without run.compression."
@@ -88,11 +88,11 @@ class Compressor:
             kept[place] = change - self._change(parts, sizes)
         return kind(**values)
 
-    def restored(self, message: Message, request: Message, reply: type[ReplyT], largest: float) -> ReplyT:
+    def restore(self, message: Message, request: Message, reply: type[ReplyT], largest: float) -> ReplyT:
         """The answer in a message that carries it.
 
         Args:
-            message: Of the type that ``message`` gives.
+            message: Of the type that ``find_carrier`` gives.
             request: What was asked.
             reply: Type of the answer.
             largest: Largest size of a weight that is taken.
@@ -102,7 +102,7 @@ class Compressor:
         """
         values = {spec.name: getattr(message, spec.name) for spec in message.specs()}
         for spec in compressible(type(request), reply):
-            where, old, parts = f"{reply.__name__}.{spec.name}", _sent(spec, request), values[spec.name]
+            where, old, parts = f"{reply.__name__}.{spec.name}", _get_base(spec, request), values[spec.name]
             if old is None or parts is None:
                 raise MessageError(f"{where} is missing, and was to be compressed.")
             sizes = [tensor.numel() for tensor in old.values()]
@@ -114,7 +114,7 @@ class Compressor:
             }
             size = max((float(tensor.abs().max()) for tensor in new.values() if tensor.numel()), default=0.0)
             if not size <= largest:
-                raise MessageError(too_large(where, size, largest))
+                raise MessageError(describe_too_large(where, size, largest))
             values[spec.name] = new
         return reply(**values)
 
@@ -182,12 +182,12 @@ def compressible(request: type[Message], reply: type[Message]) -> tuple[FieldSpe
 
 
 @cache
-def _compressed(request: Any, reply: Any, way: Compressing) -> type[Message]:
+def _derive_type(request: Any, reply: Any, way: Compressing) -> type[Message]:
     fields = dict.fromkeys((spec.name for spec in compressible(request, reply)), tuple(_PARTS[way].values()))
-    return derived(reply, way, fields) if fields else cast("type[Message]", reply)
+    return derive_type(reply, way, fields) if fields else cast("type[Message]", reply)
 
 
-def _sent(spec: FieldSpec, request: Message) -> Mapping[str, Tensor] | None:
+def _get_base(spec: FieldSpec, request: Message) -> Mapping[str, Tensor] | None:
     return cast("Mapping[str, Tensor] | None", getattr(request, spec.like or spec.name))
 
 

@@ -48,17 +48,17 @@ class Compression:
         """As plain values."""
         return [self.way, self.share]
 
-    def message(self, request: type[Message], reply: type[Message]) -> type[Message]:
+    def find_carrier(self, request: type[Message], reply: type[Message]) -> type[Message]:
         """The message that carries an answer: the answer itself where nothing of it is compressed."""
-        return reply if self.way == "none" else self._compressor().message(request, reply)
+        return reply if self.way == "none" else self._compressor().find_carrier(request, reply)
 
-    def packed(self, handler: str, request: Message, reply: Message, kept: dict[str, Tensor]) -> Message:
-        """The message that carries an answer, as ``Compressor.packed``."""
-        return reply if self.way == "none" else self._compressor().packed(handler, request, reply, kept)
+    def compress(self, handler: str, request: Message, reply: Message, kept: dict[str, Tensor]) -> Message:
+        """The message that carries an answer, as ``Compressor.compress``."""
+        return reply if self.way == "none" else self._compressor().compress(handler, request, reply, kept)
 
-    def restored(self, message: Message, request: Message, reply: type[ReplyT], largest: float) -> ReplyT:
-        """The answer in a message that carries it, as ``Compressor.restored``."""
-        return self._compressor().restored(message, request, reply, largest)
+    def restore(self, message: Message, request: Message, reply: type[ReplyT], largest: float) -> ReplyT:
+        """The answer in a message that carries it, as ``Compressor.restore``."""
+        return self._compressor().restore(message, request, reply, largest)
 
     def _compressor(self) -> Compressor:
         from graphsilo.federation.compressing import Compressor

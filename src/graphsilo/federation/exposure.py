@@ -10,7 +10,7 @@ _MAX = 8
 """Silos that are named before the rest is only counted."""
 
 
-def visible_to_silo(title: str, columns: int, class_counts: Sequence[int], minimum: int) -> str:
+def warn_silo(title: str, columns: int, class_counts: Sequence[int], minimum: int) -> str:
     """A warning for the owner of a silo; empty where there is nothing to warn of.
 
     Args:
@@ -31,7 +31,7 @@ def visible_to_silo(title: str, columns: int, class_counts: Sequence[int], minim
     )
 
 
-def visible_to_coordinator(title: str, columns: int, rows: Mapping[str, int]) -> str:
+def warn_coordinator(title: str, columns: int, rows: Mapping[str, int]) -> str:
     """The same of all silos, for the run's result.
 
     Args:

@@ -115,7 +115,7 @@ class Failure:
         return f"client {self.client} failed in '{self.handler}' ({self.kind}: {self.reason})"
 
 
-def or_fewer(wanted: int, minimum: int | None) -> str:
+def suggest_fewer(wanted: int, minimum: int | None) -> str:
     """What else helps where so many had to answer, by ``method.min_clients``; one is the least that it can be."""
     if wanted <= 1:
         return ""
@@ -133,7 +133,7 @@ class _Answered:
             tail = f" First failure: {first}." if first else ""
             error = FederationError(
                 f"{wanted} clients had to answer, {len(self.clients)} did.{tail} Mend the client"
-                f"{or_fewer(wanted, minimum)}."
+                f"{suggest_fewer(wanted, minimum)}."
             )
             if first and first.trace:
                 error.add_note(f"\n{first.trace}")
@@ -297,8 +297,8 @@ class Federation(ABC):
         kind = handler.types()[1]
         total = Accumulator(kind, None if self.robust is None else self.robust.rule(kind, request))
         failures = self._add(total.add, handler, request, to)
-        for client, text in total.outvoted().items():
-            failures[client] = self.unusable(client, handler, MessageError(text))
+        for client, text in total.find_outvoted().items():
+            failures[client] = self.note_unusable(client, handler, MessageError(text))
         return Total(total.message(), tuple(total.clients), dict(sorted(failures.items())))
 
     def sum_rows(
@@ -338,12 +338,12 @@ class Federation(ABC):
                 try:
                     add(client, reply, shapes)
                 except MessageError as error:
-                    reply = self.unusable(client, handler, error)
+                    reply = self.note_unusable(client, handler, error)
             if isinstance(reply, Failure):
                 failures[client] = reply
         return failures
 
-    def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+    def note_unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
         """An answer that cannot be taken, as a failure of who sent it."""
         # Names of tensors come from who sent them: no line of a log or a terminal may be made of these.
         failure = Failure(client, handler.name, type(error).__name__, one_line(error, _LONGEST_TEXT))

@@ -31,7 +31,7 @@ import msgspec
 from graphsilo.errors import DisclosureError, RunError
 from graphsilo.federation.account import Account, Spent
 from graphsilo.federation.kinds import SHORT
-from graphsilo.federation.noise import together
+from graphsilo.federation.noise import compose
 
 if TYPE_CHECKING:
     from graphsilo.federation.message import Message
@@ -118,9 +118,9 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.way == "received":
             kinds = dict.fromkeys(SHORT.get(note.kind, note.kind) for note in self.fields if note.kind != "control")
             text = f" ({', '.join(kinds)})" if kinds else ""
-            return f"{place}, from the coordinator: {size(self.bytes)}{text}"
+            return f"{place}, from the coordinator: {format_size(self.bytes)}{text}"
         kinds_of = dict.fromkeys(note.kind for note in self.fields)
-        parts = [_words(kind, [note for note in self.fields if note.kind == kind]) for kind in kinds_of]
+        parts = [_describe_kind(kind, [note for note in self.fields if note.kind == kind]) for kind in kinds_of]
         how = f", {self.reason}" if self.reason else ""
         return f"{place}, to the coordinator{how}: {', '.join(parts) or 'that it is done'}"
 
@@ -172,7 +172,7 @@ class Journal:
         self.largest, self.sync = largest, sync
         self.account, self.policy = account, policy
 
-    def message(
+    def note_message(
         self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message,
         bytes: int | None = None, reason: str = "", again: bool = False,
     ) -> None:  # fmt: skip
@@ -186,7 +186,7 @@ class Journal:
             message: Its bytes, from which the log says what is in it; or the message.
             bytes: Of a message on its way; by default those of its encoding.
             reason: What else to know of it, such as that it was masked.
-            again: Whether the same numbers passed the bounds before, and are masked anew.
+            again: Whether the same numbers passed the bounds before, and are masked again.
 
         Raises:
             DisclosureError: It cannot be logged, or more would have left in all than the owner lets out: it must not
@@ -196,9 +196,9 @@ class Journal:
         from graphsilo.federation.wire import Encoded
 
         if isinstance(message, Encoded):
-            name, length, fields = message.name, message.num_bytes, list(_of_bytes(message))
+            name, length, fields = message.name, message.num_bytes, list(_read_fields(message))
         else:
-            name, fields = message.wire_name(), list(_of_message(message))
+            name, fields = message.wire_name(), list(_list_fields(message))
             length = encode(message).num_bytes if bytes is None else bytes
         if way == "received":
             fields = [{key: note[key] for key in ("name", "kind", "bytes")} for note in fields]
@@ -209,7 +209,7 @@ class Journal:
             self._count(f"{name.rpartition('.')[2]}, which '{handler}' sends", fields, bounded=not again)
         self._write(way, run, method, round, handler, content)
 
-    def card(self, content: Mapping[str, Any]) -> None:
+    def note_card(self, content: Mapping[str, Any]) -> None:
         """Note the silo's card, which is about to leave.
 
         Raises:
@@ -243,7 +243,7 @@ class Journal:
 
     def sent_bytes(self, run: str) -> int:
         """Bytes of tensors and text that have left in a run, for a gate that begins after that."""
-        return sent(entry for entry in (read(self.path) if _files(self.path) else ()) if entry.run == run)
+        return count_sent(entry for entry in (read(self.path) if _files(self.path) else ()) if entry.run == run)
 
     def _count(self, what: str, fields: Iterable[Mapping[str, Any]], *, bounded: bool) -> None:
         """Count a message that is about to leave, if it may: here, as no gate knows what left beside its own run."""
@@ -254,29 +254,29 @@ class Journal:
         counts_bytes = policy is not None and policy.max_total_bytes is not None
         size = sum(note["bytes"] for note in fields) if counts_bytes else 0
         if mu is not None or size:
-            with self.account.locked():
-                before = self.account.read() or self._told(None)
+            with self.account.lock():
+                before = self.account.read() or self._count_spent(None)
                 after = before.plus(mu, size)
                 if policy is not None and bounded:
                     policy.check_in_all(what, before, after)
                 self.account.write(after)
 
-    def spent(self) -> Spent:
+    def reconcile(self) -> Spent:
         """What has left in all: what the account says, or the lines where they say more; the account is brought up.
 
         Raises:
             DisclosureError: The account cannot be read; or there is none, and neither can some of the lines.
         """
         if self.account is None or not (self.account.path.exists() or _files(self.path)):
-            return self._told(None)
-        with self.account.locked():
+            return self._count_spent(None)
+        with self.account.lock():
             counted = self.account.read()
-            found = self._told(counted)
+            found = self._count_spent(counted)
             if found != (counted or Spent()):
                 self.account.write(found)
         return found
 
-    def _told(self, counted: Spent | None, *, repaired: bool = False) -> Spent:
+    def _count_spent(self, counted: Spent | None, *, repaired: bool = False) -> Spent:
         """What the account or the lines say, whichever is more."""
         entries = list(read(self.path) if _files(self.path) else ())
         damaged = sum(entry.way == "damaged" for entry in entries)
@@ -287,7 +287,7 @@ class Journal:
                 f"others counted alone: graphsilo silo log LOG --repair SILO.yaml"
             )
         before = counted or Spent()
-        squared, size = told(entries) ** 2, sent(entries)
+        squared, size = compose_mu(entries) ** 2, count_sent(entries)
         return Spent(max(before.squared_mu, squared), max(before.bytes, size))
 
     def repair(self) -> Spent:
@@ -297,8 +297,8 @@ class Journal:
             DisclosureError: It cannot be written.
         """
         assert self.account is not None
-        with self.account.locked():
-            found = self._told(None, repaired=True)
+        with self.account.lock():
+            found = self._count_spent(None, repaired=True)
             self.account.write(found)
         return found
 
@@ -334,7 +334,7 @@ class Journal:
                     continue
                 if mine.st_size == 0 or mine.st_size + length <= self.largest:
                     return handle
-                numbers = [number for number, _ in _set_aside(self.path)]
+                numbers = [number for number, _ in _find_set_aside(self.path)]
                 self.path.rename(self.path.with_name(f"{self.path.name}.{max(numbers, default=0) + 1}"))
             except OSError:
                 os.close(handle)
@@ -388,7 +388,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[Entry]:
             raise RunError(f"the log {file} cannot be read ({error.strerror}).") from None
 
 
-def told(entries: Iterable[Entry]) -> float:
+def compose_mu(entries: Iterable[Entry]) -> float:
     """What all releases with noise together tell, as the μ of ``federation.noise``: each says its own, ``mu``.
 
     Raises:
@@ -402,10 +402,10 @@ def told(entries: Iterable[Entry]) -> float:
                 f"the silo's log has a release with noise of which it says mu = {str(value)[:40]!r}, which is no "
                 f"number from 0 on: what they come to cannot be counted. The log was changed; its owner must mend it."
             )
-    return together(values)
+    return compose(values)
 
 
-def sent(entries: Iterable[Entry]) -> int:
+def count_sent(entries: Iterable[Entry]) -> int:
     """Bytes of tensors and text that have left, but for the cards."""
     left = (entry for entry in entries if entry.way == "sent" and entry.message != CARD)
     return sum(note.bytes for entry in left for note in entry.fields)
@@ -432,11 +432,11 @@ def summarise(entries: Iterable[Entry]) -> JournalSummary:
     return result
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes as people read them, in powers of 1000.
 
     Example:
-        >>> [size(count) for count in (0, 999, 1_640, 368_000, 61_400_000)]
+        >>> [format_size(count) for count in (0, 999, 1_640, 368_000, 61_400_000)]
         ['0 B', '999 B', '1.6 kB', '368 kB', '61 MB']
     """
     amount = float(count)
@@ -450,7 +450,7 @@ def size(count: int) -> str:
 # -- what is in a message ----------------------------------------------------------------------------------------------
 
 
-def _of_message(message: Message) -> Iterator[dict[str, Any]]:
+def _list_fields(message: Message) -> Iterator[dict[str, Any]]:
     from graphsilo.federation.policy import is_filled, payload_bytes
 
     for spec in message.specs():
@@ -467,7 +467,7 @@ def _of_message(message: Message) -> Iterator[dict[str, Any]]:
         yield note
 
 
-def _of_bytes(encoded: Encoded) -> Iterator[dict[str, Any]]:
+def _read_fields(encoded: Encoded) -> Iterator[dict[str, Any]]:
     """What the bytes say, not what somebody says of them; the kinds are those that were declared."""
     from graphsilo.federation.policy import payload_bytes
     from graphsilo.federation.wire import header_bytes
@@ -518,7 +518,7 @@ def _plain(value: Any) -> dict[str, Any]:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _words(kind: str, notes: Iterable[FieldNote]) -> str:
+def _describe_kind(kind: str, notes: Iterable[FieldNote]) -> str:
     """One kind of what a message disclosed."""
     notes = list(notes)
     parts = []
@@ -527,20 +527,20 @@ def _words(kind: str, notes: Iterable[FieldNote]) -> str:
         count = sum(note.tensors for note in tensors)
         shape = tensors[0].shape
         form = f" of {' × '.join(map(str, shape))}" if count == 1 and shape else ""
-        amount = size(sum(note.bytes for note in tensors))
+        amount = format_size(sum(note.bytes for note in tensors))
         parts.append(f"{count} tensor{'s' if count > 1 else ''}{form}, {amount}")
     numbers = [_number(note.value) for note in notes if type(note.value) in (int, float)]
     if numbers:
-        parts.append(f"the number{'s' if len(numbers) > 1 else ''} {_enumerated(numbers)}")
+        parts.append(f"the number{'s' if len(numbers) > 1 else ''} {_enumerate(numbers)}")
     texts = [repr(note.value) for note in notes if isinstance(note.value, str)]
     if texts:
-        parts.append(f"the text{'s' if len(texts) > 1 else ''} {_enumerated(texts)}")
+        parts.append(f"the text{'s' if len(texts) > 1 else ''} {_enumerate(texts)}")
     answers = [str(note.value).lower() for note in notes if isinstance(note.value, bool)]
-    parts += [_enumerated(answers)] if answers else []
+    parts += [_enumerate(answers)] if answers else []
     others = [note for note in notes if not note.tensors and not isinstance(note.value, bool | int | float | str)]
     if others:
-        names = _enumerated([note.name for note in others])
-        parts.append(f"{names}, {size(sum(note.bytes for note in others))}")
+        names = _enumerate([note.name for note in others])
+        parts.append(f"{names}, {format_size(sum(note.bytes for note in others))}")
     return f"{SHORT.get(kind, kind)} ({'; '.join(parts)})"
 
 
@@ -548,14 +548,14 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
-def _enumerated(words: list[str]) -> str:
+def _enumerate(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def _set_aside(path: Path) -> list[tuple[int, Path]]:
+def _find_set_aside(path: Path) -> list[tuple[int, Path]]:
     """Files that were set aside, oldest first."""
     found = []
     for other in path.parent.glob(f"{glob.escape(path.name)}.*"):
@@ -566,7 +566,7 @@ def _set_aside(path: Path) -> list[tuple[int, Path]]:
 
 
 def _files(path: Path) -> list[Path]:
-    return [*(other for _, other in _set_aside(path)), *([path] if path.is_file() else [])]
+    return [*(other for _, other in _find_set_aside(path)), *([path] if path.is_file() else [])]
 
 
 def _entry(line: bytes) -> Entry:

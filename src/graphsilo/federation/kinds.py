@@ -73,7 +73,7 @@ MASKED = " (masked)"
 """After a message's name, in ledgers and logs: it was sent in a secure sum."""
 
 
-def compressed(way: str, share: float) -> str:
+def describe_compression(way: str, share: float) -> str:
     """How model weights leave a silo with ``run.compression``, to stand behind their name.
 
     Args:
@@ -81,7 +81,7 @@ def compressed(way: str, share: float) -> str:
         share: ``run.top_share``, from 0 to 1.
 
     Example:
-        >>> compressed("int8", 0.01)
+        >>> describe_compression("int8", 0.01)
         'as their change: 1 byte for each number, not 4 (run.compression=int8)'
     """
     how = {

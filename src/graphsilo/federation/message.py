@@ -290,7 +290,7 @@ class Empty(Message):
     """Nothing but the call itself."""
 
 
-def derived(kind: type[Message], suffix: str, fields: Mapping[str, tuple[torch.dtype, ...]]) -> type[Message]:
+def derive_type(kind: type[Message], suffix: str, fields: Mapping[str, tuple[torch.dtype, ...]]) -> type[Message]:
     """A message with the fields of another one, of which some hold named tensors of other types.
 
     Args:
@@ -400,7 +400,7 @@ def _shape(tensor: Tensor) -> tuple[int | str, ...]:
     return tuple(tensor.shape) if tensor.is_floating_point() else (*tensor.shape, "whole numbers")
 
 
-def differing(shapes: Any, others: Any) -> str:
+def diff_shapes(shapes: Any, others: Any) -> str:
     """What of some shapes is not in others, in a few words: names and sizes may come from somebody who lies."""
     if isinstance(shapes, Mapping):
         mine = [f"{name} {shape}" for name, shape in shapes.items() if others.get(name) != shape]
@@ -427,8 +427,8 @@ def check_shapes(kind: type[Message], found: Mapping[str, Any], expected: Mappin
         mine = found[name]
         if mine is not None and mine != wanted:
             raise MessageError(
-                f"{kind.__name__}.{name} has {differing(mine, wanted)}; what it was asked with has "
-                f"{differing(wanted, mine)}. All clients must run the same model and settings; an answer that is "
+                f"{kind.__name__}.{name} has {diff_shapes(mine, wanted)}; what it was asked with has "
+                f"{diff_shapes(wanted, mine)}. All clients must run the same model and settings; an answer that is "
                 f"meant to hold other tensors than the request needs a field of another name."
             )
 

@@ -77,7 +77,7 @@ def tensors_in_file(data: bytes) -> Tensors:
         raise MessageError(f"a file of tensors was wanted, and something else came ({error}).") from None
 
 
-def flat(models: Mapping[str, Tensors] | None) -> dict[str, Tensor]:
+def flatten(models: Mapping[str, Tensors] | None) -> dict[str, Tensor]:
     """The tensors of a client's models as ``view/parameter``, as files hold them."""
     return {
         f"{view}/{name}": tensor.detach()
@@ -86,7 +86,7 @@ def flat(models: Mapping[str, Tensors] | None) -> dict[str, Tensor]:
     }
 
 
-def nested(tensors: Tensors) -> dict[str, dict[str, Tensor]]:
+def nest(tensors: Tensors) -> dict[str, dict[str, Tensor]]:
     """The models of such tensors: view to parameters."""
     models: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -102,8 +102,8 @@ def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
         found: As ``ClientBase.finish`` returns it.
         when: best or last.
     """
-    weights = flat(found[when])
-    return {**weights, **flat({name: found.get(name, {}) for name in (SCALE, FILLS, BOOLEANS)})} if weights else {}
+    weights = flatten(found[when])
+    return {**weights, **flatten({name: found.get(name, {}) for name in (SCALE, FILLS, BOOLEANS)})} if weights else {}
 
 
 def kept_files(
@@ -147,7 +147,7 @@ class Kept:
     @classmethod
     def of(cls, tensors: Tensors) -> Kept:
         """From the tensors of such a file."""
-        views = nested(tensors)
+        views = nest(tensors)
         scale, fills, booleans = views.pop(SCALE, None), views.pop(FILLS, {}), views.pop(BOOLEANS, {})
         common = views.pop(COMMON, None)
         return cls(

@@ -46,31 +46,31 @@ def delta_of(epsilon: float, mu: float) -> float:
     """The smallest δ with which a release of this μ is (ε, δ)-private."""
     if mu <= 0:
         return 0.0
-    tail = math.exp(epsilon + _log_below(-epsilon / mu - mu / 2))
-    return max(0.0, _below(mu / 2 - epsilon / mu) - tail)
+    tail = math.exp(epsilon + _log_normal_cdf(-epsilon / mu - mu / 2))
+    return max(0.0, _normal_cdf(mu / 2 - epsilon / mu) - tail)
 
 
 def epsilon_of(mu: float, delta: float) -> float:
     """The smallest ε with which a release of this μ is (ε, δ)-private; δ above 0."""
-    return 0.0 if delta_of(0.0, mu) <= delta else _between(lambda epsilon: delta_of(epsilon, mu) > delta)[1]
+    return 0.0 if delta_of(0.0, mu) <= delta else _bisect(lambda epsilon: delta_of(epsilon, mu) > delta)[1]
 
 
 def mu_of(epsilon: float, delta: float) -> float:
     """The largest μ that is (ε, δ)-private: noise of deviation Δ / μ is enough."""
-    return _between(lambda mu: delta_of(epsilon, mu) <= delta)[0]
+    return _bisect(lambda mu: delta_of(epsilon, mu) <= delta)[0]
 
 
-def together(mus: Iterable[float]) -> float:
+def compose(mus: Iterable[float]) -> float:
     """The μ of several releases about the same data, each chosen as one likes after the ones before."""
     return math.sqrt(sum(mu * mu for mu in mus))
 
 
 def deviation(sensitivity: float, mu: float) -> float:
-    """The deviation σ of the noise that :func:`noisy` adds."""
+    """The deviation σ of the noise that :func:`add_noise` adds."""
     return sensitivity * (1 + ROUNDING) / mu
 
 
-def noisy(values: Tensor, sensitivity: float, mu: float) -> Tensor:
+def add_noise(values: Tensor, sensitivity: float, mu: float) -> Tensor:
     """Values on a grid, plus normal noise on that grid from the operating system; float64.
 
     Args:
@@ -85,7 +85,7 @@ def noisy_steps(values: Tensor, sensitivity: float, mu: float, sharers: int = 1)
     """The same in steps of the grid: whole numbers, in float64.
 
     Args:
-        values, sensitivity, mu: As of :func:`noisy`.
+        values, sensitivity, mu: As of :func:`add_noise`.
         sharers: h, how many add such noise to one sum: each a share, and all together what one release needs.
 
     Raises:
@@ -148,19 +148,19 @@ def _normal(count: int) -> NDArray[np.float64]:
     return np.concatenate([radius * np.cos(2 * math.pi * angle), radius * np.sin(2 * math.pi * angle)])[:count]
 
 
-def _below(x: float) -> float:
+def _normal_cdf(x: float) -> float:
     """How likely a standard normal number is below x."""
     return 0.5 * math.erfc(-x / math.sqrt(2.0))
 
 
-def _log_below(x: float) -> float:
+def _log_normal_cdf(x: float) -> float:
     """Its logarithm, also where it is too small for a number."""
     if x > -30.0:
-        return math.log(_below(x))
+        return math.log(_normal_cdf(x))
     return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))
 
 
-def _between(holds: Callable[[float], bool]) -> tuple[float, float]:
+def _bisect(holds: Callable[[float], bool]) -> tuple[float, float]:
     """Two numbers above 0, as near as numbers are, where something ends to hold: the first has it, the second not."""
     low, high = 0.0, 1.0
     while holds(high):

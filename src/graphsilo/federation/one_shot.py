@@ -24,8 +24,8 @@ from graphsilo.models.view import View
 from graphsilo.training.local import check_weights, load_weights, tensors_of, weights_of
 from graphsilo.training.losses import kd
 from graphsilo.training.optimizer import Optimizer, optimizer, shorten
-from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, packed, synthesise, unpacked
-from graphsilo.training.upstream import traced
+from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, pack, synthesise, unpack
+from graphsilo.training.upstream import trace
 from graphsilo.types import ClientId
 
 
@@ -246,7 +246,7 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
         with torch.no_grad():
             for place in range(len(self.pool)):
                 view, target = self.lesson(place, draw)
-                (logits, _), pull = traced(self.student, view, draw, parameters)
+                (logits, _), pull = trace(self.student, view, draw, parameters)
                 # d/dz of T² KL(p ‖ softmax(z / T)), the mean over n nodes: T (softmax(z / T) − p) / n.
                 slope = torch.softmax(logits / warm, 1) - torch.softmax(target / warm, 1)
                 total += float(kd(logits, target, temperature=warm).mean())
@@ -257,12 +257,12 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     def _work_state(self) -> dict[str, Any]:
         return {
-            "pool": packed(self.pool), "student": weights_of(self.student), "optimizer": self.optimizer.state(),
+            "pool": pack(self.pool), "student": weights_of(self.student), "optimizer": self.optimizer.state(),
             "generator": weights_of(self.made_by), **self.extra_state(),
         }  # fmt: skip
 
     def _load_work_state(self, state: Mapping[str, Any]) -> None:
-        self.pool = unpacked(state["pool"])
+        self.pool = unpack(state["pool"])
         load_weights(self.student, state["student"])
         self.optimizer.load_state(state["optimizer"])
         load_weights(self.made_by, state["generator"])

@@ -45,7 +45,7 @@ def sizes(message: Message) -> dict[str, float]:
     return found
 
 
-def idle(answers: Mapping[ClientId, Message], requests: Mapping[ClientId, Message]) -> dict[ClientId, str]:
+def find_idle(answers: Mapping[ClientId, Message], requests: Mapping[ClientId, Message]) -> dict[ClientId, str]:
     """Whose answer holds nothing of its own, although another's does, in words. It is no blame.
 
     Zeros alone, what it was sent, unchanged, or the very numbers of another silo: so answer silos that do not train,
@@ -56,14 +56,14 @@ def idle(answers: Mapping[ClientId, Message], requests: Mapping[ClientId, Messag
         >>> from graphsilo.federation.message import sends
         >>> class Sum(Message):
         ...     total: float = sends("statistic")
-        >>> idle({0: Sum(total=1.0), 1: Sum(total=-2.0), 2: Sum(total=0.0)}, {})
+        >>> find_idle({0: Sum(total=1.0), 1: Sum(total=-2.0), 2: Sum(total=0.0)}, {})
         {2: 'Sum.total: zeros alone'}
     """
     if len(answers) < LEAST_ANSWERS:
         return {}
     said: dict[str, dict[ClientId, str]] = {}
     alike: dict[tuple[str, float], list[ClientId]] = {}
-    fields = {client: compared(answer) for client, answer in answers.items()}
+    fields = {client: find_comparable(answer) for client, answer in answers.items()}
     for client, own in fields.items():
         asked = vars(requests[client]) if client in requests else {}
         for name, (mine, like) in own.items():
@@ -87,7 +87,7 @@ def idle(answers: Mapping[ClientId, Message], requests: Mapping[ClientId, Messag
     }
 
 
-def compared(answer: Message) -> dict[str, tuple[list[Tensor], str]]:
+def find_comparable(answer: Message) -> dict[str, tuple[list[Tensor], str]]:
     """Fields that honest silos fill with floats of their own, and which of the request's each is like; none where a
     count says that there is nothing."""
     found = {}

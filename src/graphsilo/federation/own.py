@@ -48,10 +48,10 @@ class Own(NamedTuple):
     @property
     def is_findable(self) -> bool:
         """Whether another process finds it."""
-        return findable(self.place)
+        return is_findable(self.place)
 
 
-def findable(place: str) -> bool:
+def is_findable(place: str) -> bool:
     """Whether another process finds what is at a place."""
     return not place.startswith(f"{SESSION}:") and "<" not in place
 
@@ -124,14 +124,14 @@ def bring(
         if not (said := _PLACE.fullmatch(value)):
             return None
         if named:
-            trust.allow(dict([keyed(value, folder)]))
-        where = _located(said["where"], folder)
-        module, digest = _opened(value, where)
-        name, thing = _chosen(kind, module, said["name"], value)
+            trust.allow(dict([find_key(value, folder)]))
+        where = _locate(said["where"], folder)
+        module, digest = _open_module(value, where)
+        name, thing = _choose(kind, module, said["name"], value)
         place = f"{where}:{name}"
     elif isinstance(value, Method | ModelEntry | partition.Rule) or inspect.isclass(value) or inspect.isroutine(value):
         thing, place = value, place_of(value)
-        if findable(place):
+        if is_findable(place):
             _allow_again(place)
     elif section == "model" and hasattr(value, "forward"):
         raise ConfigError(
@@ -147,7 +147,7 @@ def bring(
             f"of models: give its ModelEntry."
         )
     known_as = kind.adopt(_title(place), thing)
-    if section == "method" and known_as not in registry.registered():
+    if section == "method" and known_as not in registry.list_registered():
         return known_as, None
     own = _KNOWN[section, known_as] = Own(place, _digest(place, thing) if digest is None else digest)
     return known_as, own
@@ -159,9 +159,9 @@ def admit(section: str, name: str, own: Own) -> None:
     Raises:
         ConfigError: It is not there any more, has changed, or was a session's that is over.
     """
-    changed = own.is_findable and own.sha256 not in ("", keyed(own.place)[0])  # seen before it runs
+    changed = own.is_findable and own.sha256 not in ("", find_key(own.place)[0])  # seen before it runs
     if not changed:
-        found = bring(section, own.place) if own.is_findable else _of_session(section, name, own.place)
+        found = bring(section, own.place) if own.is_findable else _find_in_session(section, name, own.place)
         if found is None or found[1] is None or found[0] != name:
             raise ConfigError(
                 f"{section} '{name}' was defined in a script or notebook that is over ({own.place}): other commands "
@@ -177,24 +177,24 @@ def admit(section: str, name: str, own: Own) -> None:
         )
 
 
-def _of_session(section: str, name: str, place: str) -> tuple[str, Own | None] | None:
+def _find_in_session(section: str, name: str, place: str) -> tuple[str, Own | None] | None:
     known, module = _KNOWN.get((section, name)), sys.modules.get(SESSION)
-    thing = None if "<" in place or module is None else _inside(module, place.partition(":")[2])
+    thing = None if "<" in place or module is None else _look_up(module, place.partition(":")[2])
     if thing is not None and place_of(thing) == place:  # defined there, not only imported
         return bring(section, thing)
     return None if known is None else (name, known)
 
 
-def theirs(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """File and line of a person's own code that an error came through, the innermost; empty where it came through none.
 
     Example:
-        >>> theirs(ValueError("nobody's"))
+        >>> locate_error(ValueError("nobody's"))
         ''
     """
     places = [own.place.rpartition(":")[0] for own in _KNOWN.values()]
     parts = [
-        part for name in registry.registered() for part in (registry.load(name).client, registry.load(name).server)
+        part for name in registry.list_registered() for part in (registry.load(name).client, registry.load(name).server)
     ]
     known, found, here = {*places, *(part.__module__ for part in parts)}, "", error.__traceback__
     while here is not None:
@@ -211,8 +211,8 @@ def theirs(error: BaseException) -> str:
 def place_of(thing: Any) -> str:
     """Where a class, a function or an entry is found again; with ``<`` in it where it is not."""
     for module, name in _homes(thing):
-        if _inside(module, name) is thing:
-            return f"{_where(module)}:{name}"
+        if _look_up(module, name) is thing:
+            return f"{_place_of_module(module)}:{name}"
     home = getattr(thing, "__module__", SESSION) if hasattr(thing, "__qualname__") else SESSION
     called = str(getattr(thing, "__qualname__", None) or getattr(thing, "name", type(thing).__name__))
     return f"{home}:<{called.replace('<', '').replace('>', '')}>"
@@ -220,7 +220,7 @@ def place_of(thing: Any) -> str:
 
 def address_of(kind: type) -> list[str]:
     """Module, name and file of a class, for a worker that must know it by the same module: messages carry its name."""
-    where = _where(sys.modules[kind.__module__])
+    where = _place_of_module(sys.modules[kind.__module__])
     if not where.endswith(".py"):
         return [kind.__module__, kind.__qualname__, ""]
     _allow_again(where)
@@ -240,8 +240,8 @@ def class_at(module: str, name: str, file: str) -> Any:
             raise ConfigError(f"the module {module} cannot be imported ({error}).") from None
         source = _source(Path(file))
         named = trust.check(trust.key_of(source), file)
-        found = sys.modules[module] = _executed(module, Path(file), source, named)
-    return _inside_or_refused(found, name, f"{module}:{name}")
+        found = sys.modules[module] = _execute(module, Path(file), source, named)
+    return _require(found, name, f"{module}:{name}")
 
 
 def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
@@ -258,22 +258,22 @@ def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
                 yield from ((module, key) for key, value in list(vars(module).items()) if value is thing)
 
 
-def _inside(module: types.ModuleType, name: str) -> Any:
+def _look_up(module: types.ModuleType, name: str) -> Any:
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
 
 
-def _inside_or_refused(module: types.ModuleType, name: str, place: str) -> Any:
-    found = _inside(module, name)
+def _require(module: types.ModuleType, name: str, place: str) -> Any:
+    found = _look_up(module, name)
     if found is None:
         names = [key for key in vars(module) if not key.startswith("_")]
         raise ConfigError(f"{place}: there is no '{name}'; {nearest(name, names)}")
     return found
 
 
-def _where(module: types.ModuleType) -> str:
+def _place_of_module(module: types.ModuleType) -> str:
     """A module as another process finds it: by its file, unless it is installed or part of a package."""
     name, file = module.__name__, getattr(module, "__file__", None)
     if name == SESSION or file is None or not file.endswith(".py") or "." in name or _is_installed(Path(file)):
@@ -295,7 +295,7 @@ def _title(place: str) -> str:
     return f"{stem}.{name.rpartition('.')[2].strip('<>')}"
 
 
-def keyed(said: str, folder: Path | None = None) -> tuple[str, str]:
+def find_key(said: str, folder: Path | None = None) -> tuple[str, str]:
     """By what the code at a place is trusted, ``file.py``, ``file.py:NAME`` or ``module:NAME``, and where it is.
 
     Raises:
@@ -304,7 +304,7 @@ def keyed(said: str, folder: Path | None = None) -> tuple[str, str]:
     found = _PLACE.fullmatch(said)
     if found is None:
         raise ConfigError(f"'{said}' is no place of code; wanted is file.py, file.py:NAME or module:NAME.")
-    where = _located(found["where"], folder)
+    where = _locate(found["where"], folder)
     if isinstance(where, Path):
         return trust.key_of(_source(where)), str(where)
     file = _file_of(where)
@@ -315,10 +315,10 @@ def _allow_again(place: str) -> None:
     """Let run elsewhere what runs here already; of a file that was opened here the bytes that were run, no others."""
     found = _PLACE.fullmatch(place)
     file = "" if found is None else found["where"]
-    trust.allow({_RAN[file]: file} if file in _RAN else dict([keyed(place)]))
+    trust.allow({_RAN[file]: file} if file in _RAN else dict([find_key(place)]))
 
 
-def _located(where: str, folder: Path | None) -> Path | str:
+def _locate(where: str, folder: Path | None) -> Path | str:
     """A file, or the name of a module."""
     if not where.endswith(".py"):
         return where
@@ -349,14 +349,14 @@ def _source(path: Path) -> bytes:
         ) from None
 
 
-def _opened(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]:
+def _open_module(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]:
     """The module at a place, and the hash of the file that was run.
 
     Raises:
         ConfigError: It is not there, may not run, or raises an error.
     """
     if isinstance(where, str):
-        trust.check(*keyed(said))
+        trust.check(*find_key(said))
         try:
             return importlib.import_module(where), None
         except Exception as error:
@@ -367,7 +367,7 @@ def _opened(said: str, where: Path | str) -> tuple[types.ModuleType, str | None]
     # By contents: a file that was changed is another module, and every process calls it alike.
     name = f"{_OPENED}{re.sub(r'[^0-9A-Za-z_]', '_', where.stem)}_{digest[:12]}"
     if name not in sys.modules or getattr(sys.modules[name], "__file__", None) != str(where):
-        sys.modules[name] = _executed(name, where, source, named)
+        sys.modules[name] = _execute(name, where, source, named)
     return sys.modules[name], digest
 
 
@@ -412,7 +412,7 @@ class _Beside:
         return spec
 
 
-def _executed(name: str, path: Path, source: bytes, named: bool) -> types.ModuleType:
+def _execute(name: str, path: Path, source: bytes, named: bool) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path), source))
     assert spec is not None
     assert spec.loader is not None
@@ -447,14 +447,14 @@ def _line(error: Exception, path: Path) -> int | None:
     return lines[-1] if lines else None
 
 
-def _chosen(kind: Kind, module: types.ModuleType, name: str | None, said: str) -> tuple[str, Any]:
+def _choose(kind: Kind, module: types.ModuleType, name: str | None, said: str) -> tuple[str, Any]:
     """The thing of a name, or the only one in a module, and its name.
 
     Raises:
         ConfigError: There is none, or there are several.
     """
     if name is not None:
-        return name, _inside_or_refused(module, name, said)
+        return name, _require(module, name, said)
     if kind.variable in vars(module):
         return kind.variable, vars(module)[kind.variable]
     found = {
@@ -481,8 +481,8 @@ def _chosen(kind: Kind, module: types.ModuleType, name: str | None, said: str) -
 
 
 def _digest(place: str, thing: Any) -> str:
-    if findable(place):
-        key, _ = keyed(place)
+    if is_findable(place):
+        key, _ = find_key(place)
         return "" if key == place else key
     return hashlib.sha256(repr(list(_code(thing, set()))).encode()).hexdigest()
 
@@ -515,4 +515,4 @@ def _is_plain(values: Any) -> bool:
     return all(isinstance(value, bool | int | float | str | None) for value in values or ())
 
 
-__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "findable", "keyed", "place_of"]
+__all__ = ["KINDS", "Own", "address_of", "admit", "bring", "class_at", "find_key", "is_findable", "place_of"]

@@ -22,7 +22,7 @@ from graphsilo.federation import noise, registry
 from graphsilo.federation.account import Spent
 from graphsilo.federation.kinds import KINDS
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.settings import Settings, setting, wanted
+from graphsilo.settings import Settings, must_be, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,24 +117,24 @@ class DisclosurePolicy(Settings):
 
     @field_validator("methods", "kinds", mode="before")
     @classmethod
-    def _listed(cls, value: Any) -> Any:
+    def _wrap_name(cls, value: Any) -> Any:
         """One name may stand for a list of one."""
         return (value,) if isinstance(value, str) else value
 
     @field_validator("max_message_bytes", "max_run_bytes", "max_total_bytes", mode="before")
     @classmethod
-    def _bytes(cls, value: Any) -> Any:
+    def _parse_bytes(cls, value: Any) -> Any:
         """Bytes from text such as ``256 MiB``."""
         if not isinstance(value, str):
             return value
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
         if found is None or (found[2] or "B") not in _UNITS:
-            raise wanted(f"a number of bytes, or text such as '256 MiB' (units: {', '.join(_UNITS)})")
+            raise must_be(f"a number of bytes, or text such as '256 MiB' (units: {', '.join(_UNITS)})")
         return int(float(found[1]) * _UNITS[found[2] or "B"])
 
     @field_validator("kinds")
     @classmethod
-    def _known_kinds(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_kinds(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in KINDS:
                 raise ConfigError(f"policy.kinds: '{name}' is no kind of disclosure; {nearest(name, KINDS)}")
@@ -142,11 +142,11 @@ class DisclosurePolicy(Settings):
 
     @field_validator("methods")
     @classmethod
-    def _known_methods(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _check_methods(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if names is None:
             return None
         known = {*registry.names(), *registry._REGISTERED}
-        spelled = tuple(registry.spelled(name) for name in names)
+        spelled = tuple(registry.resolve_name(name) for name in names)
         for name, given in zip(spelled, names, strict=True):
             if name not in known:
                 raise ConfigError(
@@ -158,7 +158,7 @@ class DisclosurePolicy(Settings):
         """Whether this kind of disclosure may leave the silo."""
         return kind == ALWAYS or kind in self.kinds
 
-    def without_effect(self, secure: bool = False) -> dict[str, str]:
+    def find_useless(self, secure: bool = False) -> dict[str, str]:
         """Lines that an owner wrote and that refuse nothing, each with what it needs.
 
         Args:
@@ -211,7 +211,7 @@ class DisclosurePolicy(Settings):
         most = None if method.alone else self.max_epsilon  # of the training of silos by themselves nothing leaves
         epsilon = config.epsilon if isinstance(config, PrivateConfig) else None
         if isinstance(config, PrivateConfig) and epsilon is not None and self.max_epsilon is not None:
-            epsilon = noise.epsilon_of(noise.together([config.account] * config.releases), self.max_delta)
+            epsilon = noise.epsilon_of(noise.compose([config.account] * config.releases), self.max_delta)
         if most is not None and (epsilon is None or epsilon > most * (1 + 1e-9)):
             raise DisclosureError(
                 f"this silo sends nothing in training without noise, for ε = {most:g} at most in all runs "
@@ -225,7 +225,7 @@ class DisclosurePolicy(Settings):
             if epsilon is None and issubclass(reply, Release):
                 continue  # noise that these settings have not
             for spec in reply.specs():
-                if not _always_sent(spec) or not spec.is_sent(config):
+                if not _is_always_sent(spec) or not spec.is_sent(config):
                     continue
                 self.check_field(step, reply, spec)
                 if small:
@@ -313,8 +313,8 @@ class DisclosurePolicy(Settings):
         if spec.recoverable is True and not self.recoverable:
             raise DisclosureError(
                 f"{place} lets features of single nodes be computed, which this silo does not allow "
-                f"(policy.recoverable). Choose other settings{_named(spec.only_with)}, or ask the silo's owner to "
-                f"allow it."
+                f"(policy.recoverable). Choose other settings{_name_settings(spec.only_with)}, or ask the silo's owner "
+                f"to allow it."
             )
         if spec.relayed and not self.relay:
             raise DisclosureError(
@@ -342,7 +342,7 @@ class DisclosurePolicy(Settings):
             error.add_note(f"What was sent before comes to ε = {noise.epsilon_of(before.mu, self.max_delta):.4g}.")
             raise error
         if self.max_total_bytes is not None and after.bytes > self.max_total_bytes:
-            raise _too_much(
+            raise _make_size_error(
                 f"with {what}, more bytes would have left the silo in all runs than {self.max_total_bytes} "
                 f"(policy.max_total_bytes). Ask the silo's owner.", after.bytes - before.bytes,
             )  # fmt: skip
@@ -355,7 +355,7 @@ class DisclosurePolicy(Settings):
             return
         if isinstance(spec.per_class, str) and getattr(config, spec.per_class) >= self.min_class_count:
             return
-        raise self.described(step, reply, spec, small)
+        raise self.make_class_error(step, reply, spec, small)
 
     def _may_describe(self, spec: FieldSpec) -> bool:
         """Whether a field that does not say so may tell of classes one by one.
@@ -365,7 +365,9 @@ class DisclosurePolicy(Settings):
         """
         return spec.kind in ABOUT_CLASSES and self.max_epsilon is None
 
-    def described(self, step: str, reply: type[Message], spec: FieldSpec, small: Sequence[int]) -> DisclosureError:
+    def make_class_error(
+        self, step: str, reply: type[Message], spec: FieldSpec, small: Sequence[int]
+    ) -> DisclosureError:
         """The error for a field that describes small classes, or may."""
         minimum = self.min_class_count
         told = spec.per_class or spec.evaluated
@@ -401,7 +403,7 @@ def small_classes(class_counts: Sequence[int], minimum: int) -> list[int]:
     return [number for number, count in enumerate(class_counts) if 0 < count < minimum]
 
 
-def _named(settings: Iterable[tuple[str, Any]], before: str = " than ") -> str:
+def _name_settings(settings: Iterable[tuple[str, Any]], before: str = " than ") -> str:
     text = ", ".join(f"method.{name}={value}" for name, value in settings)
     return f"{before}{text}" if text else ""
 
@@ -413,7 +415,7 @@ def _rounds_are_set(method: Method) -> bool:
     return method.server.rounds is ServerBase.rounds
 
 
-def _always_sent(spec: FieldSpec) -> bool:
+def _is_always_sent(spec: FieldSpec) -> bool:
     """Whether a field cannot be left out, nor be an empty list, mapping or text."""
     container = spec.form == "plain" and (spec.plain_type is str or get_origin(spec.plain_type) is not None)
     return spec.required and not spec.optional and not container
@@ -463,7 +465,7 @@ class Gate:
                 f"{round_number}. Set method.rounds={limit}."
             )
 
-    def only_sums(self, handler: str) -> str:
+    def explain_only_sums(self, handler: str) -> str:
         """Why nothing but a sum of what a step answers may be seen, in words; empty where a single answer may."""
         if self.policy.require_secure_sums:
             return "this silo lets nothing be seen but sums (policy.require_secure_sums)"
@@ -478,7 +480,7 @@ class Gate:
         Raises:
             DisclosureError: It may not.
         """
-        why = self.only_sums(handler)
+        why = self.explain_only_sums(handler)
         if why and any(spec.kind != ALWAYS for spec in reply.specs()):
             raise DisclosureError(f"{reply.__name__}, which '{handler}' sends, would be seen by itself, and {why}.")
 
@@ -499,7 +501,7 @@ class Gate:
             if not spec.is_sent(self.config):
                 raise DisclosureError(
                     f"{kind.__name__}.{spec.name}, which '{handler}' sends, leaves in runs with "
-                    f"{_named(spec.only_with, '')} only, and this run was opened with other settings."
+                    f"{_name_settings(spec.only_with, '')} only, and this run was opened with other settings."
                 )
             policy.check_field(handler, kind, spec)
             self._check_classes(handler, kind, spec, value)
@@ -512,13 +514,13 @@ class Gate:
         if policy.max_epsilon is not None:
             self._check_noise(handler, reply)
         if size > policy.max_message_bytes:
-            raise _too_much(
+            raise _make_size_error(
                 f"{kind.__name__}, which '{handler}' sends, has more bytes than this silo lets out in one message: "
                 f"{policy.max_message_bytes} (policy.max_message_bytes). Choose a smaller model or other settings, or "
                 f"ask the silo's owner.", size,
             )  # fmt: skip
         if policy.max_run_bytes is not None and self.sent_bytes + size > policy.max_run_bytes:
-            raise _too_much(
+            raise _make_size_error(
                 f"with {kind.__name__}, which '{handler}' sends, this run would take more bytes out of the silo than "
                 f"{policy.max_run_bytes} (policy.max_run_bytes). Choose fewer rounds or a smaller model, or ask the "
                 f"silo's owner.", size,
@@ -551,15 +553,15 @@ class Gate:
             return
         if spec.per_class is None:
             if self.policy._may_describe(spec):
-                raise self.policy.described(handler, kind, spec, self.small)
+                raise self.policy.make_class_error(handler, kind, spec, self.small)
             return
         for part in _parts(value):
             described = described_classes(part, self.classes)
             if any(described[number] for number in self.small):
-                raise self._described(handler, kind, spec)
+                raise self._make_class_error(handler, kind, spec)
 
-    def _described(self, handler: str, kind: type[Message], spec: FieldSpec) -> DisclosureError:
-        error = self.policy.described(handler, kind, spec, self.small)
+    def _make_class_error(self, handler: str, kind: type[Message], spec: FieldSpec) -> DisclosureError:
+        error = self.policy.make_class_error(handler, kind, spec, self.small)
         error.of_answer = True
         return error
 
@@ -571,7 +573,7 @@ class Gate:
 
     def _check_evaluation(self, spec: FieldSpec, value: Any) -> None:
         least = self.policy.min_evaluation_count
-        if any(0 < count < least for count in _scored(spec, value)):
+        if any(0 < count < least for count in _count_scored(spec, value)):
             raise DisclosureError(
                 f"an evaluation set of this silo has fewer items than its policy.min_evaluation_count of {least}, so "
                 f"that its scores do not leave. Runs go on without this silo where method.min_clients allows it; or "
@@ -582,18 +584,18 @@ class Gate:
         """Tables of training items tell how many there are of each class, whatever was predicted."""
         if not self.small or spec.kind != "counts":
             return
-        for table in _trained(reply):
+        for table in _find_training_tables(reply):
             if any(described_classes(table.sum((0, 2)), self.classes)[number] for number in self.small):
-                raise self._described(handler, type(reply), spec)
+                raise self._make_class_error(handler, type(reply), spec)
 
 
-def _too_much(text: str, size: int) -> DisclosureError:
+def _make_size_error(text: str, size: int) -> DisclosureError:
     error = DisclosureError(text)
     error.add_note(f"The message has {size} bytes.")
     return error
 
 
-def _scored(spec: FieldSpec, value: Any) -> Iterator[float]:
+def _count_scored(spec: FieldSpec, value: Any) -> Iterator[float]:
     """How many items stand behind each table, and behind each score."""
     if spec.kind == "score":
         for each in value.values():
@@ -604,7 +606,7 @@ def _scored(spec: FieldSpec, value: Any) -> Iterator[float]:
         yield from value.flatten(1).sum(1).tolist()
 
 
-def _trained(reply: Message) -> Iterator[Tensor]:
+def _find_training_tables(reply: Message) -> Iterator[Tensor]:
     """[4, C true, C predicted] tables of training items."""
     from graphsilo.federation.client import EvaluateReply, EvaluateSums
 
@@ -662,15 +664,15 @@ def described_classes(value: Any, classes: int) -> list[bool]:
     if isinstance(value, list | tuple):
         each, rest = divmod(len(value), max(classes, 1))
         blocks = [value[number * each : (number + 1) * each] for number in range(classes)]
-        return [rest != 0 or any(map(_says, block)) for block in blocks]
+        return [rest != 0 or any(map(_is_nonzero, block)) for block in blocks]
     if not hasattr(value, "numel") or not value.dim() or not classes or len(value) % classes:
         return [True] * classes
     found: list[bool] = value.reshape(classes, -1).ne(0).any(1).tolist()
     return found
 
 
-def _says(value: Any) -> bool:
-    return any(map(_says, value)) if isinstance(value, list | tuple) else value != 0
+def _is_nonzero(value: Any) -> bool:
+    return any(map(_is_nonzero, value)) if isinstance(value, list | tuple) else value != 0
 
 
 def _parts(value: Any) -> Iterator[Any]:

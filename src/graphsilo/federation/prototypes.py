@@ -26,7 +26,7 @@ from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import Name
 from graphsilo.training.losses import prototype_mse
 from graphsilo.training.objective import ClassifyItems, Step
-from graphsilo.training.prototypes import class_sums, nearest_prototype, pooled
+from graphsilo.training.prototypes import class_sums, nearest_prototype, pool_means
 from graphsilo.types import ClientId
 
 
@@ -128,7 +128,7 @@ class ClassRowsClient(TrainingClient[ConfigT], Generic[ConfigT]):
 
     def upload_prototypes(self) -> TrainReply:
         """Sums over this client's labelled training items, after training."""
-        return described(self, self.rows, self.config.min_count, uniform=self.config.weight_by == "uniform")
+        return sum_classes(self, self.rows, self.config.min_count, uniform=self.config.weight_by == "uniform")
 
     def _take(self, prototypes: Tensor | None, present: Tensor | None) -> None:
         self.prototypes, self.present = (
@@ -209,7 +209,7 @@ class ClassRowsServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     def combine(self, total: TrainReply) -> None:
         """Take the means of the sums; a class that nobody described in this round keeps its prototype."""
-        self.prototypes = pooled(total.sums, total.counts, self.prototypes)
+        self.prototypes = pool_means(total.sums, total.counts, self.prototypes)
         self.present = self.present | (total.counts > 0).to(self.present.device)
 
     def expected_bytes(self) -> tuple[int, int]:
@@ -232,7 +232,7 @@ class PrototypeServer(ClassRowsServer[ConfigT], Generic[ConfigT]):
         return next(iter(known.values()))
 
 
-def described(
+def sum_classes(
     client: TrainingClient[Any], rows: Callable[[View], Tensor], min_count: int, *, uniform: bool = False
 ) -> TrainReply:
     """What a client says of its classes, from its labelled training items.
@@ -268,7 +268,7 @@ def of_shape(shape: tuple[int, int]) -> Check[TrainReply]:
     return check
 
 
-def gathered(replies: Replies[TrainReply]) -> tuple[Tensor, Tensor, Tensor]:
+def gather_rows(replies: Replies[TrainReply]) -> tuple[Tensor, Tensor, Tensor]:
     """The clients' prototypes [m, p], their classes [m] and what each counts [m]; only classes that a client has."""
     if not len(replies):
         return torch.zeros(0, 0), *torch.zeros(2, 0, dtype=torch.int64)

@@ -135,7 +135,7 @@ def listings() -> list[Listing]:
         ConfigError: A file in ``graphsilo/methods`` has no ``METHOD`` that can be read; names file and line.
     """
     found: dict[str, Listing] = {listing.name: listing for listing, _ in _entries().values()}
-    for point in _installed():
+    for point in _find_installed():
         module = point.value.partition(":")[0]
         source = point.dist.name if point.dist else module
         found[point.name] = Listing(name=point.name, title=point.name, source=module)
@@ -148,7 +148,7 @@ def listings() -> list[Listing]:
 
 
 @functools.cache
-def _installed() -> tuple[EntryPoint, ...]:
+def _find_installed() -> tuple[EntryPoint, ...]:
     """What other packages offer; looked up once in a process, as it reads a file per package."""
     return tuple(entry_points(group=GROUP))
 
@@ -164,20 +164,20 @@ def load(name: str) -> Method:
     Raises:
         ConfigError: There is none, or its file does not define ``METHOD``.
     """
-    wanted = spelled(name)
+    wanted = resolve_name(name)
     if wanted in _REGISTERED:
         return _REGISTERED[wanted]
-    for point in _installed():
+    for point in _find_installed():
         if point.name == wanted:
-            return _checked(point.load(), wanted)
+            return _check_method(point.load(), wanted)
     if wanted in _entries():
-        return _checked(importlib.import_module(f"{PACKAGE}.{_entries()[wanted][1]}"), wanted)
+        return _check_method(importlib.import_module(f"{PACKAGE}.{_entries()[wanted][1]}"), wanted)
     raise ConfigError(f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
 
 
 def listing(name: str) -> Listing | None:
     """What is known of a method without importing it; None for one that is unknown."""
-    wanted = spelled(name)
+    wanted = resolve_name(name)
     return _REGISTERED.get(wanted) or next((each for each in listings() if each.name == wanted), None)
 
 
@@ -204,7 +204,7 @@ def adopt(name: str, thing: Any) -> str:
     """
     if not isinstance(thing, Method):
         raise ConfigError(f"a method is METHOD = Method(...); {name} is a {type(thing).__name__}.")
-    known = thing.name in _entries() or any(point.name == thing.name for point in _installed())
+    known = thing.name in _entries() or any(point.name == thing.name for point in _find_installed())
     if not known:
         return register(thing).name
     if load(thing.name) is not thing:
@@ -212,7 +212,7 @@ def adopt(name: str, thing: Any) -> str:
     return thing.name
 
 
-def registered() -> tuple[str, ...]:
+def list_registered() -> tuple[str, ...]:
     """Names of the methods that only this process knows."""
     return tuple(_REGISTERED)
 
@@ -221,7 +221,7 @@ _REGISTERED: dict[str, Method] = {}
 _FOLDER = Path(__file__).resolve().parents[1] / "methods"
 
 
-def spelled(name: str) -> str:
+def resolve_name(name: str) -> str:
     """A method's name as it is registered, of its name or an alias in any spelling."""
     wanted = name.lower().replace("-", "_")
     if wanted in _REGISTERED:
@@ -229,7 +229,7 @@ def spelled(name: str) -> str:
     return next((listing.name for listing in listings() if wanted in (listing.name, *listing.aliases)), wanted)
 
 
-def _checked(loaded: Any, name: str) -> Method:
+def _check_method(loaded: Any, name: str) -> Method:
     method = getattr(loaded, "METHOD", loaded)
     if not isinstance(method, Method):
         raise ConfigError(f"method '{name}' must define METHOD = Method(...); {type(method).__name__} came.")

@@ -22,7 +22,7 @@ from graphsilo.federation import noise as gaussian
 from graphsilo.federation.message import Message, sends
 from graphsilo.federation.secure import MIN_PARTIES
 from graphsilo.federation.secure.fixed import MAX_PARTIES
-from graphsilo.federation.secure.peers import honest
+from graphsilo.federation.secure.peers import count_honest
 from graphsilo.federation.settings import ABOVE_ZERO, MethodConfig, setting
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class PrivateConfig(MethodConfig):
     )  # fmt: skip
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_noise(self) -> Self:
         if self.epsilon is not None and self.mu < gaussian.LEAST_MU:
             several = f" and {self.releases} releases" if self.releases > 1 else ""
             raise ConfigError(
@@ -101,10 +101,10 @@ class PrivateConfig(MethodConfig):
             units: How many of what is protected are in it; each moves it by Δ at most.
             asked: Silos that add to it.
         """
-        sigma = gaussian.deviation(1.0, self.mu) * math.sqrt(asked / sharing(self, asked))
+        sigma = gaussian.deviation(1.0, self.mu) * math.sqrt(asked / count_sharers(self, asked))
         return sigma * math.sqrt(numbers) / units
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         numbers = self.numbers(schema) if self.epsilon is not None else 0
         ratio = self.noise_ratio(numbers, max(items, 1), asked) if numbers else 0.0
         if ratio <= 1:
@@ -127,7 +127,7 @@ class PrivateConfig(MethodConfig):
     def promises(self, seeds: int) -> str:
         if self.epsilon is None:
             return ""
-        told = gaussian.together([self.mu] * self.releases * seeds)
+        told = gaussian.compose([self.mu] * self.releases * seeds)
         several = gaussian.epsilon_of(told, self.delta)
         more = f" {seeds} seeds are {seeds} releases: together ε = {several:.3g}." if seeds > 1 else ""
         if self.protects == "silos":  # a change turned round moves the sum by twice its length
@@ -329,15 +329,15 @@ class Noisy:
     sigma: float
 
 
-def sharing(config: PrivateConfig, asked: int) -> int:
+def count_sharers(config: PrivateConfig, asked: int) -> int:
     """h: how many honest silos every sum of so many clients' answers is sure to hold; 1 where nothing is shared."""
     if config.noise == "silo":
         return 1
     least = max(MIN_PARTIES, config.min_clients or asked)
-    return min((honest(parties) for parties in range(least, asked + 1)), default=1)
+    return min((count_honest(parties) for parties in range(least, asked + 1)), default=1)
 
 
-def summed(total: Release, config: PrivateConfig, sensitivity: float, sharers: int) -> Noisy:
+def read_sum(total: Release, config: PrivateConfig, sensitivity: float, sharers: int) -> Noisy:
     """What the sum of the answers to a request is.
 
     Args:

@@ -55,7 +55,7 @@ class Robust:
 
         def apply(spec: FieldSpec, clients: Sequence[ClientId], shares: Sequence[Share]) -> Sequence[Share]:
             asked = [requests if isinstance(requests, Message) else requests[client] for client in clients]
-            olds = [_old(spec, request) for request in asked]
+            olds = [_get_old(spec, request) for request in asked]
             # Who has nothing to train on answers with what it was sent: it is no opinion.
             some = [(share, old) for share, old in zip(shares, olds, strict=True) if share[1] > 0]
             if not some:
@@ -65,20 +65,20 @@ class Robust:
                     f"{len(some)} clients had something to train on, and run.robust={self.way} needs {self.least}. "
                     f"Have more clients answer in each round{', or lower run.liars' if self.way in COUNTING else ''}."
                 )
-            return self._combined([share for share, _ in some], [old for _, old in some])
+            return self._combine([share for share, _ in some], [old for _, old in some])
 
         return apply
 
-    def _combined(self, shares: Sequence[Share], olds: Sequence[Tensors | None]) -> Sequence[Share]:
+    def _combine(self, shares: Sequence[Share], olds: Sequence[Tensors | None]) -> Sequence[Share]:
         """Shares whose sum, over the sum of the weights that came, is the rule's mean."""
         values: list[Tensors] = [value for value, _ in shares]
         count, total = len(values), math.fsum(weight for _, weight in shares)
         if self.way == "clip":
-            return clipped(shares, olds)
+            return clip_changes(shares, olds)
         if self.way == "krum":
-            return [(values[place], total / (count - self.liars)) for place in chosen(values, self.liars)]
+            return [(values[place], total / (count - self.liars)) for place in multi_krum(values, self.liars)]
         cut = self.liars if self.way == "trimmed_mean" else (count - 1) // 2
-        return [({name: trimmed([value[name] for value in values], cut) for name in values[0]}, total)]
+        return [({name: trimmed_mean([value[name] for value in values], cut) for name in values[0]}, total)]
 
 
 PLAIN = Robust()
@@ -96,11 +96,11 @@ def averages(request: type[Message], reply: type[Message]) -> tuple[FieldSpec, .
     return found if all(spec in found or spec.kind in NO_VALUES for spec in reply.specs()) else ()
 
 
-def trimmed(values: Sequence[Tensor], cut: int) -> Tensor:
+def trimmed_mean(values: Sequence[Tensor], cut: int) -> Tensor:
     """Per entry, the mean of what is left without the ``cut`` smallest and the ``cut`` largest, in float64.
 
     Example:
-        >>> trimmed([torch.tensor([value]) for value in (1.0, -50.0, 3.0, 2.0, 90.0)], 1)
+        >>> trimmed_mean([torch.tensor([value]) for value in (1.0, -50.0, 3.0, 2.0, 90.0)], 1)
         tensor([2.], dtype=torch.float64)
     """
     blocks = zip(*(value.reshape(-1).split(BLOCK) for value in values), strict=True)
@@ -108,7 +108,7 @@ def trimmed(values: Sequence[Tensor], cut: int) -> Tensor:
     return torch.cat(means).view(values[0].shape)
 
 
-def chosen(values: Sequence[Tensors], liars: int) -> list[int]:
+def multi_krum(values: Sequence[Tensors], liars: int) -> list[int]:
     """Multi-Krum's places, ascending: the n − f whose n − f − 2 nearest others lie closest, by the sum of squares.
 
     Of some that lie equally close the first ones are taken.
@@ -122,7 +122,7 @@ def chosen(values: Sequence[Tensors], liars: int) -> list[int]:
     return sorted(scores.argsort(stable=True)[: count - liars].tolist())
 
 
-def clipped(shares: Sequence[Share], olds: Sequence[Tensors | None]) -> list[Share]:
+def clip_changes(shares: Sequence[Share], olds: Sequence[Tensors | None]) -> list[Share]:
     """The shares with each change no longer than the median of all; the rest of a weight is that of the old values."""
     lengths = [length(value, old) for (value, _), old in zip(shares, olds, strict=True)]
     bound = median(lengths)
@@ -141,6 +141,6 @@ def length(values: Tensors, old: Tensors | None) -> float:
     return math.sqrt(math.fsum(float(change.square().sum()) for change in changes))
 
 
-def _old(spec: FieldSpec, request: Message) -> Tensors | None:
+def _get_old(spec: FieldSpec, request: Message) -> Tensors | None:
     """What a client began with; a gradient is a change by itself."""
     return None if spec.kind == "gradient" else cast("Tensors", getattr(request, spec.like or spec.name))

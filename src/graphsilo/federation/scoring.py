@@ -49,7 +49,7 @@ class Scoring:
             global_views: Views to score on the pooled graph.
             auc: Also rankings of classes.
             rare: The rarer of two classes.
-            beside: [test items] classes that another model answers; how uncertain the difference to it is, is told.
+            beside: [test items] classes that another model answers; how uncertain the difference to it is, is reported.
         """
         classes = silo.schema.num_classes
         counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
@@ -160,7 +160,7 @@ def _score_links(
         pairs = np.concatenate([positive, negative], axis=1)
         labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
         value = link_scores(embeddings, pairs).cpu().numpy()
-        scores.update(_ranked(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
+        scores.update(_rank_parts(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
     return scores
 
 
@@ -171,7 +171,7 @@ def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], in
     return evaluation.part, silo.parts
 
 
-def _ranked(
+def _rank_parts(
     name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int,
     rare: int | None = None,
 ) -> dict[str, list[float]]:  # fmt: skip
@@ -193,7 +193,7 @@ def _score_classes(
     scores: dict[str, list[float]] = {}
     for kind, items in evaluation.items.items():
         labels, values = evaluation.graph.labels[items], shares[items]
-        scores.update(_ranked(f"{name}/{kind}", task, labels, values, owner[items], parts, rare))
+        scores.update(_rank_parts(f"{name}/{kind}", task, labels, values, owner[items], parts, rare))
     return scores
 
 

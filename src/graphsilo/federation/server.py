@@ -128,7 +128,7 @@ class ServerBase(ABC, Generic[ConfigT]):
         work = Work(name, steps, state, self.after_step)
         if self.unfinished is not None and load_state is not None and self.unfinished["name"] == name:
             load_state(self.unfinished["state"])
-            work.continued(self.unfinished)
+            work.load_state(self.unfinished)
             self.unfinished = None
         self.works.append(work)
         return work
@@ -148,12 +148,12 @@ class ServerBase(ABC, Generic[ConfigT]):
 
     def state(self) -> dict[str, Any]:
         """Everything that must survive a restart: tensors and plain values, here those of ``kept`` and ``stateful``."""
-        return {name: _copied(getattr(self, name)) for name in self.kept} | states_of(self, self.stateful)
+        return {name: _copy(getattr(self, name)) for name in self.kept} | states_of(self, self.stateful)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state()``."""
         for name in self.kept:
-            value, before = _copied(state[name]), getattr(self, name, None)
+            value, before = _copy(state[name]), getattr(self, name, None)
             if isinstance(value, Tensor) and isinstance(before, Tensor):
                 value = value.to(before.device)  # saved tensors come back on the CPU
             setattr(self, name, value)
@@ -178,7 +178,7 @@ class ServerBase(ABC, Generic[ConfigT]):
     @property
     def asked(self) -> int:
         """How many clients a round has: int(K · participation), at least one."""
-        return self.config.asked_of(len(self.context.clients))
+        return self.config.count_asked(len(self.context.clients))
 
     def select(self, federation: Federation, number: int) -> tuple[ClientId, ...]:
         """The clients of a round: int(K · participation) distinct ones, at least one, drawn uniformly."""
@@ -190,5 +190,5 @@ class ServerBase(ABC, Generic[ConfigT]):
         return tuple(sorted(everyone[index] for index in order.tolist()))
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value

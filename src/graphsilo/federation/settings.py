@@ -40,7 +40,7 @@ class MethodConfig(Settings):
         """Rounds that a run has after set-up; one-shot methods say 1."""
         return self.rounds
 
-    def asked_of(self, clients: int) -> int:
+    def count_asked(self, clients: int) -> int:
         """How many of so many clients a round has: int(clients * participation), at least one."""
         return max(1, int(clients * self.participation + 1e-9))
 
@@ -56,7 +56,7 @@ class MethodConfig(Settings):
         """
         return ""
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         """Says by what these settings come to nothing, or to something else than the method: noise that leaves next to
         nothing of what is sent, a term that is 0 on such data, an optimiser for which an update means nothing; empty:
         they do not, or nobody knows.

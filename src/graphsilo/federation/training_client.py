@@ -13,7 +13,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import LocalTrainingConfig, setting
-from graphsilo.models.base import Model, borrowed
+from graphsilo.models.base import Model, borrow
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import Name
 from graphsilo.training.local import (
@@ -190,7 +190,7 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
             if view == "own":
                 own: Tensor = self.model(data.full)
                 return own
-            with borrowed(self.common_weights, self._aggregate or {}):
+            with borrow(self.common_weights, self._aggregate or {}):
                 logits: Tensor = self.common(data.full)
         return logits
 

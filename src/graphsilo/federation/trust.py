@@ -36,12 +36,12 @@ def allow(found: Mapping[str, str]) -> None:
     """Let this process run what the person names in this command: keys, each with its place.
 
     What a file imports from beside it is named with it, where the file is at that place. Processes that are started
-    from here for the same person get ``allowed()``.
+    from here for the same person get ``list_allowed()``.
     """
     _ALLOWED.update(found)
 
 
-def allowed() -> dict[str, str]:
+def list_allowed() -> dict[str, str]:
     """What may run in this process so far, with its place; without one where only the contents count."""
     return dict(_ALLOWED)
 
@@ -60,7 +60,7 @@ def check(key: str, place: str, *, importer: str = "") -> bool:
     Raises:
         ConfigError: Nobody named it, and this user has not trusted it.
     """
-    if key not in _ALLOWED and key in trusted():
+    if key not in _ALLOWED and key in read_trusted():
         _ALLOWED[key] = ""
     if key in _ALLOWED:
         return _ALLOWED[key] == place
@@ -83,7 +83,7 @@ def store() -> Path:
     return (shared if shared.is_absolute() else Path.home() / ".config") / "graphsilo" / "trusted"
 
 
-def trusted() -> dict[str, str]:
+def read_trusted() -> dict[str, str]:
     """Keys that this user trusts, and where each was when it was.
 
     Raises:
@@ -108,7 +108,7 @@ def trusted() -> dict[str, str]:
 
 def trust(found: Mapping[str, str]) -> None:
     """Trust these keys, each with its place, from now on."""
-    _write({**trusted(), **found})
+    _write({**read_trusted(), **found})
 
 
 def forget(said: str) -> dict[str, str]:
@@ -117,7 +117,7 @@ def forget(said: str) -> dict[str, str]:
     Raises:
         ConfigError: There is no such thing.
     """
-    place, known = str(Path(said).expanduser().resolve()), trusted()
+    place, known = str(Path(said).expanduser().resolve()), read_trusted()
     gone = {
         key: at for key, at in known.items()
         if said in (key, at) or at == place or (len(said) >= 8 and _KEY.fullmatch(key) and key.startswith(said))
@@ -141,7 +141,7 @@ def _write(known: dict[str, str]) -> None:
 # -- a file and what it imports from beside it ---------------------------------------------------------------------
 
 
-def with_helpers(path: Path) -> dict[str, str]:
+def find_keys(path: Path) -> dict[str, str]:
     """Keys of a file and of what it imports from beside it, as far as its text says; nothing is run.
 
     Raises:
@@ -159,15 +159,15 @@ def with_helpers(path: Path) -> dict[str, str]:
         except OSError as error:
             raise ConfigError(f"the file {here} cannot be read ({error.strerror}).") from None
         found[key_of(source)] = str(here)
-        waiting += [place for place in _imported(source, here, folder) if place.is_file()]
+        waiting += [place for place in _find_imports(source, here, folder) if place.is_file()]
     return found
 
 
-def _imported(source: bytes, here: Path, folder: Path) -> Iterator[Path]:
+def _find_imports(source: bytes, here: Path, folder: Path) -> Iterator[Path]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return  # it is told where somebody runs it
+        return  # reported where somebody runs it
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names, base = [alias.name for alias in node.names], folder
@@ -183,4 +183,4 @@ def _imported(source: bytes, here: Path, folder: Path) -> Iterator[Path]:
                 place = place / part
 
 
-__all__ = ["allow", "allowed", "check", "forget", "key_of", "store", "trust", "trusted", "with_helpers"]
+__all__ = ["allow", "check", "find_keys", "forget", "key_of", "list_allowed", "read_trusted", "store", "trust"]

@@ -121,7 +121,7 @@ class JoinedTensors(Mapping[str, Tensor]):
         return len(self.parts)
 
 
-def joined(slots: Mapping[str, Slot]) -> tuple[Slot, dict[str, Part]] | None:
+def join_slots(slots: Mapping[str, Slot]) -> tuple[Slot, dict[str, Part]] | None:
     """The memory of named tensors as that of one tensor, and what is where in it; None where that cannot be.
 
     Args:
@@ -148,7 +148,7 @@ class Layout:
         size: Bytes of the whole message.
         start: Where the payload begins.
         fields: Name, form, and a plain field's value, a tensor's place, the places of named tensors by name or
-            ``joined``, or the places in a list.
+            ``join_slots``, or the places in a list.
         slots: The tensors, in field order.
         gaps: Where bytes begin and end that belong to no tensor and not to the header.
         largest: The smallest of the bounds of all tensors that have one, where these are float32; else None.
@@ -166,7 +166,7 @@ class Layout:
         values: dict[str, Any] = {}
         for name, form, content in self.fields:
             if form == "plain" or content is None:
-                values[name] = copied(content)
+                values[name] = copy_plain(content)
             elif form == "tensor":
                 values[name] = content.tensor(buffer)
             elif isinstance(content, tuple) and form == "tensors":
@@ -181,11 +181,11 @@ class Layout:
         return values
 
 
-def copied(value: Any) -> Any:
+def copy_plain(value: Any) -> Any:
     """A plain value of one's own."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
+        return {key: copy_plain(item) for key, item in value.items()}
+    return [copy_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def common_largest(slots: Sequence[Slot]) -> float | None:
@@ -218,9 +218,9 @@ def check_numbers(slots: Sequence[Slot], buffer: NDArray[np.uint8]) -> None:
         low, high = (float(edge) for edge in torch.aminmax(tensor))
         size = max(-low, high)
         if not math.isfinite(size):
-            raise MessageError(not_finite(slot.where))
+            raise MessageError(describe_not_finite(slot.where))
         if size > largest:
-            raise MessageError(too_large(slot.where, size, largest))
+            raise MessageError(describe_too_large(slot.where, size, largest))
 
 
 def all_below(flat: Tensor, largest: float) -> bool:
@@ -233,7 +233,7 @@ def all_below(flat: Tensor, largest: float) -> bool:
     return squares < 0.99 * largest * largest and math.isfinite(squares)
 
 
-def not_finite(where: str) -> str:
+def describe_not_finite(where: str) -> str:
     return (
         f"{where} contains NaN or infinity, which this field does not allow. Either the training diverged (a smaller "
         f"learning rate, features that are scaled), or a silo is not honest: its sender, or one that had a share in "
@@ -241,7 +241,7 @@ def not_finite(where: str) -> str:
     )
 
 
-def too_large(where: str, size: float, largest: float) -> str:
+def describe_too_large(where: str, size: float, largest: float) -> str:
     return (
         f"{where} holds {size:.3g}; at most {largest:.3g} is taken. Either the training diverged (a smaller learning "
         f"rate, features that are scaled), or a silo is not honest: its sender, or one that had a share in what its "
@@ -270,11 +270,11 @@ def aligned_view(payload: memoryview) -> NDArray[np.uint8]:
     return copy
 
 
-def aligned(size: int) -> int:
+def align(size: int) -> int:
     return (size + ALIGN - 1) // ALIGN * ALIGN
 
 
-def writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArray[np.uint8]:
+def make_writable(data: NDArray[np.uint8] | bytes | bytearray | memoryview) -> NDArray[np.uint8]:
     if isinstance(data, np.ndarray):
         return data
     # Copied into memory of our own: torch has no read-only tensors, and bytes must not be written to.
@@ -300,4 +300,4 @@ def open_header(header_bytes: bytes, owner: str, read: Callable[[bytes], Any]) -
         header = read(header_bytes[8:])
     except DAMAGED as error:
         raise MessageError(f"{owner}: the header cannot be read ({str(error)[:200]}).") from None
-    return header, aligned(len(header_bytes))
+    return header, align(len(header_bytes))

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, worth
+from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, rate_candidates
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -173,7 +173,7 @@ class Client(ClientBase[AutoConfig]):
         """Say how good each kind of model is by own validation items."""
         self._check(request.choices)
         judge, outputs = self._judge(request.choices)
-        return Candidates.scored(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+        return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
 
     @handler
     def choose(self, request: ChooseRequest) -> Done:
@@ -198,7 +198,7 @@ class Client(ClientBase[AutoConfig]):
     def _judge(self, count: int) -> tuple[Judge, list[NDArray[np.float32]]]:
         """Of the own validation items, and [n, C] log-probabilities of these for each choice."""
         if len(self._outputs) != count:
-            self._outputs = [self._says(choice) for choice in range(count)]
+            self._outputs = [self._predict_choice(choice) for choice in range(count)]
         return Judge(
             METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], CLEAR
         ), self._outputs
@@ -207,17 +207,17 @@ class Client(ClientBase[AutoConfig]):
     def _validation(self) -> NDArray[np.int64]:
         return self.silo.labelled_validation()
 
-    def _says(self, choice: int) -> NDArray[np.float32]:
+    def _predict_choice(self, choice: int) -> NDArray[np.float32]:
         data, ridge = self.tensors(self.silo.seen.graph), self._parts["ridge"]
         found: NDArray[np.float32] = _mean([
-            ridge.says_held_out()
+            ridge.predict_held_out()
             if model == ("ridge", "own")
-            else self._part_says(*model, data).cpu()[self._validation]
+            else self._predict_part(*model, data).cpu()[self._validation]
             for model in CHOICES[choice]
         ]).numpy()  # fmt: skip
         return found
 
-    def _part_says(self, name: str, view: str, data: GraphTensors) -> Tensor:
+    def _predict_part(self, name: str, view: str, data: GraphTensors) -> Tensor:
         """[n, C] log-probabilities of one method's model. FedRidge's stays the same from round to round."""
         held = self._said.get(view) if name == "ridge" else None
         if held is None or held[0] is not data:
@@ -229,7 +229,7 @@ class Client(ClientBase[AutoConfig]):
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         is_common = view == "aggregate"
         models = CHOICES[self._aggregate if is_common else self._chosen]
-        return _mean([self._part_says(name, view if is_common else whose, data) for name, whose in models])
+        return _mean([self._predict_part(name, view if is_common else whose, data) for name, whose in models])
 
     def install_aggregate(self, weights: Tensors) -> None:
         self._aggregate, found = _models_of(weights)
@@ -258,7 +258,7 @@ class Client(ClientBase[AutoConfig]):
         # How sharp FedRidge's common model is, each silo knows for itself.
         kept = {"own": CHOICES[self._chosen], COMMON: (("ridge", COMMON),)}
         return {
-            view: _joined({(name, whose): self._parts[name].model_of(whose) for name, whose in models})
+            view: _join({(name, whose): self._parts[name].model_of(whose) for name, whose in models})
             for view, models in kept.items()
         }
 
@@ -281,7 +281,7 @@ def _mean(outputs: Sequence[Tensor]) -> Tensor:
     return outputs[0] if len(outputs) == 1 else F.log_softmax(torch.stack(list(outputs)).mean(0), dim=1)
 
 
-def _joined(models: Mapping[tuple[str, str], Tensors]) -> dict[str, Tensor]:
+def _join(models: Mapping[tuple[str, str], Tensors]) -> dict[str, Tensor]:
     return {f"{name}-{view}/{key}": tensor for (name, view), model in models.items() for key, tensor in model.items()}
 
 
@@ -403,7 +403,7 @@ class Server(ServerBase[AutoConfig]):
         request = ScoreRequest(choices=choices, course=course)
         found = federation.sum(Client.score, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
-        values = worth(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
+        values = rate_candidates(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
         if not values:  # nobody can tell whether trees are better
             self.ends_early = True
             return
@@ -417,7 +417,7 @@ class Server(ServerBase[AutoConfig]):
         self.log.update(describe_choice(self.preferred[0], metric, values))
         self.ends_early = "trees" not in self.parts
         if course:
-            each = worth(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
+            each = rate_candidates(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
             if not steps:
                 self.ridge = max(each)
                 return
@@ -430,7 +430,7 @@ class Server(ServerBase[AutoConfig]):
         return now + max(now - before, 0.0) < self.ridge
 
     def aggregate(self) -> Tensors | None:
-        return _joined({model: self.parts[model[0]].aggregate() or {} for model in CHOICES[self.preferred[1]]}) or None
+        return _join({model: self.parts[model[0]].aggregate() or {} for model in CHOICES[self.preferred[1]]}) or None
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "parts": {name: part.state() for name, part in self.parts.items()}}

@@ -106,10 +106,10 @@ class Server(OneShotServer[CoBoostingConfig]):
         if not self.config.disturbance:
             view = self.view(place)
         else:
-            view = self.pool[place].tensors(self.disturbed(place, draw)).full
+            view = self.pool[place].tensors(self.disturb(place, draw)).full
         return view, self.answer(self.ensemble(view))
 
-    def disturbed(self, place: int, draw: torch.Generator) -> Tensor:
+    def disturb(self, place: int, draw: torch.Generator) -> Tensor:
         """X + ε σ sign(∂/∂X Σ u ⊙ softmax(A_v / 4)), u drawn uniformly from −1 to 1, σ each feature's deviation."""
         graph = self.pool[place]
         with torch.enable_grad():

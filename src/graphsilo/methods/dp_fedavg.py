@@ -25,9 +25,9 @@ from graphsilo.federation.release import (
     PrivateConfig,
     Release,
     Released,
+    count_sharers,
+    read_sum,
     refuse_without_noise,
-    sharing,
-    summed,
 )
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
@@ -129,14 +129,14 @@ class Server(fedavg.Server[DPFedAvgConfig]):
     def __init__(self, context: ServerContext[DPFedAvgConfig]):
         super().__init__(context)
         if self.config.epsilon is not None and self.noise_ratio() > self.config.max_noise:
-            raise ConfigError(self._drowned())
+            raise ConfigError(self._explain_noise())
 
     def noise_ratio(self) -> float:
         """Length of the noise in a round's mean change, as a multiple of the largest change that it can have."""
         count = sum(tensor.numel() for tensor in self.weights.values())
         return self.config.noise_ratio(count, self.asked, self.asked)
 
-    def _drowned(self) -> str:
+    def _explain_noise(self) -> str:
         config, count = self.config, sum(tensor.numel() for tensor in self.weights.values())
         ratio = self.noise_ratio()
         return (
@@ -150,10 +150,10 @@ class Server(fedavg.Server[DPFedAvgConfig]):
         config = self.config
         if config.epsilon is None:
             return super().collect(federation, clients)
-        sharers = sharing(config, len(clients))
+        sharers = count_sharers(config, len(clients))
         request = NoisyRequest(weights=self.weights, honest=sharers)
         total = federation.sum(self.client.train_noisily, request, to=clients).require(config.min_clients)
-        found = summed(total, config, config.clip, sharers)
+        found = read_sum(total, config, config.clip, sharers)
         sizes = [tensor.numel() for tensor in self.weights.values()]
         if found.numbers.numel() != sum(sizes):
             raise FederationError(f"a change of {found.numbers.numel()} weights came; the model has {sum(sizes)}.")

@@ -49,7 +49,7 @@ class FedDCConfig(fedavg.FedAvgConfig):
         """Whether c is made."""
         return self.correction in ("paper", "scaffold")
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.optimizer == "sgd" and self.momentum > 0:
             return (
                 "drifts add up how far clients moved, which momentum carries past where they are pulled to: training "
@@ -155,10 +155,10 @@ class Server(scaffold.Server[FedDCConfig]):
     def weigh(self, count: CountReply) -> None:  # type: ignore[override]
         by_clients, old = self.config.weighted == "objectives", self.total
         self.total = count.clients if by_clients else count.weight
-        self.drift = scaffold.scaled(self.drift, old, self.total)
+        self.drift = scaffold.rescale(self.drift, old, self.total)
         # What c sums up is in both ways p_k c_k, as a multiple of the mean weight where objectives are weighted.
         weight = old * self.mean_weight if by_clients else old
-        self.control = scaffold.scaled(self.control, weight, count.weight)
+        self.control = scaffold.rescale(self.control, weight, count.weight)
         self.mean_weight = count.weight / max(count.clients, 1.0)
 
     def expected_bytes(self) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.models.view import View
 from graphsilo.training.objective import Step
-from graphsilo.training.prototypes import pooled
+from graphsilo.training.prototypes import pool_means
 from graphsilo.types import ClientId
 
 _TINY = 1e-12
@@ -127,7 +127,7 @@ class Client(ClassRowsClient[FedDistillConfig]):
         assert self.present is not None
         config, heat = self.config, self.config.temperature
         if config.loss == "mse":
-            each = (self._exchanged(step.logits) - self.prototypes[step.labels]).square().mean(1)
+            each = (self._convert_logits(step.logits) - self.prototypes[step.labels]).square().mean(1)
         else:
             logits = self.prototypes if config.exchange == "logits" else self.prototypes.clamp_min(_TINY).log()
             goal = F.softmax(logits / heat, dim=1)[step.labels]
@@ -135,9 +135,9 @@ class Client(ClassRowsClient[FedDistillConfig]):
         return config.strength * (each * self.present[step.labels]).mean()
 
     def rows(self, view: View) -> Tensor:
-        return self._exchanged(self.model(view))
+        return self._convert_logits(self.model(view))
 
-    def _exchanged(self, logits: Tensor) -> Tensor:
+    def _convert_logits(self, logits: Tensor) -> Tensor:
         return logits if self.config.exchange == "logits" else F.softmax(logits, dim=1)
 
 
@@ -171,9 +171,9 @@ class Server(ClassRowsServer[FedDistillConfig]):
         self.authors = list(total.clients)
 
     def combine(self, total: prototypes.TrainReply) -> None:
-        """Begin anew: a class that nobody described in this round has no row."""
+        """Start again: a class that nobody described in this round has no row."""
         self.counts = total.counts
-        self.prototypes = pooled(total.sums, total.counts, torch.zeros_like(self.prototypes))
+        self.prototypes = pool_means(total.sums, total.counts, torch.zeros_like(self.prototypes))
         self.present = (total.counts > 0).to(self.present.device)
 
     def expected_bytes(self) -> tuple[int, int]:

@@ -78,7 +78,7 @@ class FedGenConfig(fedavg.FedAvgConfig):
         32, "embeddings that are generated per step, of server and clients", source="paper", ge=2, le=WIDEST
     )
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.alpha or self.beta:
             return ""
         return (

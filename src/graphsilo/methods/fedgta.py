@@ -89,12 +89,12 @@ class Client(TrainingClient[FedGTAConfig]):
         self.run_epochs()
         with torch.no_grad():
             predicted = torch.softmax(self.model(self.data.full), dim=1).double().cpu()
-        moments, confidence = self.described(predicted)
+        moments, confidence = self.describe_predictions(predicted)
         if not self.trainer.objective.num_samples:  # its model is what it was given, and must not count again
             confidence = 0.0
         return TrainReply(weights=self.upload(), moments=moments.float(), confidence=confidence)
 
-    def described(self, predicted: Tensor) -> tuple[Tensor, float]:
+    def describe_predictions(self, predicted: Tensor) -> tuple[Tensor, float]:
         """Moments [C, M or 2 M] and confidence H of predictions [n, C] spread along the edges.
 
         Training nodes stand for their labels before and after; no other label is read.

@@ -36,7 +36,7 @@ from graphsilo.training.losses import divergence
 from graphsilo.training.low_rank import compress, expand
 from graphsilo.training.objective import Classified
 from graphsilo.training.optimizer import optimizer, shorten
-from graphsilo.training.upstream import traced
+from graphsilo.training.upstream import trace
 from graphsilo.types import ClientId
 
 
@@ -157,7 +157,7 @@ class Client(fedavg.Client[FedKDConfig]):
         if request.weights is not None:
             load_weights(self.base, request.weights)
         elif request.change:
-            self.base = added(self.base, {name: part.to(self.data.device) for name, part in request.change.items()})
+            self.base = add(self.base, {name: part.to(self.data.device) for name, part in request.change.items()})
         load_weights(self.common_weights, self.base)
         if self.config.reset_optimizer:
             self.optimizer.reset()
@@ -178,7 +178,7 @@ class Client(fedavg.Client[FedKDConfig]):
     def step(self, batch: Classified, *draws: torch.Generator) -> None:
         """One step of either model, and of the adapter."""
         sides = [(self.model, self.trainer.parameters), (self.common, self.parameters)]
-        passes = [traced(one, batch.view, draw, mine) for (one, mine), draw in zip(sides, draws, strict=True)]
+        passes = [trace(one, batch.view, draw, mine) for (one, mine), draw in zip(sides, draws, strict=True)]
         outer = [torch.softmax(found.logits, 1).mul_(1.0 / len(batch.labels)).sub_(batch.share) for found, _ in passes]
         inner: list[Tensor | None] = [None, None]
         adapter = [] if self.adapter is None else [self.adapter]
@@ -239,7 +239,7 @@ class Server(fedavg.Server[FedKDConfig]):
             for name, part in expand(reply.update, self.weights).items():
                 mean[name].add_(part.to(mean[name].device), alpha=reply.num_samples * self.rate / total)
         self.change = compress({name: part.float() for name, part in mean.items()}, self.config.energy(number))
-        self.weights = added(self.weights, self.change)
+        self.weights = add(self.weights, self.change)
         self.version += 1
 
     def gather(self, federation: Federation, clients: Sequence[ClientId]) -> Replies[TrainReply]:
@@ -288,7 +288,7 @@ SMALLEST_DOUBT = 1e-3
 but each other."""
 
 
-def added(weights: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def add(weights: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights after a change in factors: the same bits wherever it is made on processors of one kind."""
     return {name: weights[name] + part for name, part in expand(change, weights).items()}
 

@@ -19,7 +19,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.client import ModelSpec, build_model
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import sends
-from graphsilo.federation.prototypes import described
+from graphsilo.federation.prototypes import sum_classes
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
@@ -85,7 +85,7 @@ class Client(fedavg.Client[FedNHConfig]):
         """Download, train, describe, upload."""
         self.download(request.weights)
         self.run_epochs(adjust=self.clip if self.config.clip else None)
-        found = described(self, self.rows, self.config.min_count)
+        found = sum_classes(self, self.rows, self.config.min_count)
         sums = unit_rows(found.sums) * found.counts[:, None]
         return TrainReply(weights=self.upload(), num_samples=self.weight, sums=sums, counts=found.counts)
 
@@ -124,7 +124,7 @@ class Server(fedavg.Server[FedNHConfig]):
         prototypes = self.weights["prototypes"]
         super().combine(total)
         # Clients send the prototypes back as they came; whatever came, the server moves its own.
-        self.weights["prototypes"] = moved(prototypes, total.sums, total.counts, self.config.smoothing)
+        self.weights["prototypes"] = move(prototypes, total.sums, total.counts, self.config.smoothing)
 
     def expected_bytes(self) -> tuple[int, int]:
         up, down = super().expected_bytes()
@@ -137,7 +137,7 @@ def with_head(encoder: Model, classes: int, config: FedNHConfig) -> CosineHead:
     return head.to(next(encoder.parameters()).device)
 
 
-def moved(prototypes: Tensor, sums: Tensor, counts: Tensor, smoothing: float) -> Tensor:
+def move(prototypes: Tensor, sums: Tensor, counts: Tensor, smoothing: float) -> Tensor:
     """W_c ← unit(ρ W_c + (1 − ρ) unit(Σ_k n_kc μ_kc)); a class that nobody has keeps its row.
 
     Args:

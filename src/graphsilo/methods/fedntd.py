@@ -29,7 +29,7 @@ class FedNTDConfig(fedavg.FedAvgConfig):
         1.0, "temperature of both models in it (τ)", source="authors' configuration", gt=0, when={"beta": ABOVE_ZERO}
     )
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.beta == 0 or schema.num_classes > 2:
             return ""
         return (
@@ -42,7 +42,7 @@ class Client(fedavg.Client[FedNTDConfig]):
     """Adds β times the divergence from the downloaded model over all classes but an item's own."""
 
     def fit(self, request: fedavg.TrainRequest) -> None:
-        # With two classes there is nothing to distil: see in_vain.
+        # With two classes there is nothing to distil: see explain_no_effect.
         if self.config.beta > 0 and self.silo.schema.num_classes > 2:
             self.run_epochs(term=partial(self.term, self.teacher(request.weights)))
         else:

@@ -26,7 +26,7 @@ class FedProxConfig(fedavg.FedAvgConfig):
         source="Li et al., section 5.2", ge=0, le=1, when={"local_epochs": ABOVE_ONE},
     )  # fmt: skip
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         one_step = self.local_epochs == 1 and self.batch_size == 0 and schema.task == "node" and not self.samples
         if self.mu == 0 or not one_step:
             return ""

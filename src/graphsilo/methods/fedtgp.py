@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphsilo.federation.interface import Federation
-from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer, gathered, of_shape
+from graphsilo.federation.prototypes import PrototypeClient, PrototypeConfig, PrototypeServer, gather_rows, of_shape
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
@@ -81,7 +81,7 @@ class Server(PrototypeServer[FedTGPConfig]):
         replies = federation.ask(
             Client.train, self.request(), to=chosen, check=of_shape((len(self.present), self.prototypes.shape[1]))
         )
-        rows, labels, weights = gathered(replies.require(self.config.min_clients))
+        rows, labels, weights = gather_rows(replies.require(self.config.min_clients))
         if len(labels):
             labels = labels.to(self.present.device)
             self.learn(number, rows.to(self.prototypes), labels, weights.to(self.prototypes))

@@ -18,7 +18,7 @@ from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Empty, sends
 from graphsilo.federation.prototypes import TrainReply as Prototypes
-from graphsilo.federation.prototypes import check_encoder, described, gathered, of_shape
+from graphsilo.federation.prototypes import check_encoder, gather_rows, of_shape, sum_classes
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
@@ -97,7 +97,7 @@ class Client(fedavg.Client[FPLConfig]):
     @handler
     def describe(self, request: Empty) -> Prototypes:
         """The mean embeddings of this client's classes, after training."""
-        return described(self, self.model.embed, self.config.min_count, uniform=True)
+        return sum_classes(self, self.model.embed, self.config.min_count, uniform=True)
 
 
 class Server(fedavg.Server[FPLConfig]):
@@ -127,8 +127,8 @@ class Server(fedavg.Server[FPLConfig]):
         total = federation.sum(Client.train, request, to=clients)
         model = total.require(self.config.min_clients)
         replies = federation.ask(Client.describe, Empty(), to=total.clients, check=of_shape(self.shape))
-        rows, labels, _ = gathered(replies.require(self.config.min_clients))
-        self.clusters, self.classes = clustered(rows.to(self.clusters), labels.to(self.clusters.device))
+        rows, labels, _ = gather_rows(replies.require(self.config.min_clients))
+        self.clusters, self.classes = cluster_prototypes(rows.to(self.clusters), labels.to(self.clusters.device))
         self.log["clusters_per_class"] = len(self.classes) / max(1, len(labels.unique()))
         return model
 
@@ -141,7 +141,7 @@ class Server(fedavg.Server[FPLConfig]):
         return up + calls * classes * (4 * width + 8), down + calls * most * (4 * width + 8)
 
 
-def clustered(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def cluster_prototypes(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The mean of every cluster [m, p] of each class's prototypes, and the classes [m].
 
     Args:

@@ -53,7 +53,7 @@ class GCFLConfig(fedavg.FedAvgConfig):
         source="paper; the authors' code has uniform", when=SPLITTING,
     )  # fmt: skip
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if schema.task != "graph" or models.class_of(model).core:
             return ""
         return (
@@ -106,9 +106,9 @@ class Server(ServerBase[ConfigT], Generic[ConfigT]):
             self.clusters = [part for split in parts for part in split]
         self.log["clusters"] = len(self.clusters)
         pairs = zip(self.clusters, self.weights, strict=True)
-        self.weights = [self.averaged(weights, members, replies) for members, weights in pairs]
+        self.weights = [self.average(weights, members, replies) for members, weights in pairs]
 
-    def averaged(self, weights: Tensors, members: list[ClientId], replies: Replies[fedavg.TrainReply]) -> Tensors:
+    def average(self, weights: Tensors, members: list[ClientId], replies: Replies[fedavg.TrainReply]) -> Tensors:
         """A cluster's weights, moved to the mean of what its members answered."""
         sums = Accumulator(fedavg.TrainReply)
         for client in (client for client in members if client in replies.clients):

@@ -98,7 +98,7 @@ class Server(gcfl.Server[GCFLPlusConfig]):
 
     def similarities(self, members: Sequence[ClientId]) -> NDArray[np.float64] | None:
         """[m, m] the largest distance of two sequences, less theirs; None before all are long enough, or if all are
-        equal. Where they are used the cluster splits, and all sequences begin anew.
+        equal. Where they are used the cluster splits, and all sequences start again.
         """
         if any(len(self.norms.get(client, [])) < self.config.window for client in self.context.clients):
             return None

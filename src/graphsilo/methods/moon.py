@@ -86,7 +86,7 @@ class Client(fedavg.Client[MOONConfig]):
         if not self.config.projection:
             return super().build_model(spec, seed_names=seed_names)
         draw, context = generator(self.context.seed, *seed_names), self.context
-        return projected(spec or context.model, self.silo.schema, self.config.projection, draw, context.device)
+        return build_projected(spec or context.model, self.silo.schema, self.config.projection, draw, context.device)
 
     def fit(self, request: fedavg.TrainRequest) -> None:
         if self.config.mu > 0 and self.before:
@@ -122,10 +122,10 @@ class Server(fedavg.Server[MOONConfig]):
         if not self.config.projection:
             return super().build_model(spec, seed_names=seed_names)
         draw, context = generator(self.context.seed, *seed_names), self.context
-        return projected(spec or context.common, self.schema, self.config.projection, draw, context.device)
+        return build_projected(spec or context.common, self.schema, self.config.projection, draw, context.device)
 
 
-def projected(spec: ModelSpec, schema: Schema, width: int, draw: torch.Generator, device: str) -> Model:
+def build_projected(spec: ModelSpec, schema: Schema, width: int, draw: torch.Generator, device: str) -> Model:
     """The backbone with so many outputs, a projection of them, and a linear classifier."""
     model = Projected(build_model(spec, replace(schema, num_classes=width), draw, device), schema.num_classes)
     model.reset(draw)

@@ -45,7 +45,7 @@ class ReNodeConfig(focal.FocalConfig):
     gamma: float = setting(0.0, "exponent γ of focal loss; 0 is cross-entropy", source="paper", ge=0)
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.w_min > self.w_max:
             raise ConfigError(
                 f"method.w_min is {self.w_min:g}, more than method.w_max, {self.w_max:g}; lower the one, or raise the "
@@ -53,7 +53,7 @@ class ReNodeConfig(focal.FocalConfig):
             )
         return self
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         if self.w_min != self.w_max:
             return ""
         return (

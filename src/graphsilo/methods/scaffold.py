@@ -37,7 +37,7 @@ class ScaffoldConfig(fedavg.FedAvgConfig):
         "option2", "new c_k: gradient at the download, c_k - c + (w - y) / (K η), mean of all steps", source="paper"
     )
 
-    def in_vain(self, schema: Schema, items: int, asked: int, model: str) -> str:
+    def explain_no_effect(self, schema: Schema, items: int, asked: int, model: str) -> str:
         plain = self.optimizer == "sgd" and self.momentum == 0
         if plain or self.control_update != "option2":
             return ""
@@ -161,7 +161,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
 
     def weigh(self, count: CountReply) -> None:
         """Take Σ p_k from what clients said; c becomes the mean over those."""
-        self.control = scaled(self.control, self.total, count.weight)
+        self.control = rescale(self.control, self.total, count.weight)
         self.total = count.weight
 
     def after(self, federation: Federation, number: int) -> None:
@@ -194,7 +194,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         self.control.update((name, (self.control[name].double() + value).float()) for name, value in part.items())
 
 
-def scaled(means: Mapping[str, Tensor], old: float, new: float) -> dict[str, Tensor]:
+def rescale(means: Mapping[str, Tensor], old: float, new: float) -> dict[str, Tensor]:
     """Means over ``old`` as means over ``new``: their sum stays."""
     return (
         dict(means) if old == new else {name: (value.double() * (old / new)).to(value) for name, value in means.items()}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
-from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, weighted
+from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, scale
 
 
 class APPNP(StackedModel):
@@ -88,7 +88,7 @@ class PropagatedAPPNP(StackedModel):
             start: Matrix = data.graph.features
             level = start
             for _ in range(self.hops if self.alpha < 1.0 else 0):
-                level = add_weighted(weighted(data.step(level), 1.0 - self.alpha), start, self.alpha)
+                level = add_weighted(scale(data.step(level), 1.0 - self.alpha), start, self.alpha)
             return level
 
         key = ("appnp features", self.hops, self.alpha)

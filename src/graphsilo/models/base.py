@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dropout import Source
-from graphsilo.models.precision import reduced, wide
+from graphsilo.models.precision import reduce_precision, widen
 from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
@@ -97,7 +97,7 @@ class Model(nn.Module, ABC):
         super().__init_subclass__(**options)
         for name in ("forward", "embed", "outputs", "outputs_beside"):
             if name in cls.__dict__:
-                setattr(cls, name, _in_its_precision(cls.__dict__[name]))
+                setattr(cls, name, _with_precision(cls.__dict__[name]))
 
     @abstractmethod
     def forward(self, view: View, generator: torch.Generator | None = None) -> Tensor:
@@ -116,7 +116,7 @@ class Model(nn.Module, ABC):
         before = None if generator is None else generator.get_state()
         logits: Tensor = self(view, generator)
         buffers = dict(self.named_buffers())
-        with borrowed(buffers, {name: buffer.clone() for name, buffer in buffers.items()}):
+        with borrow(buffers, {name: buffer.clone() for name, buffer in buffers.items()}):
             if generator is None or before is None:
                 return Outputs(logits, self.embed(view, None))
             after = generator.get_state()
@@ -144,8 +144,8 @@ class Model(nn.Module, ABC):
                 f"cannot classify vectors that are no nodes. Choose mlp, sgc, ssgc, sign, gamlp or gcnii, or the task "
                 f"'graph'."
             )
-        with self._precisely():
-            return wide(self._head(embeddings))
+        with self._set_precision():
+            return widen(self._head(embeddings))
 
     def classify_by(self, heads: Mapping[str, Tensor], embeddings: Tensor) -> Tensor:
         """Logits [m, b, C] of vectors [b, p] by m heads, with a gradient for the vectors.
@@ -160,8 +160,8 @@ class Model(nn.Module, ABC):
         if self.reach is not None:
             self.classify(embeddings)
         inner = {name.removeprefix(self.head): tensor for name, tensor in heads.items()}
-        with self._precisely():
-            return wide(vmap(lambda head: functional_call(self._head, head, (embeddings,)))(inner))
+        with self._set_precision():
+            return widen(vmap(lambda head: functional_call(self._head, head, (embeddings,)))(inner))
 
     @property
     def _head(self) -> nn.Module:
@@ -188,7 +188,7 @@ class Model(nn.Module, ABC):
         return tuple(name for name, _ in self.named_parameters() if name not in head)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Draw every parameter anew from ``generator``, in the order of their names' registration."""
+        """Draw every parameter again from ``generator``, in the order of their names' registration."""
         for module in self.modules():
             initialise = getattr(module, "initialise", None)
             if callable(initialise):
@@ -206,11 +206,11 @@ class Model(nn.Module, ABC):
         """What so many calls of ``trace`` in a row take for their source, to draw the same dropout in less time."""
         return repeat(generator, times)
 
-    def _precisely(self) -> contextlib.AbstractContextManager[Any]:
+    def _set_precision(self) -> contextlib.AbstractContextManager[Any]:
         """What holds while this model computes."""
         if self.precision == "float32":
             return _NOTHING
-        return reduced(next(self.parameters()).device.type)
+        return reduce_precision(next(self.parameters()).device.type)
 
     @property
     def called(self) -> str:
@@ -226,20 +226,20 @@ class Model(nn.Module, ABC):
 _NOTHING = contextlib.nullcontext()
 
 
-def _in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_precision(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def run(self: Model, *arguments: Any, **options: Any) -> Any:
         if self.precision == "float32":
             return method(self, *arguments, **options)
-        with self._precisely():
+        with self._set_precision():
             found = method(self, *arguments, **options)
-            return Outputs(*map(wide, found)) if isinstance(found, Outputs) else wide(found)
+            return Outputs(*map(widen, found)) if isinstance(found, Outputs) else widen(found)
 
     return run
 
 
 @contextlib.contextmanager
-def borrowed(mine: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Iterator[None]:
+def borrow(mine: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Let a model compute with other weights for a while, without copying either.
 
     Args:
@@ -361,7 +361,7 @@ class Dense(Layer):
 
     def forward(self, values: Tensor) -> Tensor:
         """values @ weight + bias; [rows, inputs] to [rows, outputs]."""
-        return wide(values @ self.weight if self.bias is None else torch.addmm(self.bias, values, self.weight))
+        return widen(values @ self.weight if self.bias is None else torch.addmm(self.bias, values, self.weight))
 
 
 def draw_uniform(weight: Tensor, fans: int, generator: torch.Generator, *, gain: float = 1.0) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphsilo.models.precision import is_reduced, wide
+from graphsilo.models.precision import is_reduced, widen
 
 WORTH = 1 << 20
 """Multiplications beyond which oneDNN is worth its call."""
@@ -71,7 +71,7 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
         right: [k, n].
     """
     if not left.is_cpu or is_reduced(left):
-        return wide(torch.mm(left, right))
+        return widen(torch.mm(left, right))
     (rows, inner), columns, turned = left.shape, right.shape[1], not left.is_contiguous()
     work = rows * inner * columns
     if _by_onednn(left, work, WORTH_ROUNDING):
@@ -100,7 +100,7 @@ def times(values: Tensor, weight: Tensor, shift: Tensor | None = None) -> Tensor
     if _by_onednn(values, values.shape[0] * values.shape[1] * weight.shape[1], WORTH_ROUNDING):
         result: Tensor = _Times.apply(values, weight, shift)  # type: ignore[no-untyped-call]
         return result
-    return wide(values @ weight if shift is None else torch.addmm(shift, values, weight))
+    return widen(values @ weight if shift is None else torch.addmm(shift, values, weight))
 
 
 class _Times(torch.autograd.Function):

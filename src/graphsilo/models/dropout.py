@@ -24,13 +24,13 @@ _AHEAD = 1 << 20
 def keep_scale(shape: torch.Size, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
     """0 with probability ``rate``, else 1 / (1 - rate); same dtype and device as ``like``."""
     threshold, scale = keep_threshold(rate)
-    draws = draw_bits(shape.numel(), rate, _beside(like, generator)).view(shape)
+    draws = draw_bits(shape.numel(), rate, _move_generator(like, generator)).view(shape)
     if like.is_cpu and like.dtype is torch.float32:
-        return torch.from_numpy(_scaled(draws.numpy(), rate))
+        return torch.from_numpy(_make_masks(draws.numpy(), rate))
     return (draws >= threshold).to(like.dtype).mul_(scale)
 
 
-def _beside(values: Tensor, generator: torch.Generator) -> torch.Generator:
+def _move_generator(values: Tensor, generator: torch.Generator) -> torch.Generator:
     """A generator on the device of the values: copying masks over would stop a GPU in every layer of every step."""
     if generator.device == values.device:
         return generator
@@ -62,7 +62,7 @@ def masks_ahead(
     for shape, count, size in zip(shapes, counts, sizes, strict=True):
         draws = words[:, start : start + size].view(kind)[:, :count]
         start += size
-        masks.append(torch.from_numpy(_scaled(draws, rate)).view(times, *shape).unbind(0))
+        masks.append(torch.from_numpy(_make_masks(draws, rate)).view(times, *shape).unbind(0))
     return [iter(run) for run in zip(*masks, strict=True)]
 
 
@@ -88,7 +88,7 @@ def _words(count: int, rate: float) -> int:
     return (count + each - 1) // each
 
 
-def _scaled(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
+def _make_masks(draws: NDArray[Any], rate: float) -> NDArray[np.float32]:
     """The masks that draws stand for."""
     threshold, factor = keep_threshold(rate)
     # A few thousand entries are compared several times faster in numpy; the numbers are the same.

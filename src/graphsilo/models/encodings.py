@@ -26,10 +26,10 @@ def structure_of(data: GraphTensors, walks: int, degrees: int) -> NDArray[np.flo
     both = sp.csr_matrix(adjacency.maximum(adjacency.T), dtype=np.float64)
     degree = np.diff(both.indptr)
     one_hot = np.clip(degree, 1, max(degrees, 1))[:, None] == np.arange(1, degrees + 1)
-    return np.concatenate([returns(both, walks), one_hot.astype(np.float32)], axis=1)
+    return np.concatenate([return_probabilities(both, walks), one_hot.astype(np.float32)], axis=1)
 
 
-def returns(adjacency: sp.csr_matrix, steps: int) -> NDArray[np.float32]:
+def return_probabilities(adjacency: sp.csr_matrix, steps: int) -> NDArray[np.float32]:
     """[n, steps] the chance of a random walk to be where it started after 1, 2, … steps; 0 for a node without links.
 
     With S = D^-½ A D^-½, whose powers have the diagonal of those of A D⁻¹, and R_k the rows of S^k, it is ⟨R_k, R_k⟩

@@ -13,7 +13,7 @@ from graphsilo.models.base import Dense, HeadedModel, Outputs, draw_uniform, wid
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import dropout
 from graphsilo.models.levels import times_levels
-from graphsilo.models.precision import exact
+from graphsilo.models.precision import keep_precision
 from graphsilo.models.view import View
 
 _GAIN = math.sqrt(2.0)
@@ -44,7 +44,7 @@ class SharedPReLU(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Any shape."""
-        with exact(values):  # torch counts this one among the products
+        with keep_precision(values):  # torch counts this one among the products
             return nn.functional.prelu(values, self.slope)
 
 
@@ -102,24 +102,24 @@ class GAMLP(HeadedModel):
         self.dropout, self.attention_dropout, self.legacy_layout = dropout, attention_dropout, legacy_layout
 
     def embed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
-        return self._behind(self._mixed(view, generator), generator)
+        return self._finish(self._mix(view, generator), generator)
 
     def outputs_beside(self, view: View, others: View, generator: torch.Generator | None) -> Outputs:
         # Products and attention of all rows serve both, unless some rows, or a mask, have a say in others' attention.
         if not others.is_full or self.legacy_layout or self.attention_dropout:
             return super().outputs_beside(view, others, generator)
-        mixed = self._mixed(others)
+        mixed = self._mix(others)
         rows = view.cached(("nodes",), lambda: torch.from_numpy(view.nodes).to(view.device))
-        return Outputs(self._head(self._behind(mixed.index_select(0, rows), generator)), self._behind(mixed))
+        return Outputs(self._head(self._finish(mixed.index_select(0, rows), generator)), self._finish(mixed))
 
-    def _mixed(self, view: View, generator: torch.Generator | None = None) -> Tensor:
+    def _mix(self, view: View, generator: torch.Generator | None = None) -> Tensor:
         """The first hidden layer, before dropout [items, h]."""
         projected, *scores = self._products(view)
         weights = dropout(self._weights(*scores), self.attention_dropout, generator)
         hidden: Tensor = (weights.unsqueeze(-1) * projected).sum(0) + self._rows[0].bias  # type: ignore[operator]
         return self.activation(hidden)  # type: ignore[no-any-return]
 
-    def _behind(self, hidden: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def _finish(self, hidden: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The embeddings [items, p] of rows of the first hidden layer."""
         hidden = dropout(hidden, self.dropout, generator)
         for layer in self._rows[1:-1]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from graphsilo.models.base import Dense, HeadedModel, Pooling, Readout
 from graphsilo.models.dropout import dropout as drop
-from graphsilo.models.precision import wide
+from graphsilo.models.precision import widen
 from graphsilo.models.view import View
 
 
@@ -73,7 +73,7 @@ class GCNII(HeadedModel):
             residual = residual if rows is None else residual.index_select(0, rows)
             mixed = torch.add(residual, block @ hidden, alpha=1.0 - self.alpha)
             # (1 − β) M + β M W
-            hidden = wide(torch.addmm(mixed, mixed, layer.weight, beta=1.0 - beta, alpha=beta))
+            hidden = widen(torch.addmm(mixed, mixed, layer.weight, beta=1.0 - beta, alpha=beta))
             if self.activate:
                 hidden = drop(hidden.relu(), self.dropout, generator)
         return view.pool(hidden, self.pooling) if self.readout == "graph" else hidden

@@ -63,14 +63,14 @@ class GCFLGIN(HeadedModel):
         """What the graph layers make of the view's rows, [rows, hidden]."""
         hidden = self._first(view)
         for layer, block in zip(self._rows, self_blocks(view, self.depth, 0.0), strict=True):
-            hidden = self._convolved(layer, block, hidden, generator)
+            hidden = self._convolve(layer, block, hidden, generator)
         return hidden
 
     def _first(self, view: View) -> Tensor:
         assert self.pre.bias is not None
         return view.features("sum", self.depth) @ self.pre.weight + self.pre.bias
 
-    def _convolved(
+    def _convolve(
         self, layer: GINLayer, block: SparseOperator, hidden: Tensor, generator: torch.Generator | None
     ) -> Tensor:
         inner, outer = layer.linears
@@ -122,6 +122,6 @@ class FedStarGIN(GCFLGIN):
         blocks = zip(self_blocks(view, self.depth, 0.0), view.blocks("gcn", self.depth), strict=True)
         for layer, convolution, (summing, mixing) in zip(self._rows, convolutions, blocks, strict=True):
             assert convolution.bias is not None
-            hidden = self._convolved(layer, summing, torch.cat([hidden, structure], 1), generator)
+            hidden = self._convolve(layer, summing, torch.cat([hidden, structure], 1), generator)
             structure = torch.tanh(mixing @ times(structure, convolution.weight) + convolution.bias)
         return times(torch.cat([hidden, structure], 1), self.joined.weight, self.joined.bias)

@@ -94,6 +94,6 @@ def _pays(view: View, count: int, norm: Norm) -> bool:
 
 def _work_of_features(view: View, norm: Norm, depth: int) -> float:
     """Work of a product with X on the rows that so many more layers need."""
-    rows, filled = view.needed(norm, depth), np.diff(sp.csr_matrix(view.data.graph.features).indptr)
+    rows, filled = view.needed_rows(norm, depth), np.diff(sp.csr_matrix(view.data.graph.features).indptr)
     filled = filled if rows is None else filled[rows]
     return min(SPARSE_COST * float(filled.sum()), float(len(filled)) * view.data.num_features)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.dense import matmul
-from graphsilo.models.precision import as_forwards, exact, is_reduced, wide
+from graphsilo.models.precision import is_reduced, keep_precision, match_forward, widen
 
 # One stored entry of a sparse product counts as this many entries of a dense one. On one core it takes as long as 1 to
 # 2.5 of them with 64 columns and 2.5 to 5 with 16, depending on the processor. With 3 in place of 5 a round of FedAvg
@@ -63,7 +63,7 @@ class _Product(torch.autograd.Function):
         return operator.mm(right)
 
     @staticmethod
-    @as_forwards
+    @match_forward
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.operator.tmm(gradient.contiguous()), None
 
@@ -98,7 +98,7 @@ class SparseOperator(Operator):
     @property
     def symmetric(self) -> bool:
         """Whether it is its own transpose, bit for bit."""
-        return self._turned() is self._by_rows
+        return self._transpose() is self._by_rows
 
     @functools.cached_property
     def entries(self) -> tuple[Tensor, Tensor]:
@@ -111,7 +111,7 @@ class SparseOperator(Operator):
         return self._by_rows.mm(right)
 
     def tmm(self, left: Tensor) -> Tensor:
-        return self._turned().mm(left)
+        return self._transpose().mm(left)
 
     def block(self, rows: NDArray[np.int64]) -> SparseOperator:
         """The entries at [rows, rows], where all entries of these rows are, and those of a component lie side by side.
@@ -126,7 +126,7 @@ class SparseOperator(Operator):
         part = sp.csr_matrix((self.matrix.data[taken], moved, pointer), shape=(len(rows), len(rows)))
         return SparseOperator(part, device=self._device, dtype=self._dtype, symmetric=self.symmetric)
 
-    def _turned(self) -> _Compressed:
+    def _transpose(self) -> _Compressed:
         if self._by_columns is None:
             turned = _Compressed(self.matrix.T.tocsr(), self._device, self._dtype)
             self._by_columns = self._by_rows if turned.equals(self._by_rows) else turned
@@ -180,7 +180,7 @@ class LiveOperator(Operator):
         return self.mm(left)
 
     def __matmul__(self, right: Tensor) -> Tensor:
-        return wide(self.matrix @ right)
+        return widen(self.matrix @ right)
 
     def dense(self) -> Tensor:
         return self.matrix
@@ -292,7 +292,7 @@ class _Compressed:
                 right.detach(), self.columns, self.pointer, False, 0, False, self.values, True
             )
             return bags[0]
-        with exact(right):
+        with keep_precision(right):
             return torch.mm(self._tensor, right)  # type: ignore[arg-type]
 
 

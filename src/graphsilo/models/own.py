@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from graphsilo.errors import ConfigError, UnsupportedError, several
 from graphsilo.models.base import Model
-from graphsilo.models.precision import wide
+from graphsilo.models.precision import widen
 from graphsilo.models.settings import ModelEntry, ModelSettings
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.signatures import parameters_of, settings_of
@@ -130,11 +130,11 @@ class OwnModel(Model):
         return self.what
 
     def reset(self, generator: torch.Generator) -> None:
-        """Make the module anew: whatever way it draws its weights, they come from the generator."""
+        """Make the module again: whatever way it draws its weights, they come from the generator."""
         self._draw(_seed(generator))
 
     def _draw(self, seed: int) -> None:
-        with torch.random.fork_rng(devices=[]), _named(self.what, "on two nodes and the link between them"):
+        with torch.random.fork_rng(devices=[]), _name_errors(self.what, "on two nodes and the link between them"):
             torch.manual_seed(seed)
             module = self._make()
             if not isinstance(module, nn.Module):
@@ -201,7 +201,7 @@ class OwnModel(Model):
             return view.pool(given.x, "mean") if self.readout == "graph" else _rows(given.x, view)
         with self._mode(view, generator):
             hidden: Tensor = self.module.embed(*self._arguments(given), **self._options(given))  # type: ignore[operator]
-        return wide(hidden if self.readout == "graph" else _rows(hidden, view))
+        return widen(hidden if self.readout == "graph" else _rows(hidden, view))
 
     def classify(self, embeddings: Tensor) -> Tensor:
         if not self._is_pointwise:
@@ -230,7 +230,7 @@ class OwnModel(Model):
         Raises:
             ConfigError: It fails, or gives what is no finite number.
         """
-        with _named(self.what, f"on {where}"), torch.enable_grad():
+        with _name_errors(self.what, f"on {where}"), torch.enable_grad():
             output = self(data.full, generator)
             if finite and not bool(torch.isfinite(output).all()):
                 count = int((~torch.isfinite(output)).any(dim=1).sum())
@@ -258,7 +258,7 @@ class OwnModel(Model):
                 f"{what} should give a row per {of} and a column per class, here [{rows}, {self.num_classes}]; its "
                 f"forward gave {list(output.shape)}. Use the width that it is made with."
             )
-        return wide(output)
+        return widen(output)
 
     def _arguments(self, given: Inputs) -> tuple[Tensor, ...]:
         return (given.x, given.edge_index) if self._call.edges else (given.x,)
@@ -310,7 +310,7 @@ def _seed(generator: torch.Generator) -> int:
 
 
 @contextlib.contextmanager
-def _named(what: str, where: str) -> Iterator[None]:
+def _name_errors(what: str, where: str) -> Iterator[None]:
     """An error in somebody's module as a refusal that names it and the line.
 
     Raises:

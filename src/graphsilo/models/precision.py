@@ -27,7 +27,7 @@ def is_reduced(like: Tensor) -> bool:
     return torch.is_autocast_enabled("cpu" if like.is_cpu else like.device.type)
 
 
-def reduced(device: str, *, on: bool = True) -> contextlib.AbstractContextManager[Any]:
+def reduce_precision(device: str, *, on: bool = True) -> contextlib.AbstractContextManager[Any]:
     """Dense products in bfloat16 while this is open."""
     if not on:
         return _NOTHING
@@ -42,24 +42,24 @@ def times_reduced() -> int:
     return _times
 
 
-def exact(like: Tensor) -> contextlib.AbstractContextManager[Any]:
+def keep_precision(like: Tensor) -> contextlib.AbstractContextManager[Any]:
     """Products as their operands are while this is open: for sparse ones."""
     return torch.autocast(like.device.type, enabled=False) if is_reduced(like) else _NOTHING
 
 
-def wide(values: Tensor) -> Tensor:
+def widen(values: Tensor) -> Tensor:
     """The result of a product as float32, where it came as bfloat16."""
     return values.float() if values.dtype is torch.bfloat16 else values
 
 
-def as_forwards(backward: Backward) -> Backward:
+def match_forward(backward: Backward) -> Backward:
     """Run a written-out backward pass in the precision of its forward pass, which has put it into ``ctx.reduced``.
 
     torch calls it outside of whatever was open then.
     """
 
     def run(ctx: Any, *gradients: Tensor) -> Any:
-        with reduced(gradients[0].device.type, on=ctx.reduced):
+        with reduce_precision(gradients[0].device.type, on=ctx.reduced):
             return backward(ctx, *gradients)
 
     return cast(Backward, run)

@@ -72,7 +72,7 @@ def adopt(name: str, thing: Any) -> str:
     return register(entry_of(name, thing)).name
 
 
-def added() -> tuple[str, ...]:
+def list_added() -> tuple[str, ...]:
     """Names of the models that only this process knows."""
     return tuple(_ADDED)
 

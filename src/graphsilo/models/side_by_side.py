@@ -13,7 +13,7 @@ from graphsilo.models.registry import resolve
 from graphsilo.models.stack import StackedModel
 
 
-def side_by_side(models: Sequence[Model], name: str, settings: Mapping[str, Any]) -> Model | None:
+def join_models(models: Sequence[Model], name: str, settings: Mapping[str, Any]) -> Model | None:
     """One model whose logits are those of all of them, [items, m · C], model by model.
 
     Its first layer holds their weights column by column, every other one block by block. In evaluation mode each
@@ -37,11 +37,11 @@ def side_by_side(models: Sequence[Model], name: str, settings: Mapping[str, Any]
     joined = type(first)(inputs, count * first.num_classes, **arguments).requires_grad_(False)
     joined.precision = first.precision
     for key, parameter in joined.named_parameters():
-        parameter.data = _joined([part[key].detach() for part in parts], parameter.shape).contiguous()
+        parameter.data = _join([part[key].detach() for part in parts], parameter.shape).contiguous()
     return joined
 
 
-def _joined(tensors: list[Tensor], shape: torch.Size) -> Tensor:
+def _join(tensors: list[Tensor], shape: torch.Size) -> Tensor:
     if tensors[0].dim() == 1:
         return torch.cat(tensors)
     return torch.cat(tensors, 1) if tensors[0].shape[0] == shape[0] else torch.block_diag(*tensors)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphsilo.models.base import Layer, Weights, draw_uniform
-from graphsilo.models.precision import wide
+from graphsilo.models.precision import widen
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
 from graphsilo.models.view import View
 
@@ -40,7 +40,7 @@ class HopLinear(Layer):
     def forward(self, values: Tensor) -> Tensor:
         """Of all matrices side by side, [rows, (L+1)·inputs], to [rows, outputs]."""
         weight = torch.cat([self.get_parameter(f"weight{level}") for level in range(self.hops + 1)])
-        return wide(torch.addmm(self.bias, values, weight))
+        return widen(torch.addmm(self.bias, values, weight))
 
 
 class SIGN(StackedModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
-from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, weighted
+from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, scale
 
 
 class SSGC(StackedModel):
@@ -37,7 +37,7 @@ class SSGC(StackedModel):
     def plan(self, view: View, depth: int) -> Plan:
         def average(data: GraphTensors) -> Matrix:
             level: Matrix = data.graph.features
-            total = weighted(level, self.alpha)
+            total = scale(level, self.alpha)
             for _ in range(self.hops if self.alpha < 1.0 else 0):
                 level = data.step(level)
                 total = add_weighted(total, level, (1.0 - self.alpha) / self.hops)
@@ -70,11 +70,11 @@ class MeanHopsMLP(StackedModel):
     def plan(self, view: View, depth: int) -> Plan:
         def mean(data: GraphTensors) -> Matrix:
             level: Matrix = data.graph.features
-            total = weighted(level, 1.0)
+            total = scale(level, 1.0)
             for _ in range(self.hops):
                 level = data.step(level)
                 total = add_weighted(total, level, 1.0)
-            return weighted(total, 1.0 / (self.hops + 1))
+            return scale(total, 1.0 / (self.hops + 1))
 
         key = ("mean hops", self.hops)
         return feature_plan(view, depth, key, lambda: [view.constant(key, mean)])

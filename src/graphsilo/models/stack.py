@@ -20,7 +20,7 @@ from graphsilo.models.base import Dense, Layer, LayeredModel, Pooling, Readout, 
 from graphsilo.models.dense import matmul
 from graphsilo.models.dropout import Source, activate, activate_backward, dropout, masks_ahead
 from graphsilo.models.operators import Operator
-from graphsilo.models.precision import as_forwards, is_reduced, wide
+from graphsilo.models.precision import is_reduced, match_forward, widen
 from graphsilo.models.view import View
 
 
@@ -141,7 +141,7 @@ class _StackTrace(Trace):
     def __init__(self, model: StackedModel, view: View, source: Source | None):
         self.model, self.view, self.plan = model, view, model.plan(view, model.depth)
         self.parameters = model._weights(len(model._slots))
-        with model._precisely(), without_gradients():
+        with model._set_precision(), without_gradients():
             self.outputs, self.masks = _forward(self.plan, model.dropout, source, False, self.parameters)
         self.logits = self.outputs[-1]
 
@@ -159,7 +159,7 @@ class _StackTrace(Trace):
             rows = None if model.reach is None else self.view.item_rows(*model.reach)
             hidden = self.outputs[-2]
             upstream[-2] = inner if rows is None else torch.zeros_like(hidden).index_add_(0, rows, inner)
-        with model._precisely(), without_gradients():
+        with model._set_precision(), without_gradients():
             found = _backward(self.plan, False, self.parameters, self.outputs, self.masks, upstream)
         return [found[place] for place in model._order]
 
@@ -189,7 +189,7 @@ def plain(
         for operator, rows in terms:
             value = next(weights)
             if outputs:
-                value = wide((outputs[-1] if rows is None else outputs[-1].index_select(0, rows)) @ value)
+                value = widen((outputs[-1] if rows is None else outputs[-1].index_select(0, rows)) @ value)
             if operator is not None:
                 value = operator @ value
             total = value if total is None else total + value
@@ -312,7 +312,7 @@ class _Layers(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @as_forwards
+    @match_forward
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         saved, count, depth = ctx.saved_tensors, ctx.count, len(ctx.plan)
         parameters, outputs, masks = saved[:count], saved[count : count + depth], saved[count + depth :]

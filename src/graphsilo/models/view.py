@@ -62,7 +62,7 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
     loops = np.where(own > 0, own, 1.0)  # float64, so that degrees are added up in it
     matrix = bare + _diagonal(loops) if norm in ("gcn", "row", "loops") else bare
     if norm in ("sum", "loops"):
-        return _ordered(matrix)
+        return _sort_columns(matrix)
     degree = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
     with np.errstate(divide="ignore"):
         inverse = np.where(degree > 0, 1.0 / degree, 0.0)
@@ -70,7 +70,7 @@ def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
     data = np.repeat(scale, np.diff(matrix.indptr)) * matrix.data
     if norm == "gcn":
         data *= scale[matrix.indices]
-    return _ordered(sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape))
+    return _sort_columns(sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape))
 
 
 def _diagonal(values: NDArray[np.floating]) -> sp.csr_matrix:
@@ -80,7 +80,7 @@ def _diagonal(values: NDArray[np.floating]) -> sp.csr_matrix:
     )
 
 
-def _ordered(matrix: sp.csr_matrix) -> sp.csr_matrix:
+def _sort_columns(matrix: sp.csr_matrix) -> sp.csr_matrix:
     """With ascending columns from the start: operators sort in place, and what is drawn must not depend on that."""
     found = sp.csr_matrix(matrix, dtype=np.float32)
     found.sort_indices()
@@ -94,7 +94,7 @@ def dense_if_filled(matrix: sp.csr_matrix) -> Matrix:
     return matrix
 
 
-def weighted(matrix: Matrix, weight: float) -> Matrix:
+def scale(matrix: Matrix, weight: float) -> Matrix:
     """weight · matrix, as a matrix of its own."""
     if sp.issparse(matrix):
         return sp.csr_matrix(weight * matrix)
@@ -361,7 +361,7 @@ class View:
 
         return self.cached(("own", norm, depth), make)
 
-    def needed(self, norm: Norm, depth: int) -> NDArray[np.int64] | None:
+    def needed_rows(self, norm: Norm, depth: int) -> NDArray[np.int64] | None:
         """Numbers of the rows that ``depth`` layers below the view's own need, ascending; None for all."""
         return self._frontier(norm, depth)[0]
 
@@ -480,4 +480,4 @@ def distinct(count: int, *numbers: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.flatnonzero(marks)
 
 
-__all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add_weighted", "normalise", "weighted"]
+__all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add_weighted", "normalise", "scale"]

@@ -27,7 +27,7 @@ from graphsilo.errors import ConfigError, GraphsiloError, RunError
 from graphsilo.experiments.check_own import check_findable
 from graphsilo.experiments.config import RunConfig
 from graphsilo.federation import registry
-from graphsilo.federation.trust import allowed
+from graphsilo.federation.trust import list_allowed
 from graphsilo.planning.estimate import Trial, plan_of
 from graphsilo.planning.plan import Connection, Plan
 from graphsilo.runtime.machine import memory, memory_use, require_unix
@@ -66,7 +66,7 @@ def plan(
         (folder / "config.json").write_text(json.dumps(config.complete(), default=str), encoding="utf-8")
         order = {
             "explicit": sorted(config.explicit), "seconds": seconds, "finish": finish, "writes": out is not None,
-            "line": None if line is None else asdict(line), "allowed": allowed(),
+            "line": None if line is None else asdict(line), "allowed": list_allowed(),
         }  # fmt: skip
         trial = _run_trial(order, folder, None if machine is None else SHARE * machine.free)
     return plan_of(config, trial, machine=machine, line=line, out=out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphsilo.evaluate.metrics import main_ones, metric_of, sort_metrics
+from graphsilo.evaluate.metrics import metric_of, select_main, sort_metrics
 from graphsilo.experiments.storage.records import ClientScores
 from graphsilo.experiments.storage.views import by_client
 from graphsilo.report.exchange import CLIENT_ROWS
@@ -160,7 +160,7 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
     if not rows:
         return None
     main = run.main_metric
-    names: list[str] = main_ones(rows[0]["metrics"])
+    names: list[str] = select_main(rows[0]["metrics"])
     if main not in names and names:
         main = names[0]
     sign = 1 if metric_of(main).higher_is_better else -1

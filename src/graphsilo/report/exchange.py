@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphsilo.federation.kinds import MASKED, compressed
+from graphsilo.federation.kinds import MASKED, describe_compression
 from graphsilo.federation.secure import MIN_PARTIES
 from graphsilo.report import curves, figures
 from graphsilo.report.formats import (
@@ -139,7 +139,7 @@ def _how(kind: str, ledger: Ledger, settings: Mapping[str, Any]) -> str:
              if (field.direction, field.kind, bool(field.bytes)) == ("up", kind, True)}  # fmt: skip
     if kind != "model" or True not in fewer:
         return ""
-    return f", {'some ' if False in fewer else ''}{compressed(way, settings['top_share'])}"
+    return f", {'some ' if False in fewer else ''}{describe_compression(way, settings['top_share'])}"
 
 
 def ledger_sentence(ledger: Ledger, seeds: int, settings: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
-from graphsilo.evaluate.spread import over_seeds
+from graphsilo.evaluate.spread import summarise_values
 from graphsilo.experiments.storage.records import PartitionFacts, RunRecord, Seed, Spent
 
 MISSING = "–"
@@ -122,7 +122,7 @@ def spread(values: Iterable[Any]) -> Spread | None:
         >>> spread([0.5, None, 1.0])
         Spread(mean=0.75, std=0.3535533905932738, count=2)
     """
-    found = over_seeds([number(value) for value in values])
+    found = summarise_values([number(value) for value in values])
     return None if found.mean is None else Spread(found.mean, found.std, found.count)
 
 

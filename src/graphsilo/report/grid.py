@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import COURSE, metric_of
-from graphsilo.evaluate.ranks import Ranking, fewest, rank
+from graphsilo.evaluate.ranks import Ranking, count_needed, rank
 from graphsilo.report.comparable import distinct_labels, question_titles, questions, with_shared_clients
 from graphsilo.report.formats import join_words
 from graphsilo.report.published import publisher
@@ -122,7 +122,7 @@ def _rank_test(table: Grid, name: str) -> str:
     left_out = [label for label in table.labels if label not in labels]
     if left_out:
         of += f"without {join_words(left_out)}, of which a column has no score: "
-    needed = fewest(len(labels), alpha=ALPHA)
+    needed = count_needed(len(labels), alpha=ALPHA)
     if ranking.data_sets < needed:
         return (
             f"{of}too few data sets for any difference of ranks to be significant: {len(labels)} methods take {needed}."

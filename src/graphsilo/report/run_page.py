@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, main_ones, metric_of
+from graphsilo.evaluate.metrics import GROUPS, METRICS, group_f1, metric_of, select_main
 from graphsilo.federation import registry
 from graphsilo.report import clients, curves, figures, glossary, kernel, studies, tables
 from graphsilo.report.exchange import cost_blocks, ledger_blocks
@@ -165,7 +165,7 @@ def _warnings(run: Run) -> list[str]:
 
 def _readings(run: Run, over: str) -> list[Block]:
     """The same run read in other ways: last round, other model, other average; and its scenarios."""
-    names = main_ones(run.metrics())
+    names = select_main(run.metrics())
     whose = MODES.get(run.reported, run.reported)
     pooled = "the scored clients'" if describe_share(run.result) else "all clients'"
     picks: list[tuple[str, Pick]] = [
@@ -194,7 +194,7 @@ def _scenarios(run: Run) -> tuple[_Scored, list[str]]:
     """Scores of what was asked at test time, those of reference rows among them, and their metrics."""
     keys = list(dict.fromkeys(key for seed in run.seeds for key in seed.scenarios))
     picks: dict[str, Pick] = {key: partial(lambda key, seed: seed.scenarios.get(key), key) for key in keys}
-    names = main_ones(name for pick in picks.values() for name in run.metrics(pick))
+    names = select_main(name for pick in picks.values() for name in run.metrics(pick))
     rows: _Scored = []
     for key, pick in picks.items():
         title = SCENARIOS.get(key, words(key))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsilo import drawing
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.metrics import leading
+from graphsilo.evaluate.metrics import find_leading
 from graphsilo.experiments.storage.views import axis_of, curve_of
 from graphsilo.notebook import table
 from graphsilo.report.formats import plus_minus
@@ -55,7 +55,7 @@ def _tables(found: Table) -> Sequence[Comparison]:
 def _line(found: Table) -> str:
     texts = []
     for one in _tables(found):
-        name = leading(one.metrics) or (one.metrics[0] if one.metrics else None)
+        name = find_leading(one.metrics) or (one.metrics[0] if one.metrics else None)
         texts += [
             row.label if name is None else f"{row.label} {plus_minus(row.scores[name], name)}" for row in one.rows
         ]
@@ -78,7 +78,7 @@ def _html(found: Table) -> str:
 
 def _figure(found: Table, metric: str | None, width: float) -> Any:
     names = found.metrics
-    name = metric or leading(names) or names[0]
+    name = metric or find_leading(names) or names[0]
     if name not in names:
         raise ConfigError(f"the comparison has no metric '{name}'; {nearest(str(name), names)}")
     tables = _tables(found)

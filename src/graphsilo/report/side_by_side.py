@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphsilo.evaluate.metrics import main_ones, metric_of
+from graphsilo.evaluate.metrics import metric_of, select_main
 from graphsilo.report.finding import interval, points, unit_of
 from graphsilo.report.formats import in_sentence, mean, metric
 from graphsilo.report.plot import Axis, Dots, Figure, Plot, short
@@ -106,7 +106,7 @@ def clients(runs: Sequence[Run], labels: Sequence[str]) -> Figure | None:
     common = set.intersection(*(set(found) for found in each)) if each else set()
     if len(runs) < 2 or not 2 <= len(common) <= MOST_CLIENTS or any(set(found) != common for found in each):
         return None
-    names = main_ones(name for found in each for scores in found.values() for name in scores)[:_METRICS]
+    names = select_main(name for found in each for scores in found.values() for name in scores)[:_METRICS]
     called, plots = runs[0].names, {}
     for name in names:
         factor = metric_of(name).factor

@@ -28,8 +28,8 @@ from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry
 from graphsilo.federation.account import Account
 from graphsilo.federation.compressing import compressible
-from graphsilo.federation.exposure import visible_to_silo
-from graphsilo.federation.kinds import KINDS, SHORT, compressed
+from graphsilo.federation.exposure import warn_silo
+from graphsilo.federation.kinds import KINDS, SHORT, describe_compression
 from graphsilo.federation.policy import DisclosurePolicy, small_classes
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
@@ -193,10 +193,8 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
     if entries and damaged == len(entries):
         raise RunError(f"{log} is no log that a silo keeps: not one of its lines can be read.")
     counted = Account(described.record("account")).read()
-    spent = max(journal.told(entries), 0.0 if counted is None else counted.mu)
-    idle = {
-        name: f" (without effect here: {why})" for name, why in policy.without_effect(config.run.secure_sums).items()
-    }
+    spent = max(journal.compose_mu(entries), 0.0 if counted is None else counted.mu)
+    idle = {name: f" (without effect here: {why})" for name, why in policy.find_useless(config.run.secure_sums).items()}
     return Explained(
         silo=described.name,
         title=method.title,
@@ -252,7 +250,7 @@ def describe(one: Explained, before: Facts, stays: str) -> Page:
     ]
     runs = [
         (
-            run.run, run.method or MISSING, f"{run.first}, {run.last}", run.messages, journal.size(run.bytes),
+            run.run, run.method or MISSING, f"{run.first}, {run.last}", run.messages, journal.format_size(run.bytes),
             run.kinds or MISSING, run.refused,
         )
         for run in one.past or ()
@@ -402,8 +400,8 @@ def _refusals(
     if held.schema.task not in method.tasks:
         yield f"{method.title} is made for tasks of another kind: {', '.join(method.tasks)}."
     if policy.max_epsilon is not None and isinstance(settings, PrivateConfig) and settings.epsilon is not None:
-        one = noise.together([settings.account] * settings.releases)
-        together = noise.together([spent, *[settings.account] * settings.releases * len(config.run.seeds)])
+        one = noise.compose([settings.account] * settings.releases)
+        together = noise.compose([spent, *[settings.account] * settings.releases * len(config.run.seeds)])
         epsilon = noise.epsilon_of(together, policy.max_delta)
         # What a run of one seed comes to by itself, the policy has looked at already.
         if noise.epsilon_of(one, policy.max_delta) <= policy.max_epsilon * (1 + 1e-9) < epsilon:
@@ -443,7 +441,7 @@ def _warnings(
     if not config.run.secure_sums:
         least = getattr(settings, "min_count", 1)
         counts = held.class_counts().tolist()
-        if text := visible_to_silo(method.title, settings.square_columns(held.schema), counts, least):
+        if text := warn_silo(method.title, settings.square_columns(held.schema), counts, least):
             yield text
 
 
@@ -515,7 +513,7 @@ def _discloses(step: Handler[Any, Any], settings: MethodConfig, run: RunSection)
     fewer = () if run.compression == "none" else compressible(request, reply)
     for spec in reply.specs():
         if spec.kind != "control" and spec.is_sent(settings):
-            how = f", {compressed(run.compression, run.top_share)}" if spec in fewer else ""
+            how = f", {describe_compression(run.compression, run.top_share)}" if spec in fewer else ""
             found.setdefault(_words(spec, how), []).append(spec.name)
     return tuple((words, ", ".join(names)) for words, names in found.items())
 
@@ -563,7 +561,7 @@ def _past(entries: Iterable[journal.Entry]) -> list[Past]:
                 last=max(times, default=""),
                 messages=summary.messages,
                 bytes=summary.bytes,
-                kinds=", ".join(f"{SHORT.get(kind, kind)} {journal.size(amount)}" for kind, amount in kinds),
+                kinds=", ".join(f"{SHORT.get(kind, kind)} {journal.format_size(amount)}" for kind, amount in kinds),
                 refused=summary.refused,
             )
         )
@@ -647,7 +645,7 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
         "max_total_bytes": policy.max_total_bytes, "max_run_bytes": policy.max_run_bytes,
         "max_message_bytes": policy.max_message_bytes,
     }  # fmt: skip
-    given = [f"{journal.size(value)} (policy.{name})" for name, value in bounds.items() if value is not None]
+    given = [f"{journal.format_size(value)} (policy.{name})" for name, value in bounds.items() if value is not None]
     bounded = len(given) > 1
     more = (
         ""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.metrics import COURSE, main_ones, metric_of, sort_metrics
+from graphsilo.evaluate.metrics import COURSE, metric_of, select_main, sort_metrics
 from graphsilo.experiments.storage.records import Scores, Seed
 from graphsilo.report.formats import MODES, join_words, words
 from graphsilo.report.record import Run
@@ -119,7 +119,7 @@ def columns(
     if metrics is None:
         chosen = {run.main_metric for run in runs}
         # What all runs were chosen by comes first: it is what the comparison opens with.
-        names = sorted(main_ones(_find_metrics(runs, base)), key=lambda name: chosen != {name})
+        names = sorted(select_main(_find_metrics(runs, base)), key=lambda name: chosen != {name})
         found = [replace(base, metric=name) for name in names]
         if not found and mode is not None:
             raise ConfigError(f"no run was scored so: mode '{mode}'. {_describe_modes(runs)}")

@@ -89,21 +89,21 @@ def call(
             raise MessageError("no secure sums are made here.")
         return held.parties.begin(client, name, request, reply, held.settled + held.asked)
     except Exception as error:
-        if gate is None or held.parties is None or not gate.only_sums(name):
+        if gate is None or held.parties is None or not gate.explain_only_sums(name):
             return _failure(held, name, error, gate)
         return _failure(held, name, held.parties.withhold(client, reply_type, error), gate)
 
 
 def _failure(held: HostedClient, name: str, error: Exception, gate: Gate | None) -> Failure:
     """What leaves of an error, and what stays."""
-    from graphsilo.federation.own import theirs
+    from graphsilo.federation.own import locate_error
 
     kind, reason = type(error).__name__, str(error) or repr(error)
     ours = isinstance(error, GraphsiloError)
     trace = "\n".join(getattr(error, "__notes__", [])) if ours else traceback.format_exc()
     if gate is not None and not gate.may_report(error):
         reason, trace = STAYS_AT_THE_SILO, traceback.format_exc()
-    elif not ours and (place := theirs(error)):
+    elif not ours and (place := locate_error(error)):
         reason = f"{reason.removesuffix('.')}; in your own code, {place}"
     return Failure(held.client.id, name, kind, reason, trace)
 

@@ -66,7 +66,7 @@ class Exchange(Federation):
         self.uncounted: dict[ClientId, int] = {}
         self.back: Mapping[ClientId, int] = {}  # the same of clients that are asked now, as it was before
         self.failures: list[Failure] = []
-        self.idle: list[str] = []  # whose answers held nothing of their own (``outliers.idle``)
+        self.idle: list[str] = []  # whose answers held nothing of their own (``outliers.find_idle``)
         # Between machines: how much a client can weigh at most, from what its silo said of itself.
         self.limits: Mapping[ClientId, float] = {}
         self.degrees: Mapping[ClientId, float] = {}
@@ -146,7 +146,7 @@ class Exchange(Federation):
         if not self.limits:
             yield from taken
             return
-        from graphsilo.federation.outliers import idle, outliers
+        from graphsilo.federation.outliers import find_idle, outliers
 
         each = list(taken)
         failed = [answer for _, answer, _ in each if isinstance(answer, Failure)]
@@ -161,7 +161,7 @@ class Exchange(Federation):
         strange = outliers(answers, self.limits, self.largest_ratio)
         asked = dict.fromkeys(answers, request) if isinstance(request, Message) else request
         own = {client: answer for client, answer in answers.items() if client not in strange}
-        self.idle += [f"client {client} in '{handler.name}' ({text})" for client, text in idle(own, asked).items()]
+        self.idle += [f"client {client} in '{handler.name}' ({text})" for client, text in find_idle(own, asked).items()]
         for client, answer, found in each:
             if client in strange:
                 reason = (
@@ -169,7 +169,7 @@ class Exchange(Federation):
                     f"is not taken (run.largest_ratio). Its features or labels may be on another scale than the "
                     f"others', its training may have diverged, or it is not honest."
                 )
-                yield client, self.unusable(client, handler, MessageError(reason)), {}
+                yield client, self.note_unusable(client, handler, MessageError(reason)), {}
             else:
                 yield client, answer, found
 
@@ -182,7 +182,7 @@ class Exchange(Federation):
     ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
         """Each answer, decoded and checked by itself."""
         request_type, reply_type = handler.types()
-        carrier = self.compression.message(request_type, reply_type)
+        carrier = self.compression.find_carrier(request_type, reply_type)
         outgoing, requests = self.prepare(handler, request, to)
         wanted: dict[int, dict[str, Any]] = {}
         for client, encoded in outgoing.items():
@@ -203,7 +203,7 @@ class Exchange(Federation):
                     if isinstance(came, reply_type):
                         answer = came
                     else:
-                        answer = self.compression.restored(came, requests[client], reply_type, self.largest_value)
+                        answer = self.compression.restore(came, requests[client], reply_type, self.largest_value)
                         found = message_shapes(answer)
                     answer.check()
                     self._check_counts(client, answer)
@@ -216,7 +216,7 @@ class Exchange(Federation):
                     self.witness.note_answer(client, handler, requests[client], answer)
                 self.note_answer(client, reply_type)
             except MessageError as error:
-                answer = self.unusable(client, handler, error)
+                answer = self.note_unusable(client, handler, error)
             yield client, answer, found
 
     def prepare(

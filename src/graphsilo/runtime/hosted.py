@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.client import COMMON, ClientBase, ClientContext, copied
+from graphsilo.federation.client import COMMON, ClientBase, ClientContext, copy_kept
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message, Tensors
 from graphsilo.types import ClientId
@@ -81,7 +81,7 @@ class HostedClient:
         self.turn = step, self.turn[1]
         if self.client.config.min_clients is not None and handler not in READS_ONLY:
             self.turn = step, step
-            kept = {name: copied(getattr(self.client, name)) for name in self.client.kept}
+            kept = {name: copy_kept(getattr(self.client, name)) for name in self.client.kept}
             self._before = kept, dict(self.left_out)
 
     def settle(self, since: int | None = None) -> None:
@@ -117,7 +117,7 @@ class HostedClient:
 
     def pack_answer(self, handler: str, request: Message, reply: Message) -> Message:
         """The message that carries an answer, compressed where the run says so."""
-        return self.client.context.compression.packed(handler, request, reply, self.left_out)
+        return self.client.context.compression.compress(handler, request, reply, self.left_out)
 
     @property
     def numbering(self) -> Numbering:
@@ -160,7 +160,7 @@ class HostedClient:
         self.turn, self._before = (0, 0), None
         if "before" in state:
             kept, left_out = state["before"]
-            self._before = copied(kept, self.client.kept_on), dict(left_out)
+            self._before = copy_kept(kept, self.client.kept_on), dict(left_out)
         if "asked" in state:
             self._go_back(state["asked"])
             self.numbering = state["numbering"]

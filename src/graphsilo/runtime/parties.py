@@ -24,7 +24,7 @@ from graphsilo.types import ClientId
 
 def make_unproved(client: ClientId) -> Party:
     """A client within one machine: it has made up who it is, and its record ends with the process."""
-    return Party(client, Identity.made_up(), Unproved(), OpenedSums())
+    return Party(client, Identity.generate(), Unproved(), OpenedSums())
 
 
 class Parties:
@@ -109,7 +109,7 @@ def _mask(party: Party, data: Any) -> Encoded:
 
 
 _STEPS: Mapping[str, Callable[[Party, Any], Encoded]] = {
-    AGAIN: lambda party, data: encode(decode(data, Again) and party.again()),
+    AGAIN: lambda party, data: encode(decode(data, Again) and party.offer_again()),
     SHARE: lambda party, data: encode(party.current.share(decode(data, Roster))),
     MASK: _mask,
     CONFIRM: lambda party, data: encode(party.current.confirm(decode(data, Came))),

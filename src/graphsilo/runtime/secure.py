@@ -165,15 +165,15 @@ class Attempt:
         for client, text in made.unlike.items():
             self.failures[client] = _failure(client, self.handler, MessageError(text))
         made.require()
-        self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.letters)
+        self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.take_letters)
         self._settle(made.clients)
-        self._step(MASK, made.posts(), Masked, made.add)
+        self._step(MASK, made.make_posts(), Masked, made.add)
         self._settle(made.clients)
-        came = made.came()
+        came = made.close_answers()
         self._step(CONFIRM, dict.fromkeys(came.clients, came), Confirmation, made.confirm)
-        confirmed = made.confirmed()
+        confirmed = made.close_confirmations()
         self.opening = True
-        self._step(OPEN, dict.fromkeys(made.confirming, confirmed), Opening, made.opening)
+        self._step(OPEN, dict.fromkeys(made.confirming, confirmed), Opening, made.take_opening)
         total = made.result()
         self.counted = tuple(came.clients)
         return total

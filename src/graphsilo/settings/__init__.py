@@ -93,7 +93,7 @@ _LARGEST_FLOAT = 1e30
 """Other numbers are no larger, so that they and most of their products are numbers in 32 bits, too."""
 
 
-def wanted(text: str) -> Exception:
+def must_be(text: str) -> Exception:
     """What a validator of a single value raises: the refusal then says that the setting must be this.
 
     Args:
@@ -187,9 +187,9 @@ class Settings(BaseModel):
             value = made(item.tolist() if hasattr(item, "tolist") else item for item in value)
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, int) and abs(item) >= _LARGEST:
-                raise wanted("below 1e18 in size")
+                raise must_be("below 1e18 in size")
             if isinstance(item, float) and math.isfinite(item) and abs(item) > _LARGEST_FLOAT:
-                raise wanted("at most 1e30 in size")
+                raise must_be("at most 1e30 in size")
         return value
 
 

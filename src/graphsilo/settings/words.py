@@ -37,16 +37,16 @@ def refusal(
                 hint = hint.replace("'", f"'{path}.", 1)
             found.setdefault(name, f"unknown setting '{name}'{f' for {owner}' if owner else ''}; {hint}")
         elif item["type"] == "missing" and loc == item["loc"]:
-            found.setdefault(path, f"{path} is missing; it must be {allowed(annotation, metadata)}.")
+            found.setdefault(path, f"{path} is missing; it must be {describe(annotation, metadata)}.")
         elif item["type"] == "value_error":
             found.setdefault(path, f"{path}: {context['error']}; got {quote(value)}.")
         else:
             text = context["text"] if item["type"] == "wanted" else ""
             limits = _limits(item["type"], annotation, metadata)
-            text = text or limits or allowed(annotation, metadata)
+            text = text or limits or describe(annotation, metadata)
             if item["type"] == "finite_number":
                 text = text.replace("number", "finite number")
-            found.setdefault(path, f"{path or 'it'} must be {text}; got {quote(value)}.{_meant(value, annotation)}")
+            found.setdefault(path, f"{path or 'it'} must be {text}; got {quote(value)}.{_suggest(value, annotation)}")
     # Of a list with a wrong entry, the entry says it better.
     kept = [text for path, text in found.items() if not any(other.startswith(f"{path}.") for other in found)]
     return " ".join(text for place, text in enumerate(kept[:5]) if sum(map(len, kept[:place])) < _LONG)
@@ -96,7 +96,7 @@ def _limits(mistake: str, annotation: Any, metadata: Sequence[Any]) -> str:
     )
 
 
-def _meant(value: Any, annotation: Any) -> str:
+def _suggest(value: Any, annotation: Any) -> str:
     """Which of the words was meant, where one is near."""
     known = [word for arm, _ in arms_of(annotation) if get_origin(arm) is Literal for word in get_args(arm)]
     hint = nearest(value, known) if known and isinstance(value, str) else ""
@@ -119,7 +119,7 @@ _WORDS = {
 """One of a type, and several."""
 
 
-def allowed(annotation: Any, metadata: Sequence[Any] = (), *, signs: bool = False, plural: bool = False) -> str:
+def describe(annotation: Any, metadata: Sequence[Any] = (), *, signs: bool = False, plural: bool = False) -> str:
     """The values that a setting takes.
 
     Args:
@@ -129,7 +129,7 @@ def allowed(annotation: Any, metadata: Sequence[Any] = (), *, signs: bool = Fals
         plural: Of several.
 
     Example:
-        >>> allowed(float | None), allowed(list[int], signs=True)
+        >>> describe(float | None), describe(list[int], signs=True)
         ('a number or none', 'list of whole numbers')
     """
     found = []
@@ -145,7 +145,7 @@ def allowed(annotation: Any, metadata: Sequence[Any] = (), *, signs: bool = Fals
             some = "words out of " if plural else "one of " if len(arguments) > 1 and not signs else ""
             found.append(f"{some}{words}")
         elif origin in (list, tuple):
-            inner = allowed(arguments[0], signs=signs, plural=True)
+            inner = describe(arguments[0], signs=signs, plural=True)
             count = f"{len(arguments)} " if origin is tuple and Ellipsis not in arguments else ""
             if not signs and any(getattr(rule, "min_length", 0) for rule in (*metadata, *rules)):
                 count = "one or more "
@@ -177,7 +177,7 @@ def rows(kind: type[Settings]) -> Iterator[tuple[str, Any, str, str, str]]:
         extra = field.json_schema_extra
         source = str(extra.get("source", "")) if isinstance(extra, dict) else ""
         default = field.get_default(call_default_factory=True)
-        yield name, default, allowed(field.annotation, field.metadata, signs=True), field.description or "", source
+        yield name, default, describe(field.annotation, field.metadata, signs=True), field.description or "", source
 
 
 def choices(annotation: Any) -> list[str]:
@@ -189,14 +189,14 @@ def choices(annotation: Any) -> list[str]:
     """
     arms = [arm for arm, _ in arms_of(annotation)]
     words = [word for arm in arms if get_origin(arm) is Literal for word in get_args(arm)]
-    return [written(word) for word in [*words, *([False, True] if bool in arms else [])]]
+    return [format_value(word) for word in [*words, *([False, True] if bool in arms else [])]]
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as it is written in a configuration file.
 
     Example:
-        >>> written(None), written(True), written([0.5, 1e-7])
+        >>> format_value(None), format_value(True), format_value([0.5, 1e-7])
         ('none', 'true', '[0.5, 1e-07]')
     """
     if value is None:
@@ -204,5 +204,5 @@ def written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(written, value))}]"
+        return f"[{', '.join(map(format_value, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)

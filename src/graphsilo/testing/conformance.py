@@ -25,19 +25,19 @@ from torch import Tensor
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import FederationError, MessageError
-from graphsilo.evaluate.metrics import leading
+from graphsilo.evaluate.metrics import find_leading
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import evaluate, modes_of
 from graphsilo.experiments.observer import Observer, Progress
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientContext, common_model, copied
+from graphsilo.federation.client import ClientContext, common_model, copy_kept
 from graphsilo.federation.codec import Packer, decode, decode_tree, encode, encode_tree
 from graphsilo.federation.interface import Failure, Federation, Handler, handlers_of
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import KINDS, FieldSpec, Message, tensors_in
-from graphsilo.federation.outliers import APART, LEAST_ANSWERS, compared
+from graphsilo.federation.outliers import APART, LEAST_ANSWERS, find_comparable
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.wire import Encoded
@@ -388,10 +388,10 @@ def _snapshot(client: Any) -> Callable[[], None]:
     """Puts a client's models and the moments of its optimisers back to what they are now."""
     held = [*vars(client).values(), *vars(getattr(client, "trainer", client)).values()]
     optimizers = [one for one in held if isinstance(one, Optimizer)]
-    moments = copied([one.state() for one in optimizers])
+    moments = copy_kept([one.state() for one in optimizers])
     tensors = [each for one in optimizers for each in one.parameters]
     tensors += [buffer for one in held if isinstance(one, Model) for buffer in one.buffers()]
-    values = copied(tensors)
+    values = copy_kept(tensors)
 
     def back() -> None:
         with torch.no_grad():
@@ -537,7 +537,7 @@ class _Lying(InProcess):
         """The bytes of an answer in which another message's numbers, or zeros, stand for what is compared."""
         source = {IDLE[1]: self.asked, IDLE[2]: other}.get(self.lie)
         changes: dict[str, Any] = {}
-        for name, (numbers, like) in compared(own).items():
+        for name, (numbers, like) in find_comparable(own).items():
             value = getattr(own, name)
             if self.lie == IDLE[0]:
                 changes[name] = _each(torch.zeros_like, value)
@@ -547,8 +547,8 @@ class _Lying(InProcess):
                 del changes[name]
         return encode_unchecked(replace(cast("Any", own), **changes)) if changes else None
 
-    def unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
-        failure = super().unusable(client, handler, error)
+    def note_unusable(self, client: ClientId, handler: Handler[Any, Any], error: MessageError) -> Failure:
+        failure = super().note_unusable(client, handler, error)
         self.failed.append(failure)
         return failure
 
@@ -866,7 +866,7 @@ def _require(holds: bool, method: Method, text: str) -> None:
 
 def _require_finite(method: Method, tree: Mapping[str, Any]) -> None:
     for seed in tree["seeds"]:
-        value = seed["test"].get(leading(seed["test"]))
+        value = seed["test"].get(find_leading(seed["test"]))
         _require(value is not None and 0 <= value <= 1, method, f"the test score is {value}")
 
 

@@ -19,7 +19,7 @@ from graphsilo.training.objective import Objective
 class PredictLinks(Objective):
     """Binary cross-entropy of dot products of embeddings: linked pairs against as many random ones.
 
-    Negatives are uniform pairs of nodes, drawn anew for each step (they may hit a link, which is rare on sparse
+    Negatives are uniform pairs of nodes, drawn again for each step (they may hit a link, which is rare on sparse
     graphs; Hamilton et al., NeurIPS 2017, do the same).
     """
 

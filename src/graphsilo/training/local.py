@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphsilo.errors import MessageError
-from graphsilo.models.base import Model, Outputs, borrowed
+from graphsilo.models.base import Model, Outputs, borrow
 from graphsilo.models.dense import varying_rows
 from graphsilo.models.view import View
 from graphsilo.training.objective import Objective, Term
@@ -107,7 +107,7 @@ class Teacher:
         known = self._kept.get(id(view))
         if known is not None:
             return known[1]
-        with torch.no_grad(), borrowed(self._mine, self.weights):
+        with torch.no_grad(), borrow(self._mine, self.weights):
             found = self.model.outputs(view)
         if view.kept:
             self._kept[id(view)] = view, found

@@ -165,7 +165,7 @@ class ClassifyItems(Objective):
         silo: Its items.
         each: The loss of an item; None for cross-entropy.
         all_items: Every step computes all items and shows them to the term; the loss itself is of as many as ever.
-        fan_out: Every step draws so many neighbours per node anew, see ``SampledView``; () takes all.
+        fan_out: Every step draws so many new neighbours per node, see ``SampledView``; () takes all.
         unless: The setting with which steps do not compute all items, for the message.
 
     Raises:
@@ -261,9 +261,9 @@ class ClassifyItems(Objective):
         node_weights: Tensor | None,
     ) -> list[Tensor]:
         """The gradients of the weighted loss and a term, from one pass for both."""
-        from graphsilo.training.upstream import traced
+        from graphsilo.training.upstream import trace
 
-        (logits, embeddings), pull = traced(model, batch.view, generator, parameters)
+        (logits, embeddings), pull = trace(model, batch.view, generator, parameters)
         labels, rows = batch.labels, batch.rows
         with torch.no_grad():
             outer = self.slope(logits if rows is None else logits[rows], batch)

@@ -35,7 +35,7 @@ def class_means(rows: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor,
     return sums / counts.clamp_min(1).to(rows.dtype).unsqueeze(1), counts
 
 
-def pooled(sums: Tensor, counts: Tensor, old: Tensor) -> Tensor:
+def pool_means(sums: Tensor, counts: Tensor, old: Tensor) -> Tensor:
     """The mean row of each class from everybody's sums and counts; a class that nobody has keeps its old row.
 
     Args:

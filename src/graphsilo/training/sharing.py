@@ -14,7 +14,7 @@ T = TypeVar("T")
 _SHARED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
 
-def shared(names: Sequence[object], tensors: Sequence[Tensor], make: Callable[[], T]) -> T:
+def share(names: Sequence[object], tensors: Sequence[Tensor], make: Callable[[], T]) -> T:
     """What ``make`` gives for this content, made once while somebody holds it.
 
     Args:
@@ -39,16 +39,16 @@ class SharedTensors(dict[str, Tensor]):
     In a client's state they are kept once on disk and once in memory, however many clients hold them.
 
     Attributes:
-        digest: Of their contents, once they had to be distinguished from others; given by ``under_digest``.
+        digest: Of their contents, once they had to be distinguished from others; given by ``register_digest``.
     """
 
     digest: str | None = None
 
     def __init__(self, *tensors: Any):
         super().__init__(*tensors)
-        self._made: dict[str, tuple[tuple[ReferenceType[SharedTensors], ...], Tensor]] = {}
+        self._kept: dict[str, tuple[tuple[ReferenceType[SharedTensors], ...], Tensor]] = {}
 
-    def made(self, name: str, others: Sequence[SharedTensors], make: Callable[[], Tensor]) -> Tensor:
+    def keep(self, name: str, others: Sequence[SharedTensors], make: Callable[[], Tensor]) -> Tensor:
         """What ``make`` gives of these tensors and others like them, made by one of the clients that hold them.
 
         Args:
@@ -56,27 +56,27 @@ class SharedTensors(dict[str, Tensor]):
             others: What else it is made of.
             make: Must depend on nothing else. Nobody writes to its result.
         """
-        known = self._made.get(name)
+        known = self._kept.get(name)
         if (
             known is None
             or len(known[0]) != len(others)
             or any(a() is not b for a, b in zip(known[0], others, strict=True))
         ):
-            known = self._made[name] = tuple(map(ref, others)), make()
+            known = self._kept[name] = tuple(map(ref, others)), make()
         return known[1]
 
 
 _BY_DIGEST: WeakValueDictionary[str, SharedTensors] = WeakValueDictionary()
 
 
-def under_digest(tensors: SharedTensors, digest: str) -> SharedTensors:
+def register_digest(tensors: SharedTensors, digest: str) -> SharedTensors:
     """Have these found under that digest while somebody holds them."""
     tensors.digest = digest
     _BY_DIGEST[digest] = tensors
     return tensors
 
 
-def found_by_digest(digest: str) -> SharedTensors | None:
+def find_by_digest(digest: str) -> SharedTensors | None:
     """What this process holds under a digest, on whichever device."""
     return _BY_DIGEST.get(digest)
 
@@ -120,9 +120,9 @@ def shared_copy(tensors: Mapping[str, Tensor], device: str = "cpu") -> SharedTen
     # The clients of a process are asked one after the other, with one broadcast: its contents are hashed once.
     found = None if _last is None else _last.of(tensors, device)
     if found is None:
-        found = shared(("copy", device, *tensors), list(tensors.values()), make)
+        found = share(("copy", device, *tensors), list(tensors.values()), make)
         seen = [(name, ref(tensor), tensor._version) for name, tensor in tensors.items()]
         _last = _Copied(device, seen, ref(found))
     if isinstance(tensors, SharedTensors) and tensors.digest is not None:
-        under_digest(found, tensors.digest)
+        register_digest(found, tensors.digest)
     return found

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from graphsilo.data.graph import Graph
 from graphsilo.models.base import Dense, Model
 from graphsilo.models.generated import GeneratedGraph
-from graphsilo.models.side_by_side import side_by_side
+from graphsilo.models.side_by_side import join_models
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.training.optimizer import Adam, shorten
 
@@ -94,7 +94,7 @@ class Ensemble:
         for places in groups.values():
             name, settings, _ = models[places[0]]
             same = [models[place][2].requires_grad_(False) for place in places]
-            joined = side_by_side(same, name, settings) if len(same) > 1 else None
+            joined = join_models(same, name, settings) if len(same) > 1 else None
             self.parts += (
                 zip([[place] for place in places], same, strict=True) if joined is None else [(places, joined)]
             )
@@ -147,7 +147,7 @@ def synthesise(
         loss: Of a view of the graph and the labels; its gradient reaches the features, not the links.
         steps: How many.
         lr: Adam's rate.
-        neighbours: Links of each node before the other direction is added; found anew in each step.
+        neighbours: Links of each node before the other direction is added; found again in each step.
         max_norm: Length to which the generator's gradient is shortened; None: it is not.
     """
     parameters = [noise, *generator.parameters()]
@@ -170,13 +170,13 @@ def synthesise(
     return best, lowest
 
 
-def packed(pool: Sequence[Synthetic]) -> list[dict[str, Tensor]]:
+def pack(pool: Sequence[Synthetic]) -> list[dict[str, Tensor]]:
     """Graphs for a state."""
     return [graph._asdict() for graph in pool]
 
 
-def unpacked(state: Sequence[Mapping[str, Tensor]]) -> list[Synthetic]:
-    """The graphs of ``packed``."""
+def unpack(state: Sequence[Mapping[str, Tensor]]) -> list[Synthetic]:
+    """The graphs of ``pack``."""
     return [Synthetic(**graph) for graph in state]
 
 

@@ -29,7 +29,7 @@ def gradients_through(outputs: Sequence[Tensor], upstream: Sequence[Tensor], inp
     return gradients_of(whole, inputs)
 
 
-def traced(
+def trace(
     model: Model,
     view: View,
     generator: torch.Generator | None,

@@ -52,13 +52,13 @@ class Work:
                 found = float(value) if math.isfinite(value) else None
                 self.curves.setdefault(name, []).append([self.done + 1, found])
 
-    def saved(self) -> dict[str, Any] | None:
-        """What ``continued`` takes back; None where it cannot be stopped within."""
+    def state(self) -> dict[str, Any] | None:
+        """What ``load_state`` takes back; None where it cannot be stopped within."""
         if self._state is None:
             return None
         return {"name": self.name, "done": self.done, "curves": self.curves, "state": dict(self._state())}
 
-    def continued(self, saved: Mapping[str, Any]) -> None:
+    def load_state(self, saved: Mapping[str, Any]) -> None:
         """Go on after these steps; the work itself takes back its state."""
         self.done, self.curves = saved["done"], {name: list(points) for name, points in saved["curves"].items()}
 

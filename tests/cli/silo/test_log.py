@@ -23,8 +23,8 @@ def log(tmp_path: Path) -> Path:
     weights = {"w": torch.zeros(9)}
     for run, rounds in (("first", 3), ("second", 1)):
         for number in range(1, rounds + 1):
-            journal.message("received", run, "fedavg", number, "train", TrainRequest(weights=weights), 100)
-            journal.message(
+            journal.note_message("received", run, "fedavg", number, "train", TrainRequest(weights=weights), 100)
+            journal.note_message(
                 "sent", run, "fedavg", number, "train", encode(TrainReply(weights=weights, num_samples=7.0))
             )
     journal.note("refused", "second", "fedavg", 2, "train", "it is too large.")

@@ -22,7 +22,7 @@ from graphsilo.data.silos.column_scales import (
 )
 from graphsilo.data.silos.scaling import (
     FeatureScale,
-    far_apart,
+    find_far_apart,
     find_lost_values,
     prepare_silo,
     scale_graph,
@@ -144,11 +144,11 @@ def test_the_usual_scaling() -> None:
 
 def test_columns_that_are_worlds_apart() -> None:
     rows = np.array([[20, 150_000, 5], [90, 400_000, 5]], dtype=np.float32)
-    assert far_apart([graph_of(rows, ("age", "platelets", "same"))]) == ("'platelets'", 250_000, "'age'", 70)
-    assert far_apart([graph_of(rows[:, :1])]) is None
-    assert far_apart([graph_of(sp.csr_matrix(rows))]) == ("feature 1", 250_000, "feature 0", 70)
+    assert find_far_apart([graph_of(rows, ("age", "platelets", "same"))]) == ("'platelets'", 250_000, "'age'", 70)
+    assert find_far_apart([graph_of(rows[:, :1])]) is None
+    assert find_far_apart([graph_of(sp.csr_matrix(rows))]) == ("feature 1", 250_000, "feature 0", 70)
     # In one silo each is constant; over both they vary.
-    assert far_apart([graph_of(rows[:1]), graph_of(rows[1:])]) == ("feature 1", 250_000, "feature 0", 70)
+    assert find_far_apart([graph_of(rows[:1]), graph_of(rows[1:])]) == ("feature 1", 250_000, "feature 0", 70)
 
 
 TIMES = [1_700_000_000, 202_401_010_000]

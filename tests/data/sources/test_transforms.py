@@ -35,20 +35,20 @@ def triples(graph: Graph) -> list[tuple[int, int, float]]:
 def test_undirected_weights_are_lent_to_the_other_direction_and_parallel_ones_add_up() -> None:
     # 0-1 three times over, once backwards with the same sum; 1-2 once; a loop.
     graph = weighted([(0, 1, 1.0), (0, 1, 1.5), (1, 0, 2.5), (2, 1, 4.0), (2, 2, 9.0)], 3)
-    assert triples(transforms.undirected(graph)) == [(0, 1, 2.5), (1, 0, 2.5), (1, 2, 4.0), (2, 1, 4.0)]
+    assert triples(transforms.make_undirected(graph)) == [(0, 1, 2.5), (1, 0, 2.5), (1, 2, 4.0), (2, 1, 4.0)]
 
 
 def test_undirected_keeps_what_is_undirected() -> None:
     graph = weighted([(2, 0, 3.0), (0, 2, 3.0), (1, 0, 0.5), (0, 1, 0.5)], 3)
-    assert transforms.undirected(graph) is graph
+    assert transforms.make_undirected(graph) is graph
     plain = replace(graph, edge_weights=None)
-    assert pairs(transforms.undirected(plain).edges) == pairs(plain.edges)
+    assert pairs(transforms.make_undirected(plain).edges) == pairs(plain.edges)
 
 
 def test_undirected_refuses_two_weights_for_one_link() -> None:
     graph = replace(weighted([(0, 1, 1.0), (1, 0, 3.0)], 2), node_names=np.array(["ann", "bob"]))
     with pytest.raises(DataError, match="between node ann and node bob weighs 1 in one direction and 3 in the other"):
-        transforms.undirected(graph)
+        transforms.make_undirected(graph)
 
 
 def test_merge_parallel_adds_weights_and_keeps_directions_and_loops() -> None:

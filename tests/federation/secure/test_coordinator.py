@@ -20,7 +20,7 @@ from graphsilo.federation.secure.coordinator import SecureSum, SecureSumFailed
 from graphsilo.federation.secure.fixed import Layout
 from graphsilo.federation.secure.masks import Masks
 from graphsilo.federation.secure.messages import Opening, raw, row
-from graphsilo.federation.secure.party import offered
+from graphsilo.federation.secure.party import encode_offer
 from graphsilo.federation.secure.peers import Peers, confirmations
 from kit.secure import DIRECTORY, PURPOSE, STEPS, Scene, Update, reference, updates
 
@@ -141,8 +141,8 @@ def test_where_as_many_send_one_shape_as_another_nobody_is_right():
 def test_a_masked_answer_of_another_length_counts_as_none():
     scene = Scene(updates(4))
     made = scene.begin()
-    scene._step("share", dict.fromkeys(made.clients, made.roster()), made.letters, set())
-    posts = made.posts()
+    scene._step("share", dict.fromkeys(made.clients, made.roster()), made.take_letters, set())
+    posts = made.make_posts()
     masked = scene.parties[0].current.mask(posts[0])
     with pytest.raises(MessageError, match="another length"):
         made.add(0, type(masked)(words=masked.words[:-8]))
@@ -154,13 +154,13 @@ def test_a_masked_answer_of_another_length_counts_as_none():
 def opened(scene: Scene, change: Callable[[int, Opening], Opening]) -> SecureSum[Any]:
     """A sum of five, of whom the last drops out; what each sends to open it may be changed. Who is refused is noted."""
     made = scene.begin()
-    scene._step("share", dict.fromkeys(made.clients, made.roster()), made.letters, set())
-    scene._step("mask", made.posts(), made.add, {4})
-    came = made.came()
+    scene._step("share", dict.fromkeys(made.clients, made.roster()), made.take_letters, set())
+    scene._step("mask", made.make_posts(), made.add, {4})
+    came = made.close_answers()
     scene._step("confirm", dict.fromkeys(came.clients, came), made.confirm, {4})
-    confirmed = made.confirmed()
+    confirmed = made.close_confirmations()
     for client in came.clients:
-        made.opening(client, change(client, scene.parties[client].current.open(confirmed)))
+        made.take_opening(client, change(client, scene.parties[client].current.open(confirmed)))
     return made
 
 
@@ -198,10 +198,10 @@ def test_who_gives_out_shares_that_do_not_fit_together_is_named(part, monkeypatc
         with monkeypatch.context() as patch:
             if client == cheat:
                 patch.setattr(shamir, "split", two)
-            made.letters(client, scene.parties[client].current.share(made.roster()))
-    scene._step("mask", made.posts(), made.add, {4})
-    scene._step("confirm", dict.fromkeys(range(4), made.came()), made.confirm, {4})
-    scene._step("open", dict.fromkeys(range(4), made.confirmed()), made.opening, {4})
+            made.take_letters(client, scene.parties[client].current.share(made.roster()))
+    scene._step("mask", made.make_posts(), made.add, {4})
+    scene._step("confirm", dict.fromkeys(range(4), made.close_answers()), made.confirm, {4})
+    scene._step("open", dict.fromkeys(range(4), made.close_confirmations()), made.take_opening, {4})
     with pytest.raises(SecureSumFailed, match=f"client {cheat} has given out shares of its"):
         made.result()
 
@@ -213,7 +213,7 @@ def test_shares_of_others_are_refused():
     for fields in ({"came": opening.came[:-1], "own": opening.own[:-1]}, {"missing": [2], "keys": opening.own[:1]}):
         whole = {"came": opening.came, "own": opening.own, "missing": opening.missing, "keys": opening.keys}
         with pytest.raises(MessageError, match="other shares than those that it holds"):
-            scene.made.opening(0, Opening(**{**whole, **fields}))
+            scene.made.take_opening(0, Opening(**{**whole, **fields}))
 
 
 def test_shares_without_those_that_they_are_of_are_refused():
@@ -224,11 +224,11 @@ def test_shares_without_those_that_they_are_of_are_refused():
     for cut in ({"own": opening.own[:-1]}, {"own": torch.cat([opening.own, opening.own[:1]])}, {"keys": opening.own}):
         whole = {"came": opening.came, "own": opening.own, "missing": opening.missing, "keys": opening.keys}
         with pytest.raises(MessageError, match="other shares than those that it holds"):
-            scene.made.opening(0, Opening(**{**whole, **cut}))
+            scene.made.take_opening(0, Opening(**{**whole, **cut}))
     made = Scene(updates(4)).begin()
     letters = next(message for step, _, message in scene.sent if step == "share")
     with pytest.raises(MessageError, match="shares for others than its peers"):
-        made.letters(0, replace(letters, letters=letters.letters[:-1], marks=letters.marks[:-1]))
+        made.take_letters(0, replace(letters, letters=letters.letters[:-1], marks=letters.marks[:-1]))
 
 
 SMALL_ORDER = bytes([1]) + bytes(31)
@@ -262,7 +262,7 @@ def test_an_offer_that_the_others_would_refuse_is_left_out_by_name(lie, reason):
     keys = lie.get("keys", lambda keys, _: keys)(raw(offers[2].keys), other)
     bits = lie.get("bits", offers[2].bits)
     layout = Layout.read(Update, offers[2].layout).digest
-    signature = scene.parties[2].identity.key.sign(offered(PURPOSE, layout, 2, bits, raw(offers[2].asked), keys))
+    signature = scene.parties[2].identity.key.sign(encode_offer(PURPOSE, layout, 2, bits, raw(offers[2].asked), keys))
     if lie.get("unsigned"):
         signature = bytes(64)
     if lie.get("identity"):
@@ -343,4 +343,4 @@ def test_a_client_that_is_not_in_the_sum_is_asked_nothing():
     scene.run({"mask": {2}})
     assert not [one for one in scene.sent if one[1] == 2 and one[0] in ("confirm, asked", "open, asked")]
     with pytest.raises(DisclosureError, match="where 'share' was the last step of this sum"):
-        scene.parties[2].current.confirm(type(scene.made.came())(clients=[0, 1, 3, 4]))
+        scene.parties[2].current.confirm(type(scene.made.close_answers())(clients=[0, 1, 3, 4]))

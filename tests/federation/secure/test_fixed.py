@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.secure.fixed import BLOCK, Encoding, Layout, bits_of, decode, outweighs
+from graphsilo.federation.secure.fixed import BLOCK, Encoding, Layout, bits_of, decode, describe_outweighing
 from kit.secure import Statistics, Update, updates
 
 
@@ -175,7 +175,7 @@ def test_what_a_sum_cannot_hold_is_refused():
     ],
 )  # fmt: skip
 def test_one_that_takes_the_digits_of_the_others(mine, others, trouble):
-    found = outweighs(mine, others)
+    found = describe_outweighing(mine, others)
     assert (trouble in found) if trouble else not found
 
 

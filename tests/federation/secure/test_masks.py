@@ -22,16 +22,16 @@ ROSTER = bytes(range(32))
 
 def test_agreement_of_rfc_7748():
     # section 6.1: the public key of Bob, and what he and Alice have in common
-    assert masks.public(BOB) == BOB_PUBLIC
+    assert masks.public_key(BOB) == BOB_PUBLIC
     common = X25519PrivateKey.from_private_bytes(BOB).exchange(X25519PublicKey.from_public_bytes(ALICE_PUBLIC))
     assert common.hex() == "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
-    assert masks.agreed(BOB, ALICE_PUBLIC, b"info") == masks.derived(common, b"info")
+    assert masks.agree_key(BOB, ALICE_PUBLIC, b"info") == masks.derive_key(common, b"info")
 
 
 def test_derivation_of_rfc_5869():
     # appendix A.3: no salt, no info; the first 32 of 42 bytes
     wanted = "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"
-    assert masks.derived(b"\x0b" * 22, b"").hex() == wanted
+    assert masks.derive_key(b"\x0b" * 22, b"").hex() == wanted
 
 
 def test_masks_of_nist_sp_800_38a():
@@ -49,7 +49,7 @@ def test_masks_of_nist_sp_800_38a():
 def test_masks_go_on_from_block_to_block_and_cancel(size):
     words = np.arange(size, dtype=np.uint64)
     masked = words.copy()
-    keys = [(masks.fresh(), True), (masks.fresh(), False)]
+    keys = [(masks.draw_secret(), True), (masks.draw_secret(), False)]
     for sign in (True, False):
         streams = Masks([(key, add is sign) for key, add in keys])
         for start in range(0, size, BLOCK):
@@ -64,14 +64,14 @@ def test_masks_go_on_from_block_to_block_and_cancel(size):
 
 
 def test_two_clients_have_one_mask_which_one_of_them_adds():
-    a, b = masks.fresh(), masks.fresh()
-    assert masks.pair_key(a, masks.public(b), ROSTER, 3, 8) == masks.pair_key(b, masks.public(a), ROSTER, 8, 3)
+    a, b = masks.draw_secret(), masks.draw_secret()
+    assert masks.pair_key(a, masks.public_key(b), ROSTER, 3, 8) == masks.pair_key(b, masks.public_key(a), ROSTER, 8, 3)
     assert masks.adds(3, 8)
     assert not masks.adds(8, 3)
 
 
 def test_every_key_is_of_one_purpose_sum_and_pair():
-    a, b = masks.fresh(), masks.public(masks.fresh())
+    a, b = masks.draw_secret(), masks.public_key(masks.draw_secret())
     keys = [
         masks.pair_key(a, b, ROSTER, 1, 2), masks.pair_key(a, b, bytes(32), 1, 2), masks.pair_key(a, b, ROSTER, 1, 3),
         masks.letter_key(a, b, ROSTER, 1, 2), masks.letter_key(a, b, ROSTER, 2, 1), masks.own_key(a, ROSTER, 1),
@@ -88,10 +88,12 @@ def test_labels_cannot_be_shifted_into_each_other():
 
 
 def test_a_letter_is_for_one_receiver_in_one_sum():
-    mine, theirs = masks.fresh(), masks.fresh()
-    key = masks.letter_key(mine, masks.public(theirs), ROSTER, 1, 2)
+    mine, theirs = masks.draw_secret(), masks.draw_secret()
+    key = masks.letter_key(mine, masks.public_key(theirs), ROSTER, 1, 2)
     sealed = masks.seal(key, b"shares", ROSTER, 1, 2)
-    assert masks.unseal(masks.letter_key(theirs, masks.public(mine), ROSTER, 1, 2), sealed, ROSTER, 1, 2) == b"shares"
+    assert (
+        masks.unseal(masks.letter_key(theirs, masks.public_key(mine), ROSTER, 1, 2), sealed, ROSTER, 1, 2) == b"shares"
+    )
     for changed, roster, sender, receiver in (
         (sealed[:-1] + bytes([sealed[-1] ^ 1]), ROSTER, 1, 2),
         (sealed, bytes(32), 1, 2),
@@ -108,4 +110,4 @@ def test_a_letter_is_for_one_receiver_in_one_sum():
 )
 def test_points_of_small_order_are_refused(point):
     with pytest.raises(DisclosureError, match="small order"):
-        masks.agreed(masks.fresh(), point, b"")
+        masks.agree_key(masks.draw_secret(), point, b"")

@@ -35,16 +35,16 @@ class Table:
         self.posts: dict[int, Post] = {}
         if until == "offer":
             return
-        self.scene._step("share", dict.fromkeys(self.made.clients, self.roster), self.made.letters, set())
-        self.posts = self.made.posts()
+        self.scene._step("share", dict.fromkeys(self.made.clients, self.roster), self.made.take_letters, set())
+        self.posts = self.made.make_posts()
         if until == "share":
             return
         self.scene._step("mask", self.posts, self.made.add, set())
-        self.came = self.made.came()
+        self.came = self.made.close_answers()
         if until == "mask":
             return
         self.scene._step("confirm", dict.fromkeys(self.came.clients, self.came), self.made.confirm, set())
-        self.confirmed = self.made.confirmed()
+        self.confirmed = self.made.close_confirmations()
 
     def sum_of(self, client: int) -> Any:
         return self.scene.parties[client].current
@@ -80,7 +80,7 @@ def test_keys_that_are_not_signed():
     refused_roster(
         "the offer of client 3 is not signed by it", table, keys=set_row(table.roster.keys, 3, keys[:-1] + b"\0")
     )
-    other = Identity.made_up()
+    other = Identity.generate()
     identities = [*table.roster.identities[:3], row(other.proof), table.roster.identities[4]]
     refused_roster("the offer of client 3 is not signed by it", table, identities=identities)
     refused_roster(
@@ -103,7 +103,7 @@ def test_keys_of_an_older_sum():
         refused_roster(f"the offer of client {client} is not signed", table, asked, keys=keys, signatures=signatures)
     mine = old.scene.parties[0]
     before = old.roster
-    mine.again()
+    mine.offer_again()
     with pytest.raises(DisclosureError, match="other keys of client 0 than those that it made for this sum"):
         mine.current.share(before)
 
@@ -120,7 +120,7 @@ def test_a_client_that_is_left_out_or_named_twice():
 def test_one_silo_under_two_numbers(monkeypatch):
     """The coordinator, or a silo, that makes up others to be among; an honest coordinator leaves both out itself."""
     monkeypatch.setattr(coordinator, "Counter", lambda keys: Counter(set(keys)))
-    scene = Scene(updates(5), identities=dict.fromkeys((3, 4), Identity.made_up()))
+    scene = Scene(updates(5), identities=dict.fromkeys((3, 4), Identity.generate()))
     roster = scene.begin().roster()
     with pytest.raises(DisclosureError, match="two clients of the roster have the same key"):
         scene.parties[0].current.share(roster)
@@ -139,7 +139,7 @@ def claiming(answers: Mapping[int, Message], bits: int, liar: int = 2) -> Scene:
 def test_a_weight_that_would_leave_nothing_of_the_others():
     """One of 2^30; the others' have a few bits: they name who says so, all of them."""
     scene = claiming(updates(5), 30)
-    offers = {client: party.again() for client, party in scene.parties.items()}
+    offers = {client: party.offer_again() for client, party in scene.parties.items()}
     made = SecureSum(Update, PURPOSE, offers, DIRECTORY)
     assert "client 2 says that its weight is up to 2^30" in made.unlike[2]
     assert made.clients == [0, 1, 3, 4]
@@ -197,7 +197,7 @@ class Kit:
 
 def test_a_client_that_is_not_of_the_federation():
     answers = updates(5)
-    identities = {client: Identity.made_up() for client in answers}
+    identities = {client: Identity.generate() for client in answers}
     kit = Kit({client: identity for client, identity in identities.items() if client != 4})
     parties = {client: Party(client, identities[client], kit, OpenedSums()) for client in answers}
     roster = Scene(answers, parties=parties).begin().roster()
@@ -219,7 +219,7 @@ def test_sums_of_too_few(clients):
 
 def test_the_owner_wants_more():
     answers = updates(4)
-    parties = {0: Party(0, Identity.made_up(), DIRECTORY, OpenedSums(), least=5)}
+    parties = {0: Party(0, Identity.generate(), DIRECTORY, OpenedSums(), least=5)}
     scene = Scene(answers, parties=parties)
     made = scene.begin()
     with pytest.raises(
@@ -235,10 +235,10 @@ def test_points_of_small_order():
         cheat = table.scene.parties[4].current
         keys = bytearray(cheat._keys)
         keys[start : start + KEY_BYTES] = SMALL
-        from graphsilo.federation.secure.party import offered
+        from graphsilo.federation.secure.party import encode_offer
 
         layout = cheat._kept.layout.digest
-        signed = offered(PURPOSE, layout, 4, cheat._kept.bits, cheat._kept.asked, bytes(keys))
+        signed = encode_offer(PURPOSE, layout, 4, cheat._kept.bits, cheat._kept.asked, bytes(keys))
         signature = table.scene.parties[4].identity.key.sign(signed)
         roster = changed(
             table.roster, keys=set_row(table.roster.keys, 4, bytes(keys)),
@@ -409,8 +409,8 @@ def test_steps_out_of_order(until):
 
 
 def test_no_sum_without_an_answer():
-    party = Party(0, Identity.made_up(), DIRECTORY, OpenedSums())
-    for ask in (lambda: party.current, party.again, lambda: party.kept):
+    party = Party(0, Identity.generate(), DIRECTORY, OpenedSums())
+    for ask in (lambda: party.current, party.offer_again, lambda: party.kept):
         with pytest.raises(DisclosureError, match=r"client 0 (takes part in no sum|has no answer)"):
             ask()
 
@@ -426,7 +426,7 @@ def test_the_same_answer_is_not_opened_with_other_silos(tmp_path):
     """The coordinator goes back to its checkpoint, and leaves one out: training is the same, and the difference of both
     sums would be that one's answer. Refused after a restart of the sites, in another round and in another run."""
     answers = updates(5)
-    identities = {client: Identity.made_up() for client in answers}
+    identities = {client: Identity.generate() for client in answers}
 
     def scene(clients) -> Scene:
         return Scene({client: answers[client] for client in clients}, records(tmp_path, 5), identities)
@@ -448,7 +448,7 @@ def test_the_same_answer_is_not_opened_with_other_silos(tmp_path):
 def test_an_answer_a_little_off_is_not_opened_with_other_silos(tmp_path):
     """Another answer to whatever other question: the difference would be what client 3 sent, but for what was moved."""
     answers = dict(updates(4))
-    identities = {client: Identity.made_up() for client in answers}
+    identities = {client: Identity.generate() for client in answers}
 
     def scene(answers: Mapping[int, Message]) -> Scene:
         return Scene(answers, records(tmp_path, 4), identities, "as it was")
@@ -535,7 +535,7 @@ def test_an_answer_that_waits_is_offered_again_with_fresh_keys():
     """A sum that could not be opened: nobody makes another answer."""
     scene = Scene(updates(5))
     first = scene.begin()
-    left = {client: scene.parties[client].again() for client in (0, 1, 2)}
+    left = {client: scene.parties[client].offer_again() for client in (0, 1, 2)}
     second = SecureSum(Update, PURPOSE, left, DIRECTORY)
     assert not set(first._keys.values()) & set(second._keys.values())
     total = scene.run(made=second)
@@ -548,5 +548,5 @@ def test_letters_go_to_peers():
     letters = table.sum_of(0).share(table.roster)
     assert letters.clients == [1, 2, 3, 4]
     with pytest.raises(MessageError, match="for others than its peers"):
-        table.made.letters(0, changed(letters, clients=[0, 2, 3, 4]))
+        table.made.take_letters(0, changed(letters, clients=[0, 2, 3, 4]))
     assert isinstance(table.roster, Roster)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphsilo.federation.secure.peers import Peers, colluding, confirmations, honest
+from graphsilo.federation.secure.peers import Peers, confirmations, count_colluding, count_honest
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ def test_confirmations(parties, needed):
 @given(st.integers(3, 3000))
 def test_two_lists_cannot_both_be_confirmed(parties):
     # Two sets of t share 2t - n clients; more than can lie.
-    assert 2 * confirmations(parties) - parties > colluding(parties)
-    assert colluding(parties) < parties / 3
+    assert 2 * confirmations(parties) - parties > count_colluding(parties)
+    assert count_colluding(parties) < parties / 3
 
 
 @given(st.integers(3, 3000))
 def test_shares_are_too_few_for_those_who_collude_and_enough_for_the_rest(parties):
     peers = Peers.of(parties)
-    assert peers.threshold > colluding(parties)
+    assert peers.threshold > count_colluding(parties)
     missing = parties - peers.least
     assert peers.degree + 1 - missing >= peers.threshold
     assert missing == (parties - confirmations(parties) if peers.degree == parties - 1 else parties // 10)
@@ -39,12 +39,12 @@ def test_shares_are_too_few_for_those_who_collude_and_enough_for_the_rest(partie
 )
 def test_honest_clients_that_every_sum_is_sure_of(parties, sure):
     # Of 10: 7 are in the sum at least and 3 may collude. Of 3 and 4 one may be looking. Of 100: 90 and 33.
-    assert honest(parties) == sure
+    assert count_honest(parties) == sure
 
 
 @given(st.integers(3, 3000))
 def test_somebody_honest_is_in_every_sum(parties):
-    assert 2 <= honest(parties) <= Peers.of(parties).least - colluding(parties)
+    assert 2 <= count_honest(parties) <= Peers.of(parties).least - count_colluding(parties)
 
 
 def test_degrees():
@@ -79,7 +79,7 @@ def together(peers: Peers, left: set[int]) -> bool:
 def test_nobody_can_be_cut_off_whoever_colludes_and_is_missing(parties):
     peers = Peers.of(parties, all_peers=3)  # the sparse graph of few, so that all sets can be tried
     assert peers.degree < parties - 1
-    gone = colluding(parties) + parties // 10
+    gone = count_colluding(parties) + parties // 10
     for chosen in itertools.combinations(range(parties), gone):
         left = set(range(parties)) - set(chosen)
         assert together(peers, left)
@@ -93,7 +93,7 @@ def test_nobody_can_be_cut_off_whoever_colludes_and_is_missing(parties):
 @given(st.integers(33, 120), st.data())
 def test_nobody_can_be_cut_off_among_many(parties, data):
     peers = Peers.of(parties)
-    gone = colluding(parties) + parties // 10
+    gone = count_colluding(parties) + parties // 10
     start, gap = data.draw(st.integers(0, parties - 1)), data.draw(st.integers(1, parties))
     first = data.draw(st.integers(0, gone))
     chosen = {(start + step) % parties for step in range(first)}

@@ -131,7 +131,7 @@ def test_a_class_recognised_at_the_threshold_is_not_yet_recognised(kit, each, mo
     recognised = torch.zeros(3, each, dtype=torch.bool)
     recognised[0, : 4 * each // 5] = True  # exactly 80 %
     recognised[1, : 4 * each // 5 + 1] = True
-    monkeypatch.setattr(client.network, "recognised", lambda *_: recognised.flatten())
+    monkeypatch.setattr(client.network, "recognise", lambda *_: recognised.flatten())
     client.difficulty = torch.full((3,), 0.5)
     client.adapt(client.customise(client.prototypes[0]))
     assert client.difficulty.tolist() == pytest.approx([0.499, 0.501, 0.499])

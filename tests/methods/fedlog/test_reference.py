@@ -224,7 +224,7 @@ def test_a_synthetic_node_is_recognised_by_both_branches_alike(trained):
         # Among labels of every kind, since hardly any node is of its own class yet.
         for shift in range(CLASSES):
             labels = (synthetic.labels + shift) % CLASSES
-            found = client.network.recognised(client.prototypes, client.judged(synthetic._replace(labels=labels), None))
+            found = client.network.recognise(client.prototypes, client.judge(synthetic._replace(labels=labels), None))
             assert found.tolist() == (answers.argmax(1) == labels).tolist()
             recognised += int(found.sum())
     assert recognised == 2 * CLASSES * EACH

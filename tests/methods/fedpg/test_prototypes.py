@@ -240,7 +240,7 @@ def test_gradients_reach_embeddings_and_scorer():
 def test_a_batch_has_prototypes_of_its_own():
     labels = np.array([0, 0, 1, 0])
     embeddings = torch.tensor([[1.0], [2.0], [10.0], [6.0]])
-    part = Membership(labels, hop_pairs(path(4), 2), 2).restricted(np.array([3, 1]))
+    part = Membership(labels, hop_pairs(path(4), 2), 2).restrict(np.array([3, 1]))
     # Items 1 and 3 of class 0 are two hops apart; neither has a neighbour at one hop in the batch.
     prototypes = part.prototypes(embeddings[[3, 1]])[..., 0]
     assert prototypes.tolist() == [[4.0, 0.0, 4.0], [0.0, 0.0, 0.0]]

@@ -14,7 +14,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.methods import fedridge
-from graphsilo.methods.fedridge.check import impossible, is_semidefinite
+from graphsilo.methods.fedridge.check import find_fault, is_semidefinite
 from graphsilo.methods.fedridge.messages import Counts, Scores, Statistics
 from graphsilo.methods.fedridge.solve import pack
 
@@ -32,7 +32,7 @@ def sums(rows, labels, weights=(1.0, 1.0), dtype=torch.float32):
 
 
 def trouble(square, cross, rows, weights=(1.0, 1.0), blocks=BLOCKS, constant=2):
-    return impossible(square, cross, rows, blocks=blocks, constant=constant,
+    return find_fault(square, cross, rows, blocks=blocks, constant=constant,
                       weights=torch.tensor(weights, dtype=torch.float64))  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def test_rows_of_all_sorts_pass(dtype):
         labels = np.arange(len(rows)) % 3
         full = torch.from_numpy(np.concatenate([rows, np.full((len(rows), 1), 0.1)], axis=1)).to(dtype)
         cross = torch.zeros(4, 7, dtype=torch.float64).index_add_(0, torch.from_numpy(labels), full.double())
-        found = impossible(pack(full.t() @ full), cross.float(), len(rows), blocks=[(6, 1.0), (1, 0.01)], constant=6,
+        found = find_fault(pack(full.t() @ full), cross.float(), len(rows), blocks=[(6, 1.0), (1, 0.01)], constant=6,
                            weights=torch.ones(4).double())  # fmt: skip
         assert found == ""
 

@@ -141,6 +141,6 @@ def test_an_own_choice_follows_the_metric_of_the_run(kit):
     ):
         _, federation = kit.build("fedridge", [silo], select_by=metric)
         client = federation.client(0)
-        judge, scored = client._judge, [client._scored(output) for output in outputs]
+        judge, scored = client._judge, [client._to_scores(output) for output in outputs]
         assert [judge.quality(each) for each in scored] == pytest.approx(values)
         assert judge.best(scored, 0) == best

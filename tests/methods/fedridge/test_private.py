@@ -243,7 +243,7 @@ def test_a_share_of_noise_leaves_masked_or_not_at_all(kit):
 
 def test_a_coordinator_that_overstates_the_silos_opens_nothing(kit, monkeypatch):
     """It says that four honest silos share, and has four silos in all, of which it can be sure of two."""
-    monkeypatch.setattr(release, "honest", lambda parties: 4)
+    monkeypatch.setattr(release, "count_honest", lambda parties: 4)
     with pytest.raises(
         FederationError, match="shared between 4 silos that do not collude, and a sum of 4 is sure of 2"
     ):
@@ -290,11 +290,11 @@ def test_a_run_that_noise_drowns_is_told_so():
     assert config.numbers(schema) == private.size(4, 2) == 18
     ratio = math.sqrt(3) * (1 + noise.ROUNDING) / noise.mu_of(1.0, 1e-5) * math.sqrt(18) / 50
     assert config.noise_ratio(18, 50, 3) == pytest.approx(ratio)
-    assert config.in_vain(schema, 50, 3, "projected") == ""  # 0.55
-    assert "is 1.37 times as large as the sums under it can be: 20 training items" in config.in_vain(
+    assert config.explain_no_effect(schema, 50, 3, "projected") == ""  # 0.55
+    assert "is 1.37 times as large as the sums under it can be: 20 training items" in config.explain_no_effect(
         schema, 20, 3, "projected"
     )
-    assert METHOD.config(private_dim=3).in_vain(schema, 1, 3, "projected") == ""
+    assert METHOD.config(private_dim=3).explain_no_effect(schema, 1, 3, "projected") == ""
     warned = run(load_config({**TINY, "method.epsilon": 1e-6})).tree["warnings"]
     (text,) = [text for text in warned if "times as large as the sums" in text]
     assert text.endswith("a smaller method.private_dim or a larger method.epsilon.")
@@ -354,7 +354,7 @@ def test_what_stays_at_the_silo_uses_all_features_there_are(kit, quiet):
     known = client._features(client.data, "mean+noise").times(base, silo.train).double()
     target = torch.eye(2, dtype=torch.float64)[torch.from_numpy(silo.labels[silo.train])]
     wanted = rows.t() @ torch.linalg.solve(rows @ rows.t() + 2 * torch.eye(len(train)), target - known)
-    changes, alone = client._own(
+    changes, alone = client._fit_own(
         client._features(client.data, "separate"), torch.ones(2, dtype=torch.float64), lambda _: known
     )
     assert torch.allclose(changes[0], wanted, atol=1e-8)

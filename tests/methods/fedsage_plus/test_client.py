@@ -21,7 +21,7 @@ def test_what_is_offered_is_only_what_enters_the_loss(kit):
     _, federation = pair(kit)
     own = federation.client(0).neighgen
     offer = federation.ask(Client.offer, OfferRequest(), to=(0,))[0]
-    compared = own.rows.nodes[own.compared(own.rows)]
+    compared = own.rows.nodes[own.choose_compared(own.rows)]
     assert len(offer.counts) == len(compared)
     assert (own.impaired.counts[compared] > 0).all()
     assert own.is_train[compared].all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.methods.fedsage_plus import Client
 from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
@@ -94,7 +95,7 @@ def joint(own, generated, rows, targets, config):
 def test_exchanged_gradients_are_those_of_one_backward_pass(kit):
     server, federation = pair(kit)
     config, own, other = server.config, federation.client(0).neighgen, federation.client(1)
-    rows, _ = own.offered()
+    rows, _ = own.make_offer()
     assert len(rows) > 2
     assert rows.counts.max() >= 2
     # The same draws as both clients make, by name.
@@ -102,9 +103,9 @@ def test_exchanged_gradients_are_those_of_one_backward_pass(kit):
     streams = {name: generator(0, "client", client, "round", 0, name) for name, client in named.items()}
     leaves = own.trainable()
     inputs = own.embeddings[torch.from_numpy(own.rows.nodes)]
-    local = own.made_loss(leaves, own.made(leaves, inputs, own.rows, streams["generate"]), own.rows, None)
+    local = own.local_loss(leaves, own.generate(leaves, inputs, own.rows, streams["generate"]), own.rows, None)
     targets = neighgen.cross_targets(
-        impaired_graph.undirected(other.graph), other.graph.features, len(rows), streams["targets"]
+        undirected_adjacency(other.graph), other.graph.features, len(rows), streams["targets"]
     )
     noise = streams["compare"]
     generated = neighgen.generate(
@@ -127,13 +128,13 @@ def test_exchanged_gradients_are_those_of_one_backward_pass(kit):
 def test_exchanged_outputs_are_one_backward_pass_over_shared_draws(kit):
     server, federation = pair(kit, exchange="outputs")
     config, own, other = server.config, federation.client(0).neighgen, federation.client(1)
-    rows, _ = own.offered()
+    rows, _ = own.make_offer()
     local, leaves, generated = own.frozen_loss(generator(0, "client", 0, "round", 0, "generate"))
     targets = neighgen.cross_targets(
-        impaired_graph.undirected(other.graph), other.graph.features, len(rows),
+        undirected_adjacency(other.graph), other.graph.features, len(rows),
         generator(0, "client", 1, "round", 0, "targets"),
     )  # fmt: skip
-    mine = neighgen.compared_features(generated, own.compared(own.rows))
+    mine = neighgen.compared_features(generated, own.choose_compared(own.rows))
     wanted = neighgen.gradients_of(0.5 * (local + joint(own, mine, rows, targets, config)), leaves)
     found, received = caught_gradient(server, federation)
     assert received["outputs"].shape == (sum(neighgen.rows_per_slot(rows.counts)), 3)

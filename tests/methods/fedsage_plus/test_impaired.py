@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
 from graphsilo.methods.fedsage_plus.impaired import AllNodes, Targets
 from kit.fedsage_plus import SMALL, draw, graph_of
@@ -106,10 +107,10 @@ def test_perfect_features_cost_nothing():
 
 
 def test_random_neighbours_are_neighbours_of_one_node():
-    adjacency = impaired_graph.undirected(graph_of([(0, 1), (1, 2), (4, 5)], 6))
+    adjacency = undirected_adjacency(graph_of([(0, 1), (1, 2), (4, 5)], 6))
     found = impaired_graph.random_neighbours(adjacency, 50, draw()).reshape(50, 5)
     sets = [frozenset(row) for row in found.tolist()]
     allowed = [{1}, {0, 2}, {5}, {4}]
     assert all(any(each <= group for group in allowed) for each in sets)
     assert {frozenset({1}), frozenset({0, 2}), frozenset({4})} <= set(sets)
-    assert len(impaired_graph.random_neighbours(impaired_graph.undirected(graph_of([], 3)), 4, draw())) == 0
+    assert len(impaired_graph.random_neighbours(undirected_adjacency(graph_of([], 3)), 4, draw())) == 0

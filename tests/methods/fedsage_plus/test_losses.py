@@ -304,7 +304,7 @@ def test_all_nodes_of_the_other_client_are_compared_with(kit):
     """Σ_rows min_{u ∈ V_j} ‖x̂ − x_u‖², differentiated by plain autograd."""
     server, federation = federation_of(kit, 2, cross_targets="all", lambda_f=1.0)
     own, other = federation.client(0).neighgen, federation.client(1)
-    rows, weights = own.offered()
+    rows, weights = own.make_offer()
     assert len(rows) > 2
     weights = leaves_of(weights)
     noise = torch.randn((len(rows), 8), generator=generator(0, "client", 1, "round", 0, "compare")).double()
@@ -339,8 +339,8 @@ def test_a_few_others_stand_for_all(kit):
         asked.add(helper)
     assert asked == {1, 2}
     assert server._helpers(0, 0, (1,)) == (1,)
-    assert server.config.compared_by(3) == 1
-    assert server.config.compared_by(1) == 0
+    assert server.config.num_comparing(3) == 1
+    assert server.config.num_comparing(1) == 0
 
 
 def exchanged(kit, left):

@@ -18,7 +18,7 @@ CLASSES = np.array([0, 0, 1, 1, 1, 0])
 
 def grown(rows, edges, labels, rule, margins=None, parts=((0, None),), scale=1 << 10):
     """A tree of the rows of several silos, from sums alone."""
-    layout = Layout.drawn(edges, 64, 0, 0)
+    layout = Layout.draw(edges, 64, 0, 0)
     margins = np.zeros((len(rows), 1)) if margins is None else margins
     growing = Growing(rule, layout, margins.shape[1], scale)
     while len(growing.wanted):
@@ -85,7 +85,7 @@ def test_sums_have_31_bits(rows, heaviest):
 
 
 def test_histograms_by_hand():
-    layout = Layout.drawn(np.array([[0.5, LARGEST]], dtype=np.float32), 64, 0, 0)
+    layout = Layout.draw(np.array([[0.5, LARGEST]], dtype=np.float32), 64, 0, 0)
     assert (layout.size, layout.starts.tolist()) == (3, [1])
     places = layout.places(np.array([[0], [1], [1]], dtype=np.uint8))
     nodes, gradients = np.array([[0, 2], [1, 2], [1, 0]]), np.array([[5, 1], [-7, 2], [2, -4]])
@@ -96,11 +96,11 @@ def test_histograms_by_hand():
 
 def test_a_step_draws_so_many_of_the_columns():
     edges = np.zeros((10, 1), dtype=np.float32)
-    drawn = [Layout.drawn(edges, 3, 0, step).columns.tolist() for step in range(8)]
+    drawn = [Layout.draw(edges, 3, 0, step).columns.tolist() for step in range(8)]
     assert all(len(each) == 3 and each == sorted(set(each)) for each in drawn)
     assert len(set(map(tuple, drawn))) > 4
-    assert drawn[0] == Layout.drawn(edges, 3, 0, 0).columns.tolist()
-    assert [FedTreesConfig(columns=3).drawn(count) for count in (1, 2, 3, 5, 9)] == [1, 1, 2, 3, 3]
+    assert drawn[0] == Layout.draw(edges, 3, 0, 0).columns.tolist()
+    assert [FedTreesConfig(columns=3).num_drawn(count) for count in (1, 2, 3, 5, 9)] == [1, 1, 2, 3, 3]
 
 
 @pytest.mark.parametrize("parts", [[(0, 3), (3, 6)], [(4, 6), (0, 0), (0, 4)]])
@@ -117,5 +117,5 @@ def test_a_corrected_leaf_lies_between_the_common_one_and_that_of_the_own_rows()
     tree = {"values": torch.tensor([[[0.5, -1.0]]])}
     rule = Rule(depth=1, lr=0.1, l2=1.0, gamma=0.0, min_child=1)
     sums = np.array([[[-6.0, 0.0]], [[2.0, 0.0]]])
-    found = forest.corrected(tree, sums, rule, 4.0)
+    found = forest.correct_leaves(tree, sums, rule, 4.0)
     assert found["values"][0, 0].tolist() == pytest.approx([(4 * 0.5 + 0.6) / 6, -1.0])

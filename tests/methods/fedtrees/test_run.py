@@ -268,7 +268,7 @@ def test_no_silo_counts_more_nodes_than_it_holds(message):
 
 @pytest.mark.slow
 def test_as_good_as_scikit_learns_on_one_silo(kit, monkeypatch):
-    monkeypatch.setattr(FedTreesConfig, "drawn", lambda self, columns: columns)  # as scikit-learn does
+    monkeypatch.setattr(FedTreesConfig, "num_drawn", lambda self, columns: columns)  # as scikit-learn does
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     silo = silo_of(0, range(4), 2, nodes=600)
@@ -307,7 +307,7 @@ def test_no_made_up_question_tells_whether_a_row_is_there(kit, change):
     server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK)
     server.set_up(federation)
     client = federation.client(0)
-    layout = Layout.drawn(client._edges.numpy(), client.config.drawn(len(client._edges)), client.context.seed, 0)
+    layout = Layout.draw(client._edges.numpy(), client.config.num_drawn(len(client._edges)), client.context.seed, 0)
     columns = torch.full((3, 1), float(layout.columns[0]))
     usual = HistogramRequest(
         step=0, columns=columns, thresholds=torch.zeros(3, 1), wanted=torch.tensor([[0, 0], [2, 1]]),

@@ -178,6 +178,6 @@ def test_a_held_path_serves_no_other_data_seed_or_setting(condense_at, monkeypat
 
     held = [trained(*variant) for variant in variants]  # all alive at once, as no prediction was asked for
     assert len(sharing._SHARED) >= len(variants)
-    monkeypatch.setattr(opfgl_client, "shared", lambda names, tensors, make: make())
+    monkeypatch.setattr(opfgl_client, "share", lambda names, tensors, make: make())
     for federation, variant in zip(held, variants, strict=True):
         assert same(own_weights(federation), own_weights(trained(*variant)))

@@ -390,7 +390,7 @@ def test_silos_choose_by_the_metric_of_the_run(sites: Any, tmp_path: Path) -> No
 
 
 def test_a_site_that_lies_in_its_levels_is_refused_and_named(sites: Any, tmp_path: Path) -> None:
-    carrier = Compression("int8").message(TrainRequest, TrainReply)
+    carrier = Compression("int8").find_carrier(TrainRequest, TrainReply)
 
     def changed(answer: bytearray) -> bytearray:
         packet = unpack(answer)

@@ -143,7 +143,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     """
     import numpy as np
 
-    from graphsilo.data.silos.scaling import far_apart, find_lost_values
+    from graphsilo.data.silos.scaling import find_far_apart, find_lost_values
     from graphsilo.data.sources.remarks import remarks
     from graphsilo.data.sources.table_files import Query
 
@@ -193,7 +193,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
         yield Finding("ok", "links", "every node has at least one")
     if described.tables is not None and reading is not None:
         yield from (Finding("note", where, text) for where, text in remarks(reading, described.tables))
-        apart = far_apart([graph]) if described.scaling.scale == "none" else None
+        apart = find_far_apart([graph]) if described.scaling.scale == "none" else None
         if apart is not None:
             wide, most, narrow, least = apart
             yield Finding(
@@ -279,7 +279,7 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
 
     policy = DisclosurePolicy.of(described.policy, origin=str(described.path))
     refused = [kind for kind in KINDS if not policy.allows(kind)]
-    idle = policy.without_effect()
+    idle = policy.find_useless()
     own = [f"{name}: {_value(value)}" for name, value in described.policy.items() if name not in ("kinds", *idle)]
     text = "; ".join([f"refuses {', '.join(refused)}" if refused else "refuses no kind of disclosure", *own])
     yield Finding("ok", "policy", f"{text}{'' if described.policy else ' (the usual one)'}")

@@ -50,7 +50,7 @@ def explain(
 
 
 def _print(found: Explained, before: list[tuple[str, str]], kept: str) -> None:
-    from graphsilo.federation.journal import size
+    from graphsilo.federation.journal import format_size
     from graphsilo.report.silo_page import NOT_PROMISED, attack_rows
 
     say(found.verdict)
@@ -82,7 +82,7 @@ def _print(found: Explained, before: list[tuple[str, str]], kept: str) -> None:
             grid = table("run", "method", "first (UTC)", "last", "messages", "bytes", "of these", numbers=(4, 5))
             for run in found.past:
                 grid.add_row(
-                    run.run, run.method, run.first, run.last, count(run.messages), size(run.bytes), run.kinds
+                    run.run, run.method, run.first, run.last, count(run.messages), format_size(run.bytes), run.kinds
                 )  # fmt: skip
             show(grid)
         if found.spent:

@@ -51,13 +51,14 @@ def log(
 def _repair(path: Path, silo: Path) -> None:
     from graphsilo.data.silos.own import read_silo_file
     from graphsilo.federation.account import Account
-    from graphsilo.federation.journal import Journal, size
+    from graphsilo.federation.journal import Journal, format_size
 
     account = Account(read_silo_file(silo).record("account"))
     found = Journal(path, account=account).repair()
     say(
-        f"{account.path} says now what the readable lines of the log do: {size(found.bytes)} in all, releases with "
-        f"noise of μ = {found.mu:.3g} together. What other lines and other federations' logs held is counted no more."
+        f"{account.path} says now what the readable lines of the log do: {format_size(found.bytes)} in all, releases "
+        f"with noise of μ = {found.mu:.3g} together. What other lines and other federations' logs held is counted no "
+        f"more."
     )
 
 
@@ -81,15 +82,15 @@ def _printable(text: str) -> str:
 
 
 def _sums(found: JournalSummary) -> None:
-    from graphsilo.federation.journal import size
+    from graphsilo.federation.journal import format_size
     from graphsilo.federation.kinds import SHORT
 
     if found.messages:
         grid = table("what left the silo", "messages", "bytes", numbers=(1, 2))
         for kind, part in sorted(found.kinds.items(), key=lambda item: -item[1].bytes):
             name = "control: settings, names, shapes" if kind == "control" else SHORT.get(kind, kind)
-            grid.add_row(name, count(part.messages), size(part.bytes))
-        grid.add_row("all", count(found.messages), size(found.bytes), style="bold")
+            grid.add_row(name, count(part.messages), format_size(part.bytes))
+        grid.add_row("all", count(found.messages), format_size(found.bytes), style="bold")
         show(grid)
     else:
         say("Nothing has left the silo.")

@@ -22,7 +22,7 @@ from graphsilo.data.partition.adjacency import undirected_links
 from graphsilo.data.partition.splits import GRAPH_RATIOS
 from graphsilo.data.scales import ScaleBy, ScaleName, Scaling
 from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
-from graphsilo.data.silos.link_task import enough_links
+from graphsilo.data.silos.link_task import has_enough_links
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.classes import is_signed, signed_note
 from graphsilo.data.sources.directions import is_symmetric
@@ -145,7 +145,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
         declared, directed = tables.classes is not None, tables.directed
-        tasks = ["node", "link"] if enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
+        tasks = ["node", "link"] if has_enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
     else:
         directed = not is_symmetric(graph)
     words = None if tables is None else Vocabulary.of(silo_file.name, tables, silo.schema.feature_names or ())
@@ -229,7 +229,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
     # Where some have names and others do not, the names are compared among those that have them.
     named = next((one for one in reported if one.feature_names is not None), first)
     for other in reported:
-        _same_features(named, other)
+        _check_features(named, other)
         for key, what, todo in (
             ("weighted", "weights", "name a column as edges.weight in all descriptions, or in none"),
             ("directed", "a direction", "set `directed` alike in all descriptions"),
@@ -342,7 +342,7 @@ def _reported_names(one: Card) -> Iterator[str]:
     yield from (*one.booleans, *one.outside)
 
 
-def _same_features(one: Card, other: Card) -> None:
+def _check_features(one: Card, other: Card) -> None:
     mine, theirs = one.feature_names, other.feature_names
     if one.features == other.features and (theirs is None or mine == theirs):
         return

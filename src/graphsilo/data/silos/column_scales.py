@@ -171,7 +171,7 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
 
 
 def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
-    """As :func:`other_units`, for one silo by what it is told of all."""
+    """As :func:`other_units`, for one silo by what it knows of all."""
     own = own_scale(silo, "standard").factor
     names = silo.schema.feature_names or ()
     found = [(name, _times(agreed.factor[column], own[column])) for column, name in enumerate(names)]

@@ -18,7 +18,7 @@ from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId
 
 
-def enough_links(count: int, ratios: Ratios) -> bool:
+def has_enough_links(count: int, ratios: Ratios) -> bool:
     """Whether training, validation and test have a link each."""
     train_end, val_end = cut_points(count, ratios)
     return 1 <= train_end < val_end < count
@@ -65,7 +65,7 @@ def build_link_silos(
         whole = induce_subgraph(base, nodes, inside[part])
         links = undirected_links(whole.edges)
         train_end, val_end = cut_points(links.shape[1], shares)
-        if not enough_links(links.shape[1], shares):
+        if not has_enough_links(links.shape[1], shares):
             raise PartitionError(
                 f"client {client} has {links.shape[1]} links: too few for training, validation and test links at "
                 f"{shares[0]:g}/{shares[1]:g}/{shares[2]:g}. Give each a share, ask for fewer clients, or "

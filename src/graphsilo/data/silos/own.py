@@ -55,7 +55,7 @@ from graphsilo.data.sources.tables import (
 from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
-from graphsilo.settings import Share, setting, wanted
+from graphsilo.settings import Share, must_be, setting
 from graphsilo.types import ClientId, Task
 
 OwnMode: TypeAlias = Literal["stratified", "predefined"]
@@ -66,9 +66,9 @@ _INLINE = ("nodes", "edges", "labels", "outside", "directed", "classes")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def _a_split(value: Any) -> Any:
+def _check_mode(value: Any) -> Any:
     if value == "global":
-        raise wanted(
+        raise must_be(
             "'stratified', or 'predefined' with a column nodes.split: 'global' draws over the nodes of all silos, "
             "which no silo sees"
         )
@@ -82,7 +82,7 @@ class SiloFeatures(FeatureOptions, ScaleOptions):
 class SiloSplit(Description):
     """How a silo divides its nodes."""
 
-    mode: Annotated[OwnMode, BeforeValidator(_a_split)] | None = setting(
+    mode: Annotated[OwnMode, BeforeValidator(_check_mode)] | None = setting(
         None, "per class, or as a column says; none: as the tables have such a column"
     )
     ratios: tuple[Share, Share, Share] | None = setting(
@@ -112,7 +112,7 @@ class SiloDescription(Description):
     @classmethod
     def _plain_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
-            raise wanted("small letters, digits and hyphens, as the federation calls the silo")
+            raise must_be("small letters, digits and hyphens, as the federation calls the silo")
         return value
 
 
@@ -183,7 +183,7 @@ class SiloFile:
         scenario: str = "seen",
     ) -> Silo:
         """As :meth:`load`, of tables that were read already."""
-        graph = read.graph if schema is None else _agree(read.graph, schema, self)
+        graph = read.graph if schema is None else _match_schema(read.graph, schema, self)
         whole, sizes = union([graph], sparse=sparse)
         partition = own_partition(
             whole,
@@ -360,7 +360,7 @@ def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
     return description.model_copy(update={"mode": mode, "ratios": ratios})
 
 
-def _agree(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
+def _match_schema(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
     """The graph with the federation's class numbers."""
     if graph.num_features != schema.num_features or (
         schema.feature_names is not None and graph.feature_names != schema.feature_names

@@ -207,7 +207,7 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     return said
 
 
-def far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, str, float] | None:
+def find_far_apart(graphs: Sequence[Graph | GraphCollection]) -> tuple[str, float, str, float] | None:
     """The columns with the widest and the narrowest range, where they are worlds apart; constant ones aside.
 
     Returns:

@@ -211,7 +211,7 @@ def build_silos(
     partition.check(graph)
     _require_parts(partition, chosen)
     context = _context(graph, partition, chosen, settings)
-    build: Callable[[Context, ClientId], Silo] = _seen if chosen == "seen" else _inductive
+    build: Callable[[Context, ClientId], Silo] = _build_seen if chosen == "seen" else _build_inductive
     if chosen in ("unseen", "open"):
         from graphsilo.data.silos.unseen import build_unseen as build
     silos = [build(context, client) for client in partition.present]
@@ -261,7 +261,7 @@ def build_silo(
         raise PartitionError(
             f"client {client} has no training node, hence no graph to train on in the scenario 'inductive'."
         )
-    return replace((_seen if chosen == "seen" else _inductive)(context, 0), client=client)
+    return replace((_build_seen if chosen == "seen" else _build_inductive)(context, 0), client=client)
 
 
 def _context(graph: Graph, partition: Partition, scenario: Scenario, options: ScenarioOptions) -> Context:
@@ -298,7 +298,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
     )
 
 
-def _seen(context: Context, client: int) -> Silo:
+def _build_seen(context: Context, client: int) -> Silo:
     part = context.partition
     nodes = part.nodes[client]
     graph = induce_subgraph(context.graph, nodes, context.inside[client], context.table)
@@ -313,8 +313,8 @@ def _seen(context: Context, client: int) -> Silo:
     )
 
 
-def _inductive(context: Context, client: int) -> Silo:
-    silo = _seen(context, client)
+def _build_inductive(context: Context, client: int) -> Silo:
+    silo = _build_seen(context, client)
     if not len(silo.train):
         raise PartitionError(
             f"client {client} has no training node, hence no graph to train on in the scenario 'inductive': ask for "

@@ -58,7 +58,7 @@ class Schema:
 class Links:
     """Pairs of nodes for link prediction; the graph's own edges are what messages may pass along.
 
-    Each value is [2, m] int64, one column per pair. Training negatives are drawn anew each epoch.
+    Each value is [2, m] int64, one column per pair. Training negatives are drawn again each epoch.
     """
 
     train: NDArray[np.int64]

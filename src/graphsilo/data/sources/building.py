@@ -20,7 +20,7 @@ ABANDONED_SECONDS = 24 * 3600.0
 
 
 @contextlib.contextmanager
-def building(root: Path) -> Iterator[Path]:
+def make_folder(root: Path) -> Iterator[Path]:
     """A private empty folder inside the cache, gone afterwards whatever happens.
 
     Raises:

@@ -324,7 +324,7 @@ def _apply(
     from graphsilo.data.sources import transforms
 
     if options.undirected and not undirected_already:
-        graph = transforms.undirected(graph)
+        graph = transforms.make_undirected(graph)
     elif not undirected_already:
         graph = transforms.merge_parallel(graph)
     if options.largest_component:

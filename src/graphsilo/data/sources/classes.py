@@ -33,7 +33,7 @@ def settle_classes(items: Sequence[Item]) -> list[Item]:
         )
     names = [item.union.class_names for item in items]
     # Who has labels -1 and 1 alone among others that number their classes from 0 has unknown ones, too.
-    return [_unsigned(item) if None in names and item.union.class_names == SIGNED else item for item in items]
+    return [_renumber(item) if None in names and item.union.class_names == SIGNED else item for item in items]
 
 
 def is_signed(words: Iterable[str]) -> bool:
@@ -56,7 +56,7 @@ def signed_note(class_names: ClassNames) -> tuple[str, ...]:
     )
 
 
-def _unsigned(item: Item) -> Item:
+def _renumber(item: Item) -> Item:
     labels = 2 * item.labels - 1
     labels[item.labels < 0] = -1
     if isinstance(item, GraphCollection):

@@ -20,7 +20,7 @@ from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
 from graphsilo.data.sources.vocabulary import ANY_OTHER, Learned, sort_words
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError, nearest, several
-from graphsilo.settings import setting, wanted
+from graphsilo.settings import must_be, setting
 
 if TYPE_CHECKING:
     from graphsilo.data.sources.tables import TableSpec
@@ -56,7 +56,7 @@ class DateRule(Description):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.days_since is None) == (self.years_at is None):
-            raise wanted("a table with one of days_since (days since a day) and years_at (age in years at a day)")
+            raise must_be("a table with one of days_since (days since a day) and years_at (age in years at a day)")
         return self
 
     def feature(self, name: str) -> str:
@@ -230,7 +230,7 @@ def _fill(
         block.values[block.empty] = 0.0
         return block.values, block.names, {}
     if learned.fills is None:
-        standing = _standing(nodes, name, block, rule, counting & ~block.empty)
+        standing = _choose_fill(nodes, name, block, rule, counting & ~block.empty)
     else:
         known = learned.fills
         if block.empty.any() and not all(other in known for other in block.names):
@@ -252,7 +252,7 @@ def _fill(
     )
 
 
-def _standing(nodes: Table, name: str, block: _Block, rule: Rule, counting: NDArray[np.bool_]) -> list[float]:
+def _choose_fill(nodes: Table, name: str, block: _Block, rule: Rule, counting: NDArray[np.bool_]) -> list[float]:
     """What stands in each column of a block where the cell is empty."""
     where = f"{nodes.where}: column '{name}'"
     if not block.words:
@@ -334,7 +334,7 @@ def _parse_numbers(
     if (mask(pc.is_in(lower, value_set=pa.array(["true", "false"]))) | empty).all():
         return mask(pc.equal(lower, "true")).astype(np.float64)
     if not mask(pc.match_substring_regex(lower, _NUMBER.replace(r"\.", "[.,]"))).any():
-        raise DataError(_no_numbers(nodes, name, distinct(words)))
+        raise DataError(_explain_words(nodes, name, distinct(words)))
     return parse_decimals(
         nodes, name, words, spec.nodes.decimal, ("feature", "nodes"), empty,
         todo="Correct these cells, list words that mean an empty cell as nodes.empty, or declare the column under "
@@ -369,7 +369,7 @@ def parse_decimals(
     return np.array(numbers.to_numpy(zero_copy_only=False))
 
 
-def _no_numbers(nodes: Table, name: str, words: Sequence[str]) -> str:
+def _explain_words(nodes: Table, name: str, words: Sequence[str]) -> str:
     """What an error says of a column that holds none."""
     what = f"{nodes.where}: column '{name}' (nodes.features) holds words such as {words[0]!r}, not numbers."
     if all(_looks_like_date(word) for word in words):

@@ -98,11 +98,11 @@ def download(found: CatalogEntry, roots: list[Path], folder: Path, downloads: Pa
         # What counts is whether the files came; the conversion reads them and says what is wrong with them.
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
     if source.missing(private):
-        raise DataError(_not_available(found, roots, reason or "some files did not come"))
+        raise DataError(_explain_missing(found, roots, reason or "some files did not come"))
     building.keep_folder(source.raw_folder(private), source.raw_folder(downloads))
 
 
-def _not_available(found: CatalogEntry, roots: list[Path], reason: str) -> str:
+def _explain_missing(found: CatalogEntry, roots: list[Path], reason: str) -> str:
     source = found.source
     looked = " and ".join(str(source.raw_folder(root)) for root in roots)
     missing = source.missing(roots[0])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, model_validator
 
 from graphsilo.data.sources.faults import unseen_fault
-from graphsilo.settings import Positive, Settings, wanted
+from graphsilo.settings import Positive, Settings, must_be
 
 
 class Description(Settings):
@@ -30,20 +30,22 @@ def _words(value: Any) -> Any:
     """One word may stand for a list of one."""
     words = tuple(map(_name, value if isinstance(value, list | tuple) else [value]))
     if any(isinstance(word, bool) for word in words):
-        raise wanted("a list of names (YAML takes yes, no, on, off, true and false for truth values: quote such words)")
+        raise must_be(
+            "a list of names (YAML takes yes, no, on, off, true and false for truth values: quote such words)"
+        )
     twice = next((word for word in words if words.count(word) > 1), None)
     if twice is not None:
-        raise wanted(f"a list of names, each once ('{twice}' stands there twice)")
+        raise must_be(f"a list of names, each once ('{twice}' stands there twice)")
     return words
 
 
 def _pair(value: Any) -> Any:
     words = _words(value)
     if len(words) != 2:
-        raise wanted("the words of 0 and 1, such as [nein, ja]")
+        raise must_be("the words of 0 and 1, such as [nein, ja]")
     for word in words:
         if isinstance(word, str) and (wrong := unseen_fault(word)):
-            raise wanted(f"two words that can be shown ({word!r} {wrong})")
+            raise must_be(f"two words that can be shown ({word!r} {wrong})")
     return words
 
 
@@ -68,7 +70,7 @@ def _parse_renaming(value: Any) -> Any:
     columns = [*found.values()] if isinstance(found, dict) else []
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
-        raise wanted(f"names of columns, each once ('{twice}' stands there twice)")
+        raise must_be(f"names of columns, each once ('{twice}' stands there twice)")
     return found
 
 
@@ -76,12 +78,12 @@ def _day(value: Any) -> Any:
     try:
         return datetime.date.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
-        raise wanted("a day such as 2024-01-01") from None
+        raise must_be("a day such as 2024-01-01") from None
 
 
 def _character(value: Any) -> Any:
     if not isinstance(value, str) or len(value) != 1:
-        raise wanted("one character, such as ';'")
+        raise must_be("one character, such as ';'")
     return value
 
 

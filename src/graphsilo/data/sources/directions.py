@@ -22,7 +22,7 @@ def is_undirected(edges: NDArray[np.int64], num_nodes: int) -> bool:
     if (edges[0] == edges[1]).any():
         return False
     forward = pattern_of(edges, num_nodes)
-    return forward.nnz == edges.shape[1] and alike(forward, forward.T.tocsr())
+    return forward.nnz == edges.shape[1] and are_equal(forward, forward.T.tocsr())
 
 
 def is_symmetric(graph: Graph) -> bool:
@@ -56,14 +56,14 @@ def undirected_pattern(edges: NDArray[np.int64], num_nodes: int) -> sp.csr_matri
     """[n, n] boolean CSR of the links between different nodes: symmetric, columns ascending."""
     forward = pattern_of(remove_self_loops(edges), num_nodes)
     backward = forward.T.tocsr()
-    if alike(forward, backward):
+    if are_equal(forward, backward):
         return forward
     both: sp.csr_matrix = forward + backward
     both.sort_indices()
     return both
 
 
-def alike(one: sp.csr_matrix, other: sp.csr_matrix) -> bool:
+def are_equal(one: sp.csr_matrix, other: sp.csr_matrix) -> bool:
     """Whether two patterns with ascending columns have the same entries."""
     return np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator
 
-from graphsilo.settings import wanted
+from graphsilo.settings import must_be
 
 Word: TypeAlias = Literal["refuse", "mean", "median", "indicator"]
 Rule: TypeAlias = "Word | float"
@@ -17,7 +17,7 @@ def _by_column(value: Any) -> Any:
     """Names of columns as text; a number stands for one column's cells."""
     rules = {str(key): rule for key, rule in value.items()} if isinstance(value, dict) else value
     if type(rules.get("*") if isinstance(rules, dict) else rules) in (int, float):
-        raise wanted(f"a number column by column, as in {{age: 60}}, or one of {', '.join(get_args(Word))} for all")
+        raise must_be(f"a number column by column, as in {{age: 60}}, or one of {', '.join(get_args(Word))} for all")
     return rules
 
 

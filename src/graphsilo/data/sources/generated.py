@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _ATTEMPTS, _BLOCK_ATTEMPTS = 60, 40
-"""Rounds of drawing links anew that found no place: all at once, and block by block."""
+"""Rounds of redrawing links that found no place: all at once, and block by block."""
 _BLOCK = 1 << 21
 """Links that are drawn, or columns that are converted, at once."""
 _ROWS = 1 << 16
@@ -368,7 +368,7 @@ def _draw_links(
     """[2, m] distinct links without loops, of which round(homophily · m) join nodes of one class.
 
     Each node is the source of one link, further sources are drawn by propensity. Targets are drawn by propensity from
-    a cell (class within community) or a whole class; what collides is drawn anew, less and less locally.
+    a cell (class within community) or a whole class; what collides is redrawn, less and less locally.
     """
     rng = numpy_generator(settings.seed, settings.name, "links")
     n, count = settings.nodes, round(settings.nodes * settings.mean_degree / 2)
@@ -435,14 +435,14 @@ def _text_length(words: Floats, share: Floats, density: float) -> float:
     """
     low, high = 0.0, 1.0
 
-    def reached(length: float) -> float:
+    def density_at(length: float) -> float:
         return float(share @ (1.0 - np.exp(-length * words)).mean(axis=1))
 
-    while reached(high) < density and high < 1e9:
+    while density_at(high) < density and high < 1e9:
         high *= 2.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if reached(middle) < density else (low, middle)
+        low, high = (middle, high) if density_at(middle) < density else (low, middle)
     return high
 
 

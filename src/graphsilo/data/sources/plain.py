@@ -87,13 +87,13 @@ def collection(
     described = {place: part for place, part in enumerate(parts) if part.num_nodes}
     linked = {place: part for place, part in enumerate(parts) if part.edges.shape[1]}
     widths = {place: part.features.shape[1] for place, part in described.items()}
-    _alike(
+    _check_alike(
         {place: f"{width} features of each node" if width else "no features" for place, width in widths.items()},
         "give the nodes of all graphs as many",
         name,
     )
     weighted = {place: part.edge_weights is not None for place, part in linked.items()}
-    _alike(
+    _check_alike(
         {place: "weights of its edges" if has else "none" for place, has in weighted.items()},
         "give them to all or to none",
         name,
@@ -117,7 +117,7 @@ def collection(
     return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
 
 
-def _alike(found: Mapping[int, str], todo: str, name: str) -> None:
+def _check_alike(found: Mapping[int, str], todo: str, name: str) -> None:
     first = next(iter(found), 0)
     other = next((place for place, has in found.items() if has != found[first]), None)
     if other is not None:

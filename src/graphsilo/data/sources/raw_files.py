@@ -47,7 +47,7 @@ def read_raw(
         ready = _load_cached(found, roots, place, use_node_attributes)
         if ready is not None:
             return ready
-        with building.building(place) as folder:
+        with building.make_folder(place) as folder:
             where = found.source.find(roots)
             if where is None:
                 download(found, roots, folder, place / "raw")

@@ -54,7 +54,7 @@ from graphsilo.data.sources.table_files import (
     is_text,
     mask,
 )
-from graphsilo.data.sources.transforms import compact_features, merge_parallel, undirected
+from graphsilo.data.sources.transforms import compact_features, make_undirected, merge_parallel
 from graphsilo.data.sources.vocabulary import Learned, sort_words
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, DataError, several
@@ -324,7 +324,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         outside=links,
         notes=(*features.notes, *notes, *far_notes(features.values, numbers, features.fills)),
     )
-    graph = merge_parallel(graph) if spec.directed else undirected(graph)
+    graph = merge_parallel(graph) if spec.directed else make_undirected(graph)
     return Reading(graph, features.empty, rows)
 
 
@@ -483,7 +483,7 @@ def _read_classes(
     if classes is None or not any("." in word for word in classes):
         # Tools that know no missing whole numbers write the class 1 as 1.0.
         words = pc.replace_substring_regex(words, r"^(-?\d+)\.0+$", r"\1")
-    words = _clear_unlabelled(spec, _same_truth(words, classes), f"column '{name}' ({key})", notes)
+    words = _clear_unlabelled(spec, _normalise_truth(words, classes), f"column '{name}' ({key})", notes)
     if classes is None:
         classes = sort_words(distinct(words))
         labelled = len(words) - words.null_count
@@ -510,7 +510,7 @@ def _read_classes(
     return pc.fill_null(place, -1).to_numpy().astype(np.int64), tuple(classes)
 
 
-def _same_truth(words: Any, classes: tuple[str, ...] | None) -> Any:
+def _normalise_truth(words: Any, classes: tuple[str, ...] | None) -> Any:
     """Truth values as the classes are written, else in small letters: pandas writes True where Parquet has true."""
     lower = pc.utf8_lower(words)
     if not pc.all(pc.is_in(lower, value_set=pa.array(["true", "false", None]))).as_py():

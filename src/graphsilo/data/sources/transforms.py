@@ -20,7 +20,7 @@ SPARSE_BELOW_DENSITY = 0.25
 SPARSE_FROM_COLUMNS = 64
 
 
-def undirected(graph: Graph) -> Graph:
+def make_undirected(graph: Graph) -> Graph:
     """The graph with both directions of every link once, weights included; see :func:`to_undirected`.
 
     Weights of parallel edges in one direction add up. An edge that has no counterpart lends its weight to the other
@@ -34,7 +34,7 @@ def undirected(graph: Graph) -> Graph:
         >>> from graphsilo.data.graph import Graph
         >>> once = Graph(np.zeros((2, 1), np.float32), np.array([[0, 0], [1, 1]]), np.zeros(2, int), 1,
         ...     edge_weights=np.array([0.5, 2.0], np.float32))
-        >>> both = undirected(once)
+        >>> both = make_undirected(once)
         >>> both.edges.tolist(), both.edge_weights.tolist()
         ([[0, 1], [1, 0]], [2.5, 2.5])
     """
@@ -90,7 +90,7 @@ def coalesce(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
 def largest_component(graph: Graph) -> Graph:
     """The graph induced by the largest connected component, edge directions ignored.
 
-    The component becomes the whole graph: nodes are numbered anew, in the old order, and ``node_ids`` stays None where
+    The component becomes the whole graph: nodes are renumbered, in the old order, and ``node_ids`` stays None where
     it was None; ``node_names`` are then those of the nodes that stay. Of equally large components the one with the
     smallest node number is kept. O(nodes + edges).
     """

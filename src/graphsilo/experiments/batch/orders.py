@@ -24,14 +24,14 @@ from graphsilo.errors import GraphsiloError, one_line
 from graphsilo.experiments.config import door_of, load_config
 from graphsilo.experiments.doors import NAMES, own_tree
 from graphsilo.experiments.observer import Observer
-from graphsilo.federation.trust import allow, allowed
+from graphsilo.federation.trust import allow, list_allowed
 
 if TYPE_CHECKING:
     from graphsilo.experiments.observer import Progress, RunStarted
 
 Order: TypeAlias = dict[str, Any]
 """``name``, ``config`` by dotted name, ``out``, ``followed``, the version of graphsilo that it comes from, and which
-code may run (``trust.allowed``)."""
+code may run (``trust.list_allowed``)."""
 Reply: TypeAlias = dict[str, Any]
 """``error`` as a text or None, and whether it was ``stopped``."""
 
@@ -63,7 +63,7 @@ def order_of(name: str, config: Mapping[str, Any], out: Path, *, followed: bool)
             settings[key] = own[settings[key]].place if settings.get(key) in own else settings.get(key)
     out = Path(out).expanduser().absolute()
     order = {"name": name, "config": settings, "out": str(out), "followed": followed, "graphsilo": __version__}
-    return {**order, "allowed": allowed()}
+    return {**order, "allowed": list_allowed()}
 
 
 def _absolute(name: str, value: Any) -> Any:

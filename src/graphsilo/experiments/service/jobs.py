@@ -182,8 +182,8 @@ def _checked(
     if names is not None:
         without = left_out(checked.run.without, len(names), {client: name for name, client in names.items()})
         clients = sorted(set(names.values()) - set(without))
-        check_parties(checked, settings.asked_of(len(clients)), clients, apart=True)
-        check_robust(checked, method, settings, settings.asked_of(len(clients)))
+        check_parties(checked, settings.count_asked(len(clients)), clients, apart=True)
+        check_robust(checked, method, settings, settings.count_asked(len(clients)))
     tree = checked.model_dump(mode="json", exclude_unset=True)
     if not checked.says("run.checkpoint_every"):
         # Between machines a crash is no rarity, and a lost round costs everybody's time.

@@ -34,7 +34,7 @@ from graphsilo.experiments.storage.results import Result
 from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
 from graphsilo.federation.class_counts import CountingClient, count_classes
-from graphsilo.federation.exposure import visible_to_coordinator
+from graphsilo.federation.exposure import warn_coordinator
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.setup import ClientSetup
@@ -179,7 +179,7 @@ def run_over(
         else:
             say(text)
         rows = {row["silo"]: row["train"] for row in participants.cut["per_client"]}
-        seen = visible_to_coordinator(
+        seen = warn_coordinator(
             registry.load(config.method.name).title, config.method_config().square_columns(participants.schema), rows
         )
         if seen and not config.run.secure_sums:

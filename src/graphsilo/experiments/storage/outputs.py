@@ -23,7 +23,7 @@ from graphsilo.federation.model_files import (
     Kept,
     aggregate_path,
     embedding_path,
-    flat,
+    flatten,
     kept_files,
     model_path,
     scale_tensors,
@@ -77,7 +77,7 @@ def write_outputs(
                 continue
             yield from kept_files(folder, seed, client, kept, models=wanted.models)
         if folder is not None and wanted.models:
-            beside = {} if scale is None else flat({SCALE: scale_tensors(scale)})
+            beside = {} if scale is None else flatten({SCALE: scale_tensors(scale)})
             for when, kept_aggregates in (("best", best), ("last", Aggregates(server.aggregates()))):
                 for owner, aggregate in kept_aggregates.distinct():
                     yield aggregate_path(folder, seed, owner, when), {**aggregate, **beside}

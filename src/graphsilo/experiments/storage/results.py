@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from graphsilo.__about__ import __version__
-from graphsilo.evaluate.metrics import leading, per_client
+from graphsilo.evaluate.metrics import find_leading, score_clients
 from graphsilo.evaluate.spread import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.outcome import (
@@ -92,7 +92,7 @@ class Result:
     def accuracy(self) -> float | None:
         """Mean test accuracy at the best validation round (link prediction: AUC)."""
         test = self.record.summary.test.metrics
-        name = leading(test)
+        name = find_leading(test)
         return None if name is None else test[name].mean
 
     def frame(self, kind: str = "rounds") -> Any:
@@ -189,7 +189,7 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
     kept = reported.view
     scores = kept.best[first_set(reported.mode)]
     if scores.counts is not None:
-        each = per_client(scores.of("test"), clients=scores.clients, rare=scores.rare)
+        each = score_clients(scores.of("test"), clients=scores.clients, rare=scores.rare)
     else:
         each = [{"client": client} for client in scores.clients]
     paired: dict[int, dict[str, float | None]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphsilo import drawing
 from graphsilo.errors import ConfigError, RunError, UnsupportedError, library, nearest
-from graphsilo.evaluate.metrics import leading, metric_of
+from graphsilo.evaluate.metrics import find_leading, metric_of
 from graphsilo.experiments.storage import reading, records
 from graphsilo.experiments.storage.records import RunRecord, tree_of
 from graphsilo.notebook import table
@@ -181,7 +181,7 @@ def metric_name(record: RunRecord, wanted: str | None) -> str:
         ConfigError: The run was not scored by it.
     """
     known = [name for name, value in record.summary.test.metrics.items() if value.mean is not None]
-    found = wanted or leading(known)
+    found = wanted or find_leading(known)
     if found not in known:
         what = f"'{wanted}'" if wanted else "anything"
         raise ConfigError(f"{record.method.title} on {record.data.name} was not scored by {what}; "

@@ -38,8 +38,8 @@ from graphsilo.federation.secure.party import (
     Directory,
     Purpose,
     check_signature,
-    confirmed_list,
-    offered,
+    encode_confirmation,
+    encode_offer,
     roster_of,
     unlike_weights,
 )
@@ -91,7 +91,7 @@ class SecureSum(Generic[Reply]):
                 bits[client] = offer.bits
                 key = directory.key_of(client, raw(offer.identity))
                 keys = raw(offer.keys)
-                signed = offered(purpose, layout.digest, client, offer.bits, raw(offer.asked), keys)
+                signed = encode_offer(purpose, layout.digest, client, offer.bits, raw(offer.asked), keys)
                 check_signature(key, raw(offer.signature), signed, client, "the offer")
                 fresh = keys[:KEY_BYTES], keys[KEY_BYTES : 2 * KEY_BYTES]
                 for point in fresh:
@@ -148,8 +148,8 @@ class SecureSum(Generic[Reply]):
         """
         if len(self.clients) < self._least:
             raise SecureSumFailed(
-                f"a secure sum needs the answers of {self._wanted(MIN_PARTIES)} clients or more, of the same names and "
-                f"shapes; {len(self.clients)} came."
+                f"a secure sum needs the answers of {self._say_least(MIN_PARTIES)} clients or more, of the same names "
+                f"and shapes; {len(self.clients)} came."
             )
 
     def peers_of(self, client: ClientId) -> list[ClientId]:
@@ -170,7 +170,7 @@ class SecureSum(Generic[Reply]):
             identities=[offer.identity for offer in offers],
         )
 
-    def letters(self, client: ClientId, letters: Letters) -> None:
+    def take_letters(self, client: ClientId, letters: Letters) -> None:
         """Take a client's shares for its peers.
 
         Raises:
@@ -185,7 +185,7 @@ class SecureSum(Generic[Reply]):
         marks = zip([*letters.clients, client], [*letters.marks, letters.mine], strict=True)
         self._marks[client] = {holder: raw(marked) for holder, marked in marks}
 
-    def posts(self) -> dict[ClientId, Post]:
+    def make_posts(self) -> dict[ClientId, Post]:
         """What each client gets of the others' shares.
 
         Raises:
@@ -218,7 +218,7 @@ class SecureSum(Generic[Reply]):
             np.add(block, words[start : start + BLOCK], out=block)
         self._came.append(client)
 
-    def came(self) -> Came:
+    def close_answers(self) -> Came:
         """Whose answers are in the sum; no other comes any more.
 
         Raises:
@@ -235,7 +235,7 @@ class SecureSum(Generic[Reply]):
             DisclosureError: It is not signed by it.
         """
         key = self._directory.key_of(client, raw(self._offers[client].identity))
-        signed = confirmed_list(self._roster, set(self._letters), set(self._came))
+        signed = encode_confirmation(self._roster, set(self._letters), set(self._came))
         signature = raw(confirmation.signature)
         check_signature(key, signature, signed, client, "the confirmation")
         self._signatures[client] = signature
@@ -245,7 +245,7 @@ class SecureSum(Generic[Reply]):
         """Who has, ascending."""
         return sorted(self._signatures)
 
-    def confirmed(self) -> Confirmed:
+    def close_confirmations(self) -> Confirmed:
         """As many of their signatures as it takes.
 
         Raises:
@@ -261,7 +261,7 @@ class SecureSum(Generic[Reply]):
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
-    def opening(self, client: ClientId, opening: Opening) -> None:
+    def take_opening(self, client: ClientId, opening: Opening) -> None:
         """Take a client's shares.
 
         Raises:
@@ -311,7 +311,7 @@ class SecureSum(Generic[Reply]):
             if not peers:
                 continue
             private = self._secret(client, keys.get(client, {}), counted)
-            if masks.public(private) != self._keys[client][:KEY_BYTES]:
+            if masks.public_key(private) != self._keys[client][:KEY_BYTES]:
                 raise SecureSumFailed(f"client {client} has given out shares of its key that do not fit together.")
             for peer in peers:
                 key = masks.pair_key(private, self._keys[peer][:KEY_BYTES], self._roster, client, peer)
@@ -339,10 +339,10 @@ class SecureSum(Generic[Reply]):
     def _require(self, count: int, what: str) -> None:
         if count < max(self.peers.least, self._least):
             raise SecureSumFailed(
-                f"{count} of {len(self.clients)} clients {what}; the sum takes {self._wanted(self.peers.least)}. "
+                f"{count} of {len(self.clients)} clients {what}; the sum takes {self._say_least(self.peers.least)}. "
                 f"Nothing of it was opened."
             )
 
-    def _wanted(self, needed: int) -> str:
+    def _say_least(self, needed: int) -> str:
         """How many it takes, where so many are needed in any case, and why."""
         return f"{self._least} (method.min_clients)" if self._least > needed else str(needed)

@@ -155,11 +155,11 @@ class Layout:
             if spec.form == "plain":
                 found.append([spec.name, None, None, isinstance(value, int)])
             elif spec.form == "tensor":
-                found.append([spec.name, None, *_described(value)])
+                found.append([spec.name, None, *_describe(value)])
             elif isinstance(value, Mapping):
-                found += [[spec.name, key, *_described(tensor)] for key, tensor in value.items()]
+                found += [[spec.name, key, *_describe(tensor)] for key, tensor in value.items()]
             else:
-                found += [[spec.name, place, *_described(tensor)] for place, tensor in enumerate(value)]
+                found += [[spec.name, place, *_describe(tensor)] for place, tensor in enumerate(value)]
         return cls.read(type(message), json.dumps(found, separators=(",", ":"), ensure_ascii=True))
 
     @classmethod
@@ -175,7 +175,9 @@ class Layout:
             parts = tuple(_part(specs, row) for row in json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise MessageError(f"{kind.__name__}: the layout of its sum cannot be read ({quote(error)}).") from None
-        missing = [name for name, spec in specs.items() if spec.form in ("plain", "tensor") and not _once(name, parts)]
+        missing = [
+            name for name, spec in specs.items() if spec.form in ("plain", "tensor") and not _is_single(name, parts)
+        ]
         if missing or len({(part.field, part.key) for part in parts}) < len(parts):
             what = f"lacks {missing[0]}" if missing else "names something twice"
             raise MessageError(f"{kind.__name__}: the layout of its sum {what}.")
@@ -185,7 +187,7 @@ class Layout:
         return layout
 
 
-def outweighs(bits: int, others: Sequence[int]) -> str:
+def describe_outweighing(bits: int, others: Sequence[int]) -> str:
     """By what a client's weight would take the digits from all others' numbers, in words; empty: by nothing.
 
     Fewer than a third may lie, and one of three: where so few others have weights that all may be lies, nobody is
@@ -205,11 +207,11 @@ def outweighs(bits: int, others: Sequence[int]) -> str:
     return f"says that its weight is up to 2^{bits}, and the middle one of the others' is up to 2^{middle}"
 
 
-def _once(name: str, parts: Sequence[Part]) -> bool:
+def _is_single(name: str, parts: Sequence[Part]) -> bool:
     return sum(part.field == name for part in parts) == 1
 
 
-def _described(tensor: Tensor) -> tuple[list[int], bool]:
+def _describe(tensor: Tensor) -> tuple[list[int], bool]:
     return list(tensor.shape), not tensor.is_floating_point()
 
 
@@ -241,13 +243,13 @@ def bits_of(layout: Layout, message: Message) -> int:
     weights = [_weight(message, spec) for spec in message.specs() if spec.weighted_by is not None]
     bits = max((math.ceil(weight).bit_length() for weight in weights), default=0)
     for part in layout.parts:
-        flat = _flat(getattr(message, part.field), part)
+        flat = _flatten(getattr(message, part.field), part)
         if not np.isfinite(flat).all():
             raise MessageError(
                 f"{layout.kind.__name__}.{part.field} contains NaN or infinity, of which there is no sum."
             )
         if part.words > 1 and flat.size and np.abs(flat).max() > (limit := layout.largest(part, 0, 2)):
-            raise MessageError(f"{layout.kind.__name__}.{part.where} {_too_large(limit, 'a secure sum')}")
+            raise MessageError(f"{layout.kind.__name__}.{part.where} {_describe_too_large(limit, 'a secure sum')}")
     return bits
 
 
@@ -261,7 +263,7 @@ def _weight(message: Message, spec: FieldSpec) -> float:
     return weight
 
 
-def _too_large(limit: float, what: str) -> str:
+def _describe_too_large(limit: float, what: str) -> str:
     """The rest of a sentence, without the number itself: the coordinator reads it."""
     return (
         f"holds more than {limit:.3g}, the most that {what} takes of each client. Scale the features, lower the "
@@ -289,7 +291,7 @@ class Encoding:
         self._parts: list[tuple[Part, NDArray[Any], float]] = []
         for part in layout.parts:
             weight = 1.0 if part.spec.weighted_by is None else _weight(message, part.spec)
-            flat = _flat(getattr(message, part.field), part)
+            flat = _flatten(getattr(message, part.field), part)
             self._check(part, flat, weight)
             self._parts.append((part, flat, weight))
 
@@ -306,7 +308,7 @@ class Encoding:
                 )
             size *= weight
         if size > limit:
-            raise MessageError(f"{name} {_too_large(limit, f'a secure sum of {self.parties} clients')}")
+            raise MessageError(f"{name} {_describe_too_large(limit, f'a secure sum of {self.parties} clients')}")
         if part.weighted and math.ceil(weight).bit_length() > self.bits:
             raise MessageError(f"{name}: its weight has more than the {self.bits} bits that were agreed on.")
 
@@ -345,7 +347,7 @@ class Encoding:
         return digits.view(np.uint64)
 
 
-def _flat(value: Any, part: Part) -> NDArray[Any]:
+def _flatten(value: Any, part: Part) -> NDArray[Any]:
     if part.spec.form == "plain":
         if part.whole and abs(value) >= 1 << 63:
             raise MessageError(f"{part.where} holds {value:.3g}, larger than a number can be.")
@@ -381,7 +383,7 @@ def decode(layout: Layout, words: Words, *, bits: int, parties: int) -> dict[str
         for _ in range(part.words):
             digits.append(words[start : start + part.entries].view(np.int64))
             start += part.entries
-        values = digits[0].copy() if part.whole else _floats(digits, layout.fraction(part, bits, parties))
+        values = digits[0].copy() if part.whole else _join_digits(digits, layout.fraction(part, bits, parties))
         if part.spec.form == "plain":
             found[part.field] = int(values[0]) if part.whole else float(values[0])
             continue
@@ -399,7 +401,7 @@ def _empty(spec: FieldSpec) -> Any:
     return {"tensors": dict, "tensor_list": list}.get(spec.form, lambda: None)()
 
 
-def _floats(digits: Sequence[NDArray[np.int64]], behind: int) -> NDArray[np.float64]:
+def _join_digits(digits: Sequence[NDArray[np.int64]], behind: int) -> NDArray[np.float64]:
     carried = list(digits)
     for place in range(len(carried) - 1):  # the lower digits between 0 and the base
         carry = carried[place] >> _BASE

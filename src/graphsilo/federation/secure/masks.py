@@ -42,22 +42,22 @@ def digest(purpose: str, *parts: bytes | int) -> bytes:
     return hashlib.sha256(label(purpose, *parts)).digest()
 
 
-def derived(secret: bytes, info: bytes) -> bytes:
+def derive_key(secret: bytes, info: bytes) -> bytes:
     """[32] a key for one purpose."""
     return HKDF(SHA256(), KEY_BYTES, None, info).derive(secret)
 
 
-def fresh() -> bytes:
+def draw_secret() -> bytes:
     """[32] a secret from the operating system."""
     return secrets.token_bytes(KEY_BYTES)
 
 
-def public(private: bytes) -> bytes:
+def public_key(private: bytes) -> bytes:
     """[32] the public key of an X25519 private key."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def agreed(private: bytes, other: bytes, info: bytes) -> bytes:
+def agree_key(private: bytes, other: bytes, info: bytes) -> bytes:
     """[32] what two clients agree on, for one purpose.
 
     Raises:
@@ -70,31 +70,31 @@ def agreed(private: bytes, other: bytes, info: bytes) -> bytes:
         raise DisclosureError(
             "a client's public key is a point of small order, with which nothing is secret."
         ) from None
-    return derived(common, info)
+    return derive_key(common, info)
 
 
 def check_point(point: bytes) -> None:
     """Refuse a public key that nobody can agree by.
 
     Raises:
-        DisclosureError: As ``agreed``.
+        DisclosureError: As ``agree_key``.
     """
-    agreed(fresh(), point, b"")
+    agree_key(draw_secret(), point, b"")
 
 
 def pair_key(private: bytes, other: bytes, roster: bytes, mine: ClientId, theirs: ClientId) -> bytes:
     """[32] of the mask that one of two clients adds and the other subtracts."""
-    return agreed(private, other, label("mask", roster, min(mine, theirs), max(mine, theirs)))
+    return agree_key(private, other, label("mask", roster, min(mine, theirs), max(mine, theirs)))
 
 
 def own_key(seed: bytes, roster: bytes, client: ClientId) -> bytes:
     """[32] of the mask that a client adds by itself."""
-    return derived(seed, label("own mask", roster, client))
+    return derive_key(seed, label("own mask", roster, client))
 
 
 def letter_key(private: bytes, other: bytes, roster: bytes, sender: ClientId, receiver: ClientId) -> bytes:
     """[32] of what one client has for another."""
-    return agreed(private, other, label("letter", roster, sender, receiver))
+    return agree_key(private, other, label("letter", roster, sender, receiver))
 
 
 def seal(key: bytes, letter: bytes, roster: bytes, sender: ClientId, receiver: ClientId) -> bytes:

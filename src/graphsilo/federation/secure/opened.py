@@ -63,7 +63,7 @@ class OpenedSums:
                 read.
         """
         self._read_on()
-        wanted = _named(silos)
+        wanted = _name_silos(silos)
         known = ("this answer was", self._answers.get(answer.hex())), ("these data were", self._data.get(data))
         for what, before in known:
             if before is not None and before != wanted:
@@ -89,8 +89,8 @@ class OpenedSums:
         if answer.hex() in self._answers and (not data or data in self._data):
             self.free(answer, question)
             return
-        line = {"answer": answer.hex(), "data": data, "silos": sorted(_named(silos)), **self._freed(answer, question)}
-        self._add(line, lambda: self.check(answer, data, silos))
+        line = {"answer": answer.hex(), "data": data, "silos": sorted(_name_silos(silos))}
+        self._add(line | self._free_entry(answer, question), lambda: self.check(answer, data, silos))
 
     def free(self, answer: bytes, question: bytes) -> None:
         """Note that an offer is about to be opened of which nothing else is kept.
@@ -98,10 +98,10 @@ class OpenedSums:
         Raises:
             DisclosureError: The record cannot be written.
         """
-        if line := self._freed(answer, question):
+        if line := self._free_entry(answer, question):
             self._add(line, lambda: None)
 
-    def _freed(self, answer: bytes, question: bytes) -> dict[str, str]:
+    def _free_entry(self, answer: bytes, question: bytes) -> dict[str, str]:
         self._read_on()
         offer = _offer_of(answer, question)
         return {"freed": offer} if offer in self._offered else {}
@@ -197,7 +197,7 @@ def _offer_of(answer: bytes, question: bytes) -> str:
     return hashlib.sha256(answer + question).hexdigest()
 
 
-def _named(silos: Collection[bytes]) -> frozenset[str]:
+def _name_silos(silos: Collection[bytes]) -> frozenset[str]:
     return frozenset(silo.hex() for silo in silos)
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from graphsilo.errors import DisclosureError, MessageError
 from graphsilo.federation.message import Message
 from graphsilo.federation.secure import MIN_PARTIES, masks, shamir
-from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, bits_of, headroom, outweighs
+from graphsilo.federation.secure.fixed import MAX_PARTIES, Encoding, Layout, bits_of, describe_outweighing, headroom
 from graphsilo.federation.secure.masks import KEY_BYTES, Masks, label
 from graphsilo.federation.secure.messages import (
     ASKED,
@@ -47,7 +47,7 @@ from graphsilo.federation.secure.messages import (
     rows,
 )
 from graphsilo.federation.secure.opened import OpenedSums
-from graphsilo.federation.secure.peers import Peers, confirmations, honest
+from graphsilo.federation.secure.peers import Peers, confirmations, count_honest
 from graphsilo.types import ClientId
 
 MAX_BITS = 40
@@ -67,7 +67,7 @@ class Purpose:
     round: int
     handler: str
 
-    def signed(self) -> bytes:
+    def encode(self) -> bytes:
         return label("purpose", self.run.encode(), self.seed.to_bytes(16, "big", signed=True), self.round,
                      self.handler.encode())  # fmt: skip
 
@@ -101,13 +101,13 @@ class Identity:
     proof: bytes
 
     @classmethod
-    def made_up(cls) -> Identity:
+    def generate(cls) -> Identity:
         """One for ``Unproved``."""
         key = Ed25519PrivateKey.generate()
         return cls(key, key.public_key().public_bytes_raw())
 
 
-def offered(purpose: Purpose, layout: bytes, client: ClientId, bits: int, asked: bytes, keys: bytes) -> bytes:
+def encode_offer(purpose: Purpose, layout: bytes, client: ClientId, bits: int, asked: bytes, keys: bytes) -> bytes:
     """What a client signs of its offer.
 
     Raises:
@@ -115,7 +115,7 @@ def offered(purpose: Purpose, layout: bytes, client: ClientId, bits: int, asked:
     """
     if bits < 0:
         raise MessageError(f"a weight of {bits} bits cannot be.")
-    return label("offer", purpose.signed(), layout, client, bits, asked, keys)
+    return label("offer", purpose.encode(), layout, client, bits, asked, keys)
 
 
 def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId, int, bytes, bytes]]) -> bytes:
@@ -126,7 +126,7 @@ def roster_of(purpose: Purpose, layout: bytes, members: Iterable[tuple[ClientId,
         layout: Digest of the answers' layout.
         members: Number, bits of the largest weight, keys and identity of each, ascending.
     """
-    return masks.digest("roster", purpose.signed(), layout, *(label("member", *member) for member in members))
+    return masks.digest("roster", purpose.encode(), layout, *(label("member", *member) for member in members))
 
 
 def check_signature(key: Ed25519PublicKey, signature: bytes, signed: bytes, client: ClientId, what: str) -> None:
@@ -150,7 +150,7 @@ def unlike_weights(bits: Mapping[ClientId, int]) -> dict[ClientId, str]:
             found[client] = (
                 f"client {client}'s weights of {mine} bits are too large for a secure sum of {len(bits)} clients."
             )
-        elif trouble := outweighs(mine, [other for one, other in bits.items() if one != client]):
+        elif trouble := describe_outweighing(mine, [other for one, other in bits.items() if one != client]):
             found[client] = (
                 f"client {client} {trouble}. Numbers of a secure sum are scaled by the largest, and too little would "
                 f"be left of the others'. Leave that client out, or add up in plain (run.secure_sums=false)."
@@ -171,8 +171,8 @@ class Sum:
 
     def __init__(self, party: Party, kept: Kept):
         self.party, self._kept = party, kept
-        self._masking, self._letters, self._seed = masks.fresh(), masks.fresh(), masks.fresh()
-        keys = (masks.public(self._masking), masks.public(self._letters), masks.digest("seed", self._seed))
+        self._masking, self._letters, self._seed = masks.draw_secret(), masks.draw_secret(), masks.draw_secret()
+        keys = (masks.public_key(self._masking), masks.public_key(self._letters), masks.digest("seed", self._seed))
         self._keys = b"".join(keys)
         self._done = "offer"
         self._clients: list[ClientId] = []
@@ -186,7 +186,7 @@ class Sum:
         self._roster = b""
         self._bits, self.count = kept.bits, 0
         self._alike = True
-        signed = offered(kept.purpose, kept.layout.digest, party.client, kept.bits, kept.asked, self._keys)
+        signed = encode_offer(kept.purpose, kept.layout.digest, party.client, kept.bits, kept.asked, self._keys)
         self._signature = party.identity.key.sign(signed)
         self.offer = Offer(
             layout=kept.layout.text, bits=kept.bits, asked=row(kept.asked), keys=row(self._keys),
@@ -216,10 +216,10 @@ class Sum:
                 f"a secure sum of {count} silos was asked for; this one takes part in sums of {least} to {MAX_PARTIES}."
             )
         wanted = kept.answer.honest_silos()
-        if wanted > 1 and honest(count) < wanted:
+        if wanted > 1 and count_honest(count) < wanted:
             raise DisclosureError(
                 f"noise was shared between {wanted} silos that do not collude, and a sum of {count} is sure of "
-                f"{honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
+                f"{count_honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
             )
         stated = roster.bits, roster.asked, roster.keys, roster.identities, roster.signatures
         if {len(each) for each in stated} != {count}:
@@ -235,10 +235,10 @@ class Sum:
             if client == me and (keys, signature, stated_bits) != (self._keys, self._signature, kept.bits):
                 raise DisclosureError(f"the roster has other keys of client {me} than those that it made for this sum.")
             key = self.party.directory.key_of(client, proof)
-            signed = offered(kept.purpose, kept.layout.digest, client, stated_bits, asked, keys)
+            signed = encode_offer(kept.purpose, kept.layout.digest, client, stated_bits, asked, keys)
             check_signature(key, signature, signed, client, "the offer")
             self._alike = self._alike and asked == kept.asked
-            if asked != kept.asked and not _known(kept.answer):
+            if asked != kept.asked and not _is_known(kept.answer):
                 raise DisclosureError(
                     f"client {client} was asked something else than this one in the run, or runs it with other "
                     f"settings: the difference to a sum of those that were asked the same would say what it sent.",
@@ -337,7 +337,7 @@ class Sum:
         self._require(len(listed), "are in the sum")
         self._came = listed
         self._done = "confirm"
-        return Confirmation(signature=row(self.party.identity.key.sign(self._confirmed())))
+        return Confirmation(signature=row(self.party.identity.key.sign(self._encode_confirmation())))
 
     def open(self, confirmed: Confirmed) -> Opening:
         """Give a share of one secret of each peer, once enough have confirmed whose.
@@ -346,7 +346,7 @@ class Sum:
             DisclosureError: Too few have, or the data were summed with others before.
         """
         self._step("open", "confirm")
-        signed = self._confirmed()
+        signed = self._encode_confirmation()
         clients = _ascending(confirmed.clients)
         if not set(clients) <= self._came or len(clients) != len(confirmed.signatures):
             raise DisclosureError("the list was confirmed by clients that are not on it.")
@@ -367,8 +367,8 @@ class Sum:
         self._masking = self._letters = self._seed = b""
         return opening
 
-    def _confirmed(self) -> bytes:
-        return confirmed_list(self._roster, self._present, self._came)
+    def _encode_confirmation(self) -> bytes:
+        return encode_confirmation(self._roster, self._present, self._came)
 
     def _require(self, count: int, what: str, least: int | None = None) -> None:
         wanted = max(self._peers.least, self.party.least) if least is None else least
@@ -380,7 +380,7 @@ class Sum:
 
     def _check_opened(self, clients: set[ClientId], *, note: bool) -> None:
         kept, record = self._kept, self.party.record
-        if _known(kept.answer):
+        if _is_known(kept.answer):
             # Where others were asked something else, that there is an answer says something of this silo alone.
             if note and self._alike:
                 record.free(kept.digest, kept.asked)
@@ -392,7 +392,7 @@ class Sum:
             record.check(kept.digest, self.party.data, silos)
 
 
-def confirmed_list(roster: bytes, present: set[ClientId], came: set[ClientId]) -> bytes:
+def encode_confirmation(roster: bytes, present: set[ClientId], came: set[ClientId]) -> bytes:
     """What is signed of who came."""
     return label("came", roster, *(label("present", *sorted(present)), label("came", *sorted(came))))
 
@@ -417,7 +417,7 @@ class Kept:
     asked: bytes
 
 
-def _known(answer: Message) -> bool:
+def _is_known(answer: Message) -> bool:
     """Whether an answer holds nothing but numbers that everybody knows: the same in every run, with whomever."""
     return all(spec.known for spec in answer.specs())
 
@@ -435,7 +435,7 @@ class Party:
             answer.
 
     Attributes:
-        counted: Whether the answer that it keeps was counted as one that leaves; masked anew, it says no more.
+        counted: Whether the answer that it keeps was counted as one that leaves; masked again, it says no more.
     """
 
     def __init__(
@@ -475,9 +475,9 @@ class Party:
         bits = bits_of(layout, answer)
         self.record.offer(digest, asked)
         self._kept = Kept(purpose, layout, bits, answer, digest, asked)
-        return self.again()
+        return self.offer_again()
 
-    def again(self) -> Offer:
+    def offer_again(self) -> Offer:
         """Offer the answer that is kept with new keys: the sum before could not be opened."""
         self._sum = Sum(self, self.kept)
         return self._sum.offer

@@ -30,21 +30,21 @@ def confirmations(parties: int) -> int:
     return max(2, 2 * parties // 3 + 1)
 
 
-def colluding(parties: int) -> int:
+def count_colluding(parties: int) -> int:
     """c: how many clients may collude with the coordinator; fewer than a third."""
     return -(-parties // 3) - 1
 
 
-def honest(parties: int) -> int:
+def count_honest(parties: int) -> int:
     """How many clients that do not collude are in every opened sum of so many, whoever drops out.
 
     A client that looks at the sum knows what itself has added, so one counts as colluding in any case.
 
     Example:
-        >>> [honest(parties) for parties in (3, 5, 10, 100)]  # of 10, 7 are in the sum and 3 may collude
+        >>> [count_honest(parties) for parties in (3, 5, 10, 100)]  # of 10, 7 are in the sum and 3 may collude
         [2, 3, 4, 57]
     """
-    return Peers.of(parties).least - max(1, colluding(parties))
+    return Peers.of(parties).least - max(1, count_colluding(parties))
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Peers:
             >>> Peers.of(100)
             Peers(parties=100, degree=44, threshold=34, least=90)
         """
-        needed, missing, bad = confirmations(parties), parties // 10, colluding(parties)
+        needed, missing, bad = confirmations(parties), parties // 10, count_colluding(parties)
         degree = bad + missing + 1
         degree += degree % 2
         if parties <= all_peers or degree >= parties - 1:

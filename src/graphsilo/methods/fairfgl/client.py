@@ -26,12 +26,12 @@ from graphsilo.methods.fairfgl.updates import (
     expand,
     keep_largest,
 )
-from graphsilo.models.base import borrowed
+from graphsilo.models.base import borrow
 from graphsilo.models.view import View
 from graphsilo.training.local import check_weights
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.sharing import SharedTensors
-from graphsilo.training.upstream import traced
+from graphsilo.training.upstream import trace
 
 
 class Alignment(NamedTuple):
@@ -246,7 +246,7 @@ class Client(TrainingClient[FairFGLConfig]):
 
     def _row(self, model: SharedTensors) -> Tensor:
         """The parameters of a model of the history in one row, [P], which all clients of the process read."""
-        return model.made("row", (), lambda: self._flat(model))
+        return model.keep("row", (), lambda: self._flat(model))
 
     def _by_name(self, flat: Tensor) -> dict[str, Tensor]:
         """Parameters as views of a row that ``_flat`` made."""
@@ -263,7 +263,7 @@ class Client(TrainingClient[FairFGLConfig]):
         *older, newest = self._history
         if not older:
             return self._row(newest)
-        return newest.made("mean", older, lambda: torch.stack([*map(self._row, older), self._row(newest)]).mean(dim=0))
+        return newest.keep("mean", older, lambda: torch.stack([*map(self._row, older), self._row(newest)]).mean(dim=0))
 
     def _history_model(self, mean: Tensor) -> dict[str, Tensor]:
         """W_hist by name, with the mean of the buffers."""
@@ -299,14 +299,14 @@ class Client(TrainingClient[FairFGLConfig]):
                 name: before[name].to(part.device) + part.view(before[name].shape)
                 for name, part in zip(self.weights, parts, strict=True)
             }
-            with borrowed(self.weights, deviated):
-                (logits, _), pull = traced(
+            with borrow(self.weights, deviated):
+                (logits, _), pull = trace(
                     self.model, self.data.kept_view(self._train), None, list(self._parameters.values())
                 )
                 labels = torch.from_numpy(self._labels).to(logits.device).unsqueeze(1)
                 rest = F.softmax(logits, dim=1)
                 rest.scatter_add_(1, labels, rest.new_full((1, 1), -1.0).expand_as(labels)).div_(len(labels))
-                direction = _joined(pull(rest, None)).mul_(mine != 0)
+                direction = _flatten(pull(rest, None)).mul_(mine != 0)
         return direction if bool(direction.any()) else None
 
     def _fit(self, mean: Tensor, direction: Tensor | None) -> None:
@@ -316,7 +316,7 @@ class Client(TrainingClient[FairFGLConfig]):
         goal = self._goal(mean)
         for _ in range(config.local_epochs):
             for share in self._batches(goal, draw):
-                (logits, embedding), pull = traced(self.model, goal.view, draw, parameters)
+                (logits, embedding), pull = trace(self.model, goal.view, draw, parameters)
                 # d/dz of cross-entropy and of KL(target ‖ softmax z) alike: softmax(z) − target.
                 outer = F.softmax(logits, dim=1).sub_(goal.target).mul_(share)
                 inner = None
@@ -324,7 +324,7 @@ class Client(TrainingClient[FairFGLConfig]):
                     rows = goal.alignment.gradient(embedding, to_prototype=config.alignment_target == "prototype")
                     inner = torch.zeros_like(embedding)
                     inner.index_copy_(0, goal.alignment.hete, rows.mul_(config.alignment))
-                self._step(_joined(pull(outer, inner)), mean, direction)
+                self._step(_flatten(pull(outer, inner)), mean, direction)
                 self._fuse(mean)
 
     def _step(self, gradient: Tensor, mean: Tensor, direction: Tensor | None) -> None:
@@ -370,7 +370,7 @@ class Client(TrainingClient[FairFGLConfig]):
             share[goal.labelled] = goal.share[goal.labelled]
             goal = goal._replace(share=share)
         if distils or aligns:
-            with borrowed(self.weights, self._history_model(mean)):
+            with borrow(self.weights, self._history_model(mean)):
                 logits = self.model(self.data.full)
             if distils:
                 target = F.softmax(logits, dim=1)
@@ -415,6 +415,6 @@ class Client(TrainingClient[FairFGLConfig]):
         return None if rows is None else Alignment(*(part.to(self.data.device) for part in rows))
 
 
-def _joined(gradients: Sequence[Tensor]) -> Tensor:
+def _flatten(gradients: Sequence[Tensor]) -> Tensor:
     """One row of its own memory."""
     return torch.cat([gradient.reshape(-1) for gradient in gradients])

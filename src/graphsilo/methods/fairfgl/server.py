@@ -42,10 +42,10 @@ class Server(ServerBase[FairFGLConfig]):
         total = sum(tensor.numel() for tensor in self.weights.values())
         rows: dict[ClientId, Tensor] = {}
 
-        def expanded(client: ClientId, reply: TrainReply) -> None:
+        def expand_reply(client: ClientId, reply: TrainReply) -> None:
             rows[client] = expand(SparseUpdate(reply.values, reply.positions, reply.bitmap), total)
 
-        replies = federation.ask(Client.train, self._requests(chosen), check=expanded)
+        replies = federation.ask(Client.train, self._requests(chosen), check=expand_reply)
         replies.require(self.config.min_clients)
         self.deviated, self.updates = {}, {}
         answers = {client: reply for client, reply in replies if reply.num_samples > 0}

@@ -92,7 +92,7 @@ class Client(fedavg.Client[FedGCNConfig]):
         count = self.silo.num_items
         order = self.held.ids.argsort()
         nodes = np.concatenate([self.held.border, np.arange(count, self.held.adjacency.shape[0])])[order.numpy()]
-        rows: Any = self._normalised()[nodes][:, :count] @ self.graph.features
+        rows: Any = self._normalise()[nodes][:, :count] @ self.graph.features
         dense = rows.toarray() if hasattr(rows, "toarray") else rows
         return Sums(ids=self.held.ids[order], rows=torch.from_numpy(dense))
 
@@ -102,7 +102,7 @@ class Client(fedavg.Client[FedGCNConfig]):
         self._take({**self._sums, "totals": request.rows.clone()})
         return Done(clients=1)
 
-    def _normalised(self) -> sp.csr_matrix:
+    def _normalise(self) -> sp.csr_matrix:
         """[m, m] Â with degrees of the whole graph; a node whose degree nobody says counts for nothing."""
         degrees = np.concatenate([self.held.degrees, self._sums["degrees"].numpy()]).astype(np.float64)
         root = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
@@ -118,7 +118,7 @@ class Client(fedavg.Client[FedGCNConfig]):
         count, totals = self.silo.num_items, sums["totals"].numpy()
         known = np.concatenate([self.held.border, count + np.arange(len(totals) - len(self.held.border))])
         size = count + len(known) - len(self.held.border)
-        matrix = self._normalised()[:size, :size]
+        matrix = self._normalise()[:size, :size]
         others = sp.diags(np.isin(np.arange(size), known, invert=True).astype(np.float32))
         places = sp.csr_matrix((np.ones(len(known), np.float32), (known, np.arange(len(known)))), (size, len(known)))
         own: Matrix = (others @ matrix[:, :count]) @ self.graph.features
@@ -127,14 +127,14 @@ class Client(fedavg.Client[FedGCNConfig]):
         self._given = GivenTensors(matrix, rows, count, self.silo.schema.num_classes, self.context.device)
         self.trainer.objective = ClassifyItems(self._given, self.silo)
 
-    def _known(self, data: GraphTensors) -> GraphTensors:
+    def _choose_tensors(self, data: GraphTensors) -> GraphTensors:
         return data if self._given is None or data.graph is not self.silo.graph else self._given
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        return super().predict(self._known(data), view)
+        return super().predict(self._choose_tensors(data), view)
 
     def embed(self, data: GraphTensors) -> Tensor | None:
-        return super().embed(self._known(data))
+        return super().embed(self._choose_tensors(data))
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "sums": dict(self._sums)}

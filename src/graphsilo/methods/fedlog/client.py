@@ -44,7 +44,7 @@ from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
 from graphsilo.training.local import check_weights, load_weights, tensors_of
 from graphsilo.training.optimizer import Adam
-from graphsilo.training.sharing import SharedTensors, shared
+from graphsilo.training.sharing import SharedTensors, share
 from graphsilo.training.upstream import gradients_of
 
 HEAD, TAIL = 0, 1
@@ -150,7 +150,7 @@ class Client(ClientBase[FedLoGConfig]):
 
         # A generator per class takes more memory than all else a client has, and every client draws the same ones.
         names = ("untrained generators", seed, schema.num_features, schema.num_classes, device)
-        self.generators = shared(names, [], make)
+        self.generators = share(names, [], make)
 
     @handler
     def pretrain(self, request: PretrainRequest) -> Done:
@@ -269,13 +269,13 @@ class Client(ClientBase[FedLoGConfig]):
             judged.append(Judged(targets, network.trust(degree), labels))
         prototypes = network.prototypes(learnable, draw)
         if synthetic is not None:
-            judged.append(self.judged(synthetic, draw))
+            judged.append(self.judge(synthetic, draw))
         # L_norm is the mean of the two branches' norms.
         loss = network.loss(prototypes, judged) + 0.5 * weight * learnable.flatten(1).norm(dim=1).sum()
         *modules, below = gradients_of(loss, [*self.model.parameters(), *network.parts.values(), learnable])
         return float(loss.detach()), modules, below
 
-    def judged(self, synthetic: Synthetic, draw: torch.Generator | None) -> Judged:
+    def judge(self, synthetic: Synthetic, draw: torch.Generator | None) -> Judged:
         """Synthetic nodes as targets; both branches count alike."""
         targets, degree = synthetic.rows.embed(self.model, self.network.classifiers, synthetic.nodes, draw)
         return Judged(targets, torch.zeros_like(degree), synthetic.labels)
@@ -290,7 +290,7 @@ class Client(ClientBase[FedLoGConfig]):
 
     def adapt(self, synthetic: Synthetic) -> None:
         """Make a class harder whose synthetic nodes are recognised, easier otherwise; from 0 to 1."""
-        recognised = self.network.recognised(self.prototypes, self.judged(synthetic, None))
+        recognised = self.network.recognise(self.prototypes, self.judge(synthetic, None))
         accuracy = recognised.float().view(-1, self.config.prototypes).mean(1)
         config = self.config
         gain, loss = config.difficulty_step, -config.difficulty_decrease
@@ -322,7 +322,7 @@ class Client(ClientBase[FedLoGConfig]):
 
     def rates(self) -> Tensor:
         """[C] share of each class among the training nodes, as the others may learn it."""
-        # Drawn once: noise drawn anew in each round would average out.
+        # Drawn once: new noise in each round would average out.
         config = self.config
         if self.counts is None:
             self.counts = torch.bincount(self.train_labels.cpu(), minlength=self.silo.schema.num_classes)

@@ -115,12 +115,12 @@ class Classifiers:
         for layer in range(0 if self.interaction == "inert" else self.depth):
             name = f"layers.{layer}."
             part = {key.removeprefix(name): value for key, value in parameters.items() if key.startswith(name)}
-            hidden = self._moved(part, hidden, around, prototypes)
+            hidden = self._move(part, hidden, around, prototypes)
         centres = prototypes.view(BRANCHES, self.classes, self.per_class, self.width).mean(2)
         # −‖h − μ‖² without ‖h‖², which is the same for every class.
         return 2.0 * hidden @ centres.mT - centres.square().sum(2)[:, None]
 
-    def _moved(self, part: Mapping[str, Tensor], hidden: Tensor, around: Tensor, prototypes: Tensor) -> Tensor:
+    def _move(self, part: Mapping[str, Tensor], hidden: Tensor, around: Tensor, prototypes: Tensor) -> Tensor:
         """h + mean_j (h − p_j) w_j of one layer's parameters; [2, T, E]."""
         apart = _squared_distances(hidden, prototypes)
         if self.distance == "both":

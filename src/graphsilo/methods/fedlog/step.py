@@ -87,11 +87,11 @@ class Network:
         whole = [torch.cat(fields) for fields in zip(*parts, strict=True)]
         size = max(1, _BLOCK // (BRANCHES * max(self.classifiers.width * self.classifiers.interp, prototypes.shape[1])))
         if len(whole[0]) <= size:
-            return self._lost(prototypes, *whole)
+            return self._loss(prototypes, *whole)
         blocks = zip(*(each.split(size) for each in whole), strict=True)
-        return torch.stack([checkpoint(self._lost, prototypes, *block, use_reentrant=False) for block in blocks]).sum()
+        return torch.stack([checkpoint(self._loss, prototypes, *block, use_reentrant=False) for block in blocks]).sum()
 
-    def _lost(
+    def _loss(
         self,
         prototypes: Tensor,
         own: Tensor,
@@ -105,8 +105,8 @@ class Network:
         return (negative_log_likelihood(logits, trust, labels, mixing=self.mixing) * counts).sum()
 
     @torch.no_grad()
-    def recognised(self, learnable: Tensor, judged: Judged) -> Tensor:
-        """Whether each of some nodes is told apart from those of other classes."""
+    def recognise(self, learnable: Tensor, judged: Judged) -> Tensor:
+        """Whether the predicted class of each of some nodes is its own."""
         logits = self.classifiers.logits(self.parts, judged.targets, self.prototypes(learnable))
         return log_probabilities(logits, judged.trust).argmax(1) == judged.labels
 

@@ -33,7 +33,7 @@ from graphsilo.random import Name, generator, numpy_generator
 from graphsilo.training.objective import Classified, ClassifyItems
 from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.training.prototypes import unit_rows
-from graphsilo.training.upstream import gradients_through, traced
+from graphsilo.training.upstream import gradients_through, trace
 
 
 class Client(TrainingClient[FedPGConfig]):
@@ -95,20 +95,20 @@ class Client(TrainingClient[FedPGConfig]):
         draw = self.generator("train")
         for _ in range(self.config.local_epochs):
             for batch in objective.batches(self.batch_size, draw):
-                membership, view = self._pulled(batch)
-                (logits, embeddings), back = traced(self.model, batch.view, draw, parameters, view)
+                membership, view = self._choose_pulled(batch)
+                (logits, embeddings), back = trace(self.model, batch.view, draw, parameters, view)
                 drawn = self._pull(embeddings, membership, targets, present)
                 yield back(objective.slope(logits, batch), drawn), batch
 
-    def _pulled(self, batch: Classified) -> tuple[Membership, View]:
+    def _choose_pulled(self, batch: Classified) -> tuple[Membership, View]:
         """What is pulled in a step, and its view: all items, or labelled ones where no other counts."""
         assert self._membership is not None
         if batch.places is not None and batch.view.items is not None:
             # Embedding every item for each small step would cost many times it: the batch stands for all.
-            return self._membership.restricted(batch.view.items), batch.view
+            return self._membership.restrict(batch.view.items), batch.view
         if self.config.annotation == "labelled":
             items = np.sort(self.silo.train)
-            return self._membership.restricted(items), self.data.kept_view(items)
+            return self._membership.restrict(items), self.data.kept_view(items)
         return self._membership, self.data.full
 
     def _pull(self, embeddings: Tensor, membership: Membership, targets: Tensor, present: Tensor) -> Tensor:

@@ -101,10 +101,10 @@ def _enumerate(
             wanted.sort_indices()
             pairs = np.repeat(rows, np.diff(wanted.indptr)), wanted.indices.astype(np.int64)
             parts[hop].append(sample_pairs(pairs, limit, draw) if limit and hop else pairs)
-    return list(map(_joined, parts))
+    return list(map(_join_blocks, parts))
 
 
-def _joined(parts: Sequence[Pairs]) -> Pairs:
+def _join_blocks(parts: Sequence[Pairs]) -> Pairs:
     """Pairs of several blocks of items, one after the other."""
     none = np.empty(0, dtype=np.int64)
     return np.concatenate([none, *(v for v, _ in parts)]), np.concatenate([none, *(j for _, j in parts)])
@@ -170,7 +170,7 @@ def similar_pairs(
             v, j = np.nonzero(allowed & (cosine >= threshold))
             pairs = rows[v], j.astype(np.int64)
             parts[hop].append(sample_pairs(pairs, limit, draw) if limit else pairs)
-    return list(map(_joined, parts))
+    return list(map(_join_blocks, parts))
 
 
 def annotate(
@@ -284,7 +284,7 @@ class Membership:
             )
         return self._tensors
 
-    def restricted(self, items: NDArray[np.int64]) -> Membership:
+    def restrict(self, items: NDArray[np.int64]) -> Membership:
         """The same among some of the items alone, numbered as in ``items``: the prototypes of a batch."""
         place = np.full(len(self.labels), UNKNOWN, dtype=np.int64)
         place[items] = np.arange(len(items))

@@ -55,7 +55,7 @@ def draw_pairs(
             here = (own >= 0) & (own < sizes[number, hop, items])
             columns = _WORD * block[0] + _locate(sets[hop], items[here], own[here])
             found[hop].append((items[here], columns))
-    return [_direct(pattern), *(_joined(parts) for parts in found)]
+    return [_direct(pattern), *(_join_pairs(parts) for parts in found)]
 
 
 def count_pairs(pattern: sp.csr_matrix, hops: int, *, within: bool) -> int:
@@ -79,14 +79,14 @@ def _sets(pattern: sp.csr_matrix, hops: int, within: bool, start: int, end: int)
     itself[mine, mine // _WORD - start] = np.left_shift(np.uint64(1), (mine % _WORD).astype(np.uint64))
     known, found = itself, []
     for hop in range(1, hops + 1):
-        wider = _widened(pattern, known)
+        wider = _widen(pattern, known)
         if hop > 1:
             found.append(wider & ~(itself if within else known))
         known = wider
     return found
 
 
-def _widened(pattern: sp.csr_matrix, sets: Bits) -> Bits:
+def _widen(pattern: sp.csr_matrix, sets: Bits) -> Bits:
     """Each node's set with those of its neighbours: first neighbours of all nodes at once, then second ones, …"""
     degree = np.diff(pattern.indptr)
     order = np.argsort(-degree, kind="stable")
@@ -159,7 +159,7 @@ def _direct(pattern: sp.csr_matrix) -> Pairs:
     return v[order], j[order]
 
 
-def _joined(parts: list[Pairs]) -> Pairs:
+def _join_pairs(parts: list[Pairs]) -> Pairs:
     v, j = (np.concatenate(ends) for ends in zip(*parts, strict=True))
     order = np.lexsort((j, v))
     return v[order], j[order]

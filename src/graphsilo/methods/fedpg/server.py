@@ -46,7 +46,7 @@ class Server(ServerBase[FedPGConfig]):
         replies = federation.ask(Client.hello, Empty(), check=_check_hello)
         widths = Counter(reply.width for _, reply in replies).most_common()
         if self.config.min_clients is not None and len(widths) > 1 and widths[0][1] > widths[1][1]:
-            replies = _without_other_widths(federation, replies, widths[0][0])
+            replies = _drop_other_widths(federation, replies, widths[0][0])
         replies.require(self.config.min_clients)
         check_widths({client: reply.width for client, reply in replies})
         depths = [reply.depth for _, reply in replies]
@@ -181,7 +181,7 @@ def _check_hello(client: ClientId, reply: HelloReply) -> None:
         raise MessageError(f"client {client} says that its model has {reply.depth} layers of {reply.width} entries.")
 
 
-def _without_other_widths(federation: Federation, replies: Replies[HelloReply], width: int) -> Replies[HelloReply]:
+def _drop_other_widths(federation: Federation, replies: Replies[HelloReply], width: int) -> Replies[HelloReply]:
     """The answers of those with the width that most have; the others have failed."""
     failures = dict(replies.failures)
     for client, reply in replies:

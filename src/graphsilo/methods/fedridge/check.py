@@ -41,7 +41,7 @@ def is_semidefinite(packed: Tensor, size: int) -> bool:
     return int(lapack.dpotrf(square, lower=1, overwrite_a=1)[1]) == 0
 
 
-def impossible(
+def find_fault(
     packed: Tensor,
     products: Tensor,
     num_samples: int,

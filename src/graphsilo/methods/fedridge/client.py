@@ -189,14 +189,14 @@ class Client(ClientBase[FedRidgeConfig]):
                 continue
             features = self._features(self.data, name)
             scores = partial(torch.matmul, other=common.double())
-            changes, alone = self._own(features, request.class_weights[at], scores)
+            changes, alone = self._fit_own(features, request.class_weights[at], scores)
             known = [common, *((common.double() + change).float() for change in changes), *alone]
             place = self._recipe(name).constant(self.data.num_features, graphs=self.silo.schema.task == "graph")
             # Shifted last: a correction of the shifted model would undo the shift.
-            known = [shifted(weights, request.shifts[at], place) for weights in known]
+            known = [shift_scores(weights, request.shifts[at], place) for weights in known]
             output = self._features(self._seen, name).times(torch.cat(known, dim=1), self._validation)
             outputs = output.split(self.silo.schema.num_classes, dim=1)
-            scored = [self._scored(output) for output in outputs]
+            scored = [self._to_scores(output) for output in outputs]
             best = self._judge.best(scored, len(alone))
             if self.holds_out:
                 which = torch.from_numpy(self._judge.cross_validate(scored, len(alone)))
@@ -218,23 +218,23 @@ class Client(ClientBase[FedRidgeConfig]):
         ones = torch.ones(self.silo.schema.num_classes, dtype=torch.float64)
         joined, apart = [({name: common}, start)], list[tuple[Tensors, Tensor]]()
         for kind in self.config.kinds(self.silo.schema.task):
-            changes, alone = self._own(self._features(self.data, kind), ones, lambda _: known)
+            changes, alone = self._fit_own(self._features(self.data, kind), ones, lambda _: known)
             seen = self._features(self._seen, kind)
             joined += [({kind: each.float(), name: common}, start + seen.times(each, items)) for each in changes]
             apart += [({kind: each}, seen.times(each, items)) for each in alone]
-        chosen = self._best([*joined, *apart], len(apart))
+        chosen = self._choose_best([*joined, *apart], len(apart))
         own, output = [*joined, *apart][chosen]
         if any(kind.endswith(LABELLED) for kind in own):  # for graphs on which it has no labels
             alike = joined[1:] if chosen < len(joined) else apart
             plain = [each for each in alike if not any(kind.endswith(LABELLED) for kind in each[0])]
-            own = {**own, **plain[self._best(plain, 0)][0]}
+            own = {**own, **plain[self._choose_best(plain, 0)][0]}
         self._models = {"own": own, "common": {name: common}}
         self._sharpness = {"own": dict.fromkeys(own, self._sharpest(output)), "common": {name: self._sharpest(start)}}
 
-    def _best(self, models: Sequence[tuple[Tensors, Tensor]], apart: int) -> int:
-        return self._judge.best([self._scored(output) for _, output in models], apart)
+    def _choose_best(self, models: Sequence[tuple[Tensors, Tensor]], apart: int) -> int:
+        return self._judge.best([self._to_scores(output) for _, output in models], apart)
 
-    def _own(
+    def _fit_own(
         self, features: Features | Labelled, class_weights: Tensor, scores: Callable[[Tensor], Tensor]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Corrections of a model by what it says of weighted rows, float64, and ridges of the own rows alone."""
@@ -256,7 +256,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def _judge(self) -> Judge:
         return Judge(self.metric, self.silo.seen.graph.labels[self._validation])
 
-    def _scored(self, output: Tensor) -> np.ndarray[Any, Any]:
+    def _to_scores(self, output: Tensor) -> np.ndarray[Any, Any]:
         return output.numpy() if self.metric.ranking is None else _logarithms(output)
 
     def _sharpest(self, output: Tensor) -> float:
@@ -296,7 +296,7 @@ class Client(ClientBase[FedRidgeConfig]):
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
         return F.log_softmax(sharpness * output, dim=1).to(data.device)
 
-    def says_held_out(self) -> Tensor:
+    def predict_held_out(self) -> Tensor:
         """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
         how good the own models are. Kept where ``holds_out`` is true."""
         name = self._fitting(self._models["own"], self._seen)[0]
@@ -347,7 +347,7 @@ class Client(ClientBase[FedRidgeConfig]):
         return {"correction": float((own - common).norm() / common.norm().clamp_min(1e-12)), **found}
 
 
-def shifted(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
+def shift_scores(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
     """Weights whose scores are higher by ``shift`` [C]: the constant column, of this number, bears it."""
     weights = weights.clone()
     weights[constant] += (shift / CONSTANT).to(weights.dtype)

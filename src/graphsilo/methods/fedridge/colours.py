@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.graph import mix_bits
 from graphsilo.models.columns import unit_rows
 from graphsilo.models.view import GraphTensors, Matrix
 
@@ -32,9 +33,9 @@ def colour_counts(data: GraphTensors, hops: int, width: int, seed: int) -> Matri
     colours = _rows(graph.features) if data.num_features > 1 else np.diff(starts).astype(np.uint64)
     salt, columns = np.uint64((seed + 1) * int(_ODD) % 2**64), []
     for hop in range(hops + 1):
-        mixed = _mixed(colours + salt)
-        columns.append(_mixed(mixed + np.uint64(hop)) % np.uint64(width))
-        colours = np.uint64(31) * mixed + _sums(_mixed(mixed + _ODD)[ends], starts)
+        mixed = mix_bits(colours + salt)
+        columns.append(mix_bits(mixed + np.uint64(hop)) % np.uint64(width))
+        colours = np.uint64(31) * mixed + _sums(mix_bits(mixed + _ODD)[ends], starts)
     rows, places = np.tile(which, hops + 1), np.concatenate(columns).astype(np.int64)
     shape = (len(pointer) - 1, width)
     counts = sp.coo_matrix((np.ones(len(rows), dtype=np.float32), (rows, places)), shape=shape).tocsr()
@@ -42,19 +43,12 @@ def colour_counts(data: GraphTensors, hops: int, width: int, seed: int) -> Matri
     return unit_rows(counts)
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Other numbers, one for each, that look drawn at random: the finaliser of SplitMix64 (Steele et al. 2014)."""
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
-
-
 def _rows(features: Matrix) -> NDArray[np.uint64]:
     """[n] a number for each different row, of the places and values of what is not 0."""
     rows = sp.csr_matrix(features)
     rows.eliminate_zeros()
     values = np.ascontiguousarray(rows.data, dtype=np.float32).view(np.uint32).astype(np.uint64)
-    return _sums(_mixed((rows.indices.astype(np.uint64) + np.uint64(1)) * _ODD + values), rows.indptr)
+    return _sums(mix_bits((rows.indices.astype(np.uint64) + np.uint64(1)) * _ODD + values), rows.indptr)
 
 
 def _sums(numbers: NDArray[np.uint64], starts: NDArray[np.integer]) -> NDArray[np.uint64]:

@@ -17,7 +17,7 @@ from graphsilo.settings import WIDEST, NotNegative, Positive, Share
 from graphsilo.types import Task
 
 FEW_COLUMNS = 256
-"""Sums of up to so many columns cross in float64, unless told otherwise."""
+"""Sums of up to so many columns cross in float64, unless set otherwise."""
 
 
 class FedRidgeConfig(PrivateConfig, OneRoundConfig):

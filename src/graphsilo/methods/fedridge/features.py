@@ -181,7 +181,7 @@ def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple[Any, ...]:
     return (_KEY, recipe.kind, recipe.hops, narrow, size if graphs else None, recipe.centred)
 
 
-def _projected(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:
+def _project(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:
     thrown = projection(matrix.shape[1], width, seed, block)
     if not sp.issparse(matrix):
         found = scratch.empty((len(matrix), width))
@@ -211,17 +211,17 @@ def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
         fills = recipe.hops and data.hop_cost(1, "gcn") >= data.num_features
         own = np.asarray(own.toarray()) if fills else _small_or_filled(own)
     if recipe.kind == "separate":
-        return _apart(data, own, recipe, width) if narrow else _beside(data, own, recipe.hops)
-    raw, own = own, _projected(own, width, recipe.seed) if narrow else own
+        return _project_hops(data, own, recipe, width) if narrow else _join_hops(data, own, recipe.hops)
+    raw, own = own, _project(own, width, recipe.seed) if narrow else own
     if recipe.centred:
         # Projecting is linear: what a row loses is projected, too, and nothing sparse becomes dense before.
         even = projection(data.num_features, width, recipe.seed).sum(axis=0) if narrow else np.ones((1, width))
         lost = np.asarray(raw.sum(axis=1)).reshape(-1, 1) * ((1 - CONSTANT) / data.num_features)
         own = unit_rows(np.asarray(_dense(own) - lost * np.asarray(even), dtype=np.float32), in_place=True)
-    return unit_rows(_propagated(data, own, "gcn", recipe.hops, again=recipe.kind == "mean"), in_place=True)
+    return unit_rows(_propagate(data, own, "gcn", recipe.hops, again=recipe.kind == "mean"), in_place=True)
 
 
-def _propagated(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, again: bool = False) -> Matrix:
+def _propagate(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, again: bool = False) -> Matrix:
     """A^hops X; ``again``: X + A (X + A (X + …)), the sum over all hops."""
     current = matrix
     while hops and sp.issparse(current):  # until a hop fills it
@@ -247,22 +247,22 @@ def _propagated(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, ag
     return found
 
 
-def _apart(data: GraphTensors, own: Matrix, recipe: Recipe, width: int) -> Matrix:
+def _project_hops(data: GraphTensors, own: Matrix, recipe: Recipe, width: int) -> Matrix:
     """X, NX, …, N^h X of unit rows, each projected by a matrix of its own, added up: their projection side by side."""
     total: Matrix | None = None
     for level in range(recipe.hops, -1, -1):  # a dense one first: it is what the others are added to
-        block = _propagated(data, _projected(own, width, recipe.seed, level), "mean", level)
+        block = _propagate(data, _project(own, width, recipe.seed, level), "mean", level)
         block = unit_rows(block, in_place=True)
         total = block if total is None else add_weighted(total, block, 1.0)
     assert total is not None
     return unit_rows(total, in_place=True)
 
 
-def _beside(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
+def _join_hops(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
     """X, NX, …, N^h X of unit rows."""
     blocks = [own]
     for _ in range(hops):
-        blocks.append(_propagated(data, blocks[-1], "mean", 1))
+        blocks.append(_propagate(data, blocks[-1], "mean", 1))
     if all(sp.issparse(block) for block in blocks):
         return unit_rows(sp.csr_matrix(sp.hstack([sp.csr_matrix(unit_rows(block)) for block in blocks])))
     rows, columns = own.shape
@@ -278,11 +278,11 @@ def _beside(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
 
 def _graphs(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:
     if recipe.kind != "wl":
-        return _pooled(data, recipe, size)
+        return _pool(data, recipe, size)
     return colour_counts(data, recipe.hops, recipe.base_width(data.num_features, graphs=True), recipe.seed)
 
 
-def _pooled(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:
+def _pool(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:
     """φ of graphs without the constant: the mean of a graph's nodes, and their sum over ``size``."""
     assert data.collection is not None
     pointer = data.collection.pointer

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.methods.fedridge.check import impossible, is_semidefinite
+from graphsilo.methods.fedridge.check import find_fault, is_semidefinite
 
 
 class CountRequest(Message):
@@ -95,7 +95,7 @@ class Statistics(Message):
             blocks = [(int(columns), bound) for columns, bound in request.blocks[kind]]
             for place, weights in enumerate(request.class_weights):
                 name = f"{kind}/{place}"
-                trouble = impossible(
+                trouble = find_fault(
                     moments[name], products[name], self.num_samples, blocks=blocks, constant=request.constants[kind],
                     weights=weights, clients=clients,
                 )  # fmt: skip

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
-from graphsilo.evaluate.choice import worth
+from graphsilo.evaluate.choice import rate_candidates
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
-from graphsilo.federation.release import ReleaseRequest, sharing, summed
+from graphsilo.federation.release import ReleaseRequest, count_sharers, read_sum
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedridge import private
-from graphsilo.methods.fedridge.client import Client, shifted
+from graphsilo.methods.fedridge.client import Client, shift_scores
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
@@ -152,10 +152,10 @@ class Server(ServerBase[FedRidgeConfig]):
     def _take_release(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
         config, (kind,) = self.config, self.kinds
         classes, width = self.schema.num_classes, self._width(kind, config.dim)
-        sharers = sharing(config, len(asked))
+        sharers = count_sharers(config, len(asked))
         request = ReleaseRequest(size=private.size(width, classes), honest=sharers)
         total = federation.sum(Client.noisy_statistics, request, to=asked).require(config.min_clients)
-        found = summed(total, config, SENSITIVITY, sharers)
+        found = read_sum(total, config, SENSITIVITY, sharers)
         moments, products = private.parts(found.numbers, classes, width)
         self.moments, self.products = {f"{kind}/0": moments}, {f"{kind}/0": products}
         self.sigma = self.log["noise"] = found.sigma
@@ -181,7 +181,7 @@ class Server(ServerBase[FedRidgeConfig]):
         self.weights = {}
         for each in chosen:
             constant = self._recipe(each.kind, config.dim).constant(self.schema.num_features, graphs=graphs)
-            self.weights[each.kind] = shifted(each.weights, each.shift, constant)
+            self.weights[each.kind] = shift_scores(each.weights, each.shift, constant)
 
     def _choose(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> list[Chosen]:
         """The candidate that summed validation counts prefer; behind one with label features the best without."""
@@ -206,7 +206,7 @@ class Server(ServerBase[FedRidgeConfig]):
             }
             request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim)
             found = federation.sum(Client.score, request, to=asked).require(config.min_clients)
-            if values := worth(METRICS[self.context.select_by], found.counts.numpy(), found.ranked):
+            if values := rate_candidates(METRICS[self.context.select_by], found.counts.numpy(), found.ranked):
                 scores = values
                 self.log["validation"] = max(scores[number] for number in known)
         best = max(known, key=scores.__getitem__)  # the first of equals

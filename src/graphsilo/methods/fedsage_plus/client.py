@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
@@ -115,7 +116,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         own = self.neighgen
         if own is None:
             return Generator(weights={}, embeddings=torch.zeros(0, 0), counts=torch.zeros(0, dtype=torch.int64))
-        rows, weights = own.offered()
+        rows, weights = own.make_offer()
         return Generator(
             weights=weights if len(rows) else {},
             embeddings=own.embeddings[torch.from_numpy(rows.nodes)],
@@ -148,7 +149,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         loss, leaves, generated = own.frozen_loss(self.generator("generate"))
         scale = config.lambda_f * config.alpha * own.feature_scale
         if request.outputs is not None:
-            made = torch.cat(neighgen.compared_features(generated, own.compared(own.rows)))
+            made = torch.cat(neighgen.compared_features(generated, own.choose_compared(own.rows)))
             loss = loss + scale * (made * request.outputs).sum()
         gradients = neighgen.gradients_of(loss, leaves)
         for name, gradient in (request.weights or {}).items():
@@ -165,11 +166,11 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         if own is None:
             return Generated(features=torch.zeros(0, 0), counts=torch.zeros(0, dtype=torch.int64))
         with torch.no_grad():
-            _, generated = own.frozen_made(self.generator("generate"))
-        parts = neighgen.compared_features(generated, own.compared(own.rows))
+            _, generated = own.generate_frozen(self.generator("generate"))
+        parts = neighgen.compared_features(generated, own.choose_compared(own.rows))
         return Generated(
             features=torch.cat([torch.zeros(0, own.num_features), *parts]),
-            counts=torch.from_numpy(own.offered()[0].counts),
+            counts=torch.from_numpy(own.make_offer()[0].counts),
         )
 
     @handler
@@ -207,7 +208,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
                 self._nodes = AllNodes(self.graph.features)
             return self._nodes
         if self._adjacency is None:
-            self._adjacency = impaired_graph.undirected(self.graph)
+            self._adjacency = undirected_adjacency(self.graph)
         return neighgen.cross_targets(self._adjacency, self.graph.features, rows, self.generator("targets"))
 
     # -- mending -----------------------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         nodes, sight = own.impaired.kept, None
         if self.config.mend_graph == "whole":
             nodes = np.arange(self.graph.num_nodes)
-            sight = Sight.of(impaired_graph.undirected(self.graph), self.graph.features)
+            sight = Sight.of(undirected_adjacency(self.graph), self.graph.features)
         with torch.no_grad():
             embeddings = own.encode(sight=sight)
             counts = own.predict_counts(embeddings)

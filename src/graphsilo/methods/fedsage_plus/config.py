@@ -86,7 +86,7 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         when={"neighgen": ("own",)},
     )  # fmt: skip
 
-    def compared_by(self, clients: int) -> int:
+    def num_comparing(self, clients: int) -> int:
         """How many of so many clients compare one's generator in an epoch."""
         return min(self.helpers or clients, clients - 1)
 

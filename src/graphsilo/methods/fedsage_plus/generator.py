@@ -318,13 +318,13 @@ class NeighGen:
             self._propagated = rows, SparseOperator(average), SparseOperator(average[self.impaired.train])
         return self._propagated[1:]
 
-    def compared(self, rows: Demand) -> NDArray[np.int64]:
+    def choose_compared(self, rows: Demand) -> NDArray[np.int64]:
         """Which of the rows enter the feature loss: training nodes that do lack a neighbour."""
         return np.flatnonzero(self.is_train[rows.nodes] & (self.impaired.counts[rows.nodes] > 0))
 
     def local_feature_loss(self, generated: Sequence[Tensor], rows: Demand) -> Tensor:
         """L_f = 1/|B| Σ_{v∈B, n_v>0} Σ_p min_u ‖x̂_vp − x_vu‖², or 1/(5|B|d) times that sum."""
-        chosen = self.compared(rows)
+        chosen = self.choose_compared(rows)
         parts = rows_of_slots(generated, chosen)
         return feature_loss(generated, [rows.nodes[part] for part in parts], self.targets, parts) * self.feature_scale
 
@@ -346,10 +346,10 @@ class NeighGen:
         embeddings = self.encode(generator, leaves)
         predicted = self.predict_counts(embeddings, leaves)
         rows = Demand.of(whole(predicted, self.config.loss_counts, generator), self.influential)
-        generated = self.made(leaves, embeddings[torch.from_numpy(rows.nodes)], rows, generator)
-        return self.config.lambda_d * self.count_loss(predicted) + self.made_loss(leaves, generated, rows, generator)
+        generated = self.generate(leaves, embeddings[torch.from_numpy(rows.nodes)], rows, generator)
+        return self.config.lambda_d * self.count_loss(predicted) + self.local_loss(leaves, generated, rows, generator)
 
-    def made(
+    def generate(
         self, weights: Mapping[str, Tensor], embeddings: Tensor, rows: Demand, generator: torch.Generator
     ) -> list[Tensor]:
         """Features generated for rows, from their embeddings [rows, p], in training."""
@@ -357,7 +357,7 @@ class NeighGen:
             return []
         return generate(weights, embeddings, rows.counts, generator, self.config.generator_dropout, generator)
 
-    def made_loss(
+    def local_loss(
         self,
         weights: Mapping[str, Tensor],
         generated: Sequence[Tensor],
@@ -390,22 +390,22 @@ class NeighGen:
         self.rows = Demand.of(whole(self.predicted, self.config.loss_counts, generator), self.influential)
         self.begin(is_fgen)
 
-    def offered(self) -> tuple[Demand, Weights]:
+    def make_offer(self) -> tuple[Demand, Weights]:
         """The rows that are compared with features, and the weights that generate for them."""
-        chosen = self.compared(self.rows)
+        chosen = self.choose_compared(self.rows)
         rows = Demand(self.rows.nodes[chosen], self.rows.counts[chosen])
         names = fgen_shapes(self.config, self.num_features, int(rows.counts.max(initial=0)))
         return rows, {name: self.weights[name] for name in names}
 
-    def frozen_made(self, generator: torch.Generator) -> tuple[Weights, list[Tensor]]:
+    def generate_frozen(self, generator: torch.Generator) -> tuple[Weights, list[Tensor]]:
         """Leaves, and the features that are generated with them."""
         leaves = self.trainable()
-        return leaves, self.made(leaves, self.embeddings[torch.from_numpy(self.rows.nodes)], self.rows, generator)
+        return leaves, self.generate(leaves, self.embeddings[torch.from_numpy(self.rows.nodes)], self.rows, generator)
 
     def frozen_loss(self, generator: torch.Generator) -> tuple[Tensor, Weights, list[Tensor]]:
         """λ_f L_f + λ_c L_c (λ_d L_d is constant), the leaves to differentiate it by, and the generated features."""
-        leaves, generated = self.frozen_made(generator)
-        return self.made_loss(leaves, generated, self.rows, None), leaves, generated
+        leaves, generated = self.generate_frozen(generator)
+        return self.local_loss(leaves, generated, self.rows, None), leaves, generated
 
     # -- weights and their optimiser ---------------------------------------------------------------------------------
 

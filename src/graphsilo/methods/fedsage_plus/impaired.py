@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Features, Graph
+from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.models.operators import entries_of
 
 MAX_SLOTS = 5
@@ -54,17 +55,6 @@ class Impaired:
         return len(self.kept)
 
 
-def undirected(graph: Graph) -> sp.csr_matrix:
-    """[n, n] 0/1 adjacency with every edge in both directions and no self-loops."""
-    matrix = graph.adjacency()
-    matrix = matrix + matrix.T
-    matrix.setdiag(0)
-    matrix.eliminate_zeros()
-    matrix.data[:] = 1.0
-    matrix.sort_indices()
-    return sp.csr_matrix(matrix)
-
-
 def hide(
     candidates: NDArray[np.int64], share: float, generator: torch.Generator, *, keep: int = 0
 ) -> NDArray[np.int64]:
@@ -83,7 +73,7 @@ def impair(graph: Graph, hidden: NDArray[np.int64], train: NDArray[np.int64], la
         train: Numbers of the nodes to learn from; hidden ones are left out.
         labels: [n] classes; only rows in ``train`` are read.
     """
-    adjacency = undirected(graph)
+    adjacency = undirected_adjacency(graph)
     is_hidden = np.zeros(graph.num_nodes, dtype=bool)
     is_hidden[hidden] = True
     kept = np.flatnonzero(~is_hidden)

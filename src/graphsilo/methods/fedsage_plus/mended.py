@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Features, Graph
-from graphsilo.methods.fedsage_plus.impaired import undirected
+from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.models.operators import ChainOperator, DenseOperator, Operator, SparseOperator, operator, product
 from graphsilo.models.view import GraphTensors, Norm, View, normalise
 
@@ -138,7 +138,7 @@ class _MendedView(View):
             known = product(left, operator(features[rows[own]], device, dtype))
             if not len(used):
                 return known
-            made = self._made(rows[~own][used])
+            made = self._generated_rows(rows[~own][used])
             return _Sum(known, ChainOperator(SparseOperator(right[:, used], device=device, dtype=dtype), made))
 
         return self.cached(("first", norm, depth), make)
@@ -148,9 +148,9 @@ class _MendedView(View):
         own = rows < self.data.own
         if not (own.any() and (~own).any()) or (np.diff(own.astype(np.int8)) > 0).any():
             return operator(features[rows], device, dtype)  # nothing to split, or not in the order of a split
-        return _Stacked(operator(features[rows[own]], device, dtype), self._made(rows[~own]))
+        return _Stacked(operator(features[rows[own]], device, dtype), self._generated_rows(rows[~own]))
 
-    def _made(self, rows: NDArray[np.int64]) -> Operator:
+    def _generated_rows(self, rows: NDArray[np.int64]) -> Operator:
         """Of generated nodes, by their numbers in the mended graph."""
         made, places = self.data.made, rows - self.data.own
         matrix = made if np.array_equal(places, np.arange(len(made))) else made[places]
@@ -195,7 +195,7 @@ class _Sum(Operator):
 
 def neighbourhood_means(graph: Graph) -> Features:
     """[n, d] mean of the neighbours' features; zero for a node without neighbours."""
-    average = normalise(undirected(graph), "mean")
+    average = normalise(undirected_adjacency(graph), "mean")
     means = average @ graph.features
     return means if sp.issparse(means) else np.asarray(means)
 
@@ -237,7 +237,7 @@ def study(graph: Graph, mended: Mended, whole: Graph | None) -> dict[str, float 
     if whole is None:
         return found
     places = whole.rows_of(graph.global_ids)
-    missing = np.diff(undirected(whole).indptr)[places] - np.diff(undirected(graph).indptr)
+    missing = np.diff(undirected_adjacency(whole).indptr)[places] - np.diff(undirected_adjacency(graph).indptr)
     generated = np.bincount(mended.anchors.numpy(), minlength=n)
     truth = neighbourhood_means(whole)[places]
     local = row_distances(neighbourhood_means(graph), truth)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.interface import Federation, Handler, Reply, Request
-from graphsilo.federation.message import differing, shapes_of
+from graphsilo.federation.message import diff_shapes, shapes_of
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus.client import Client
@@ -49,7 +49,7 @@ class Server(fedavg.Server[FedSagePlusConfig]):
             sent = clients * (config.local_generator_epochs + config.generator_epochs) * each
             received = sent + clients * each
         elif config.exchange == "weights" and config.lambda_f * config.alpha:
-            sent = received = clients * config.generator_epochs * (1 + config.compared_by(clients)) * each
+            sent = received = clients * config.generator_epochs * (1 + config.num_comparing(clients)) * each
         rounds = super().expected_bytes()
         return sent + rounds[0], received + rounds[1]
 
@@ -128,7 +128,7 @@ class Server(fedavg.Server[FedSagePlusConfig]):
 
     def _helpers(self, client: ClientId, epoch: int, others: Sequence[ClientId]) -> tuple[ClientId, ...]:
         """Who compares in this epoch."""
-        count = self.config.compared_by(len(others) + 1)
+        count = self.config.num_comparing(len(others) + 1)
         if count == len(others):
             return tuple(others)
         order = torch.randperm(len(others), generator=self.generator("helpers", client, epoch))[:count]
@@ -147,8 +147,8 @@ class Server(fedavg.Server[FedSagePlusConfig]):
         found, width = shapes_of(offer.weights), self.config.encoder_widths[1]
         if found != wanted or offer.embeddings.shape[1] != width:
             raise MessageError(
-                f"client {client} offers {differing(found, wanted)} and embeddings of {offer.embeddings.shape[1]} "
-                f"entries as its generator; {differing(wanted, found)} and {width} were expected. All "
+                f"client {client} offers {diff_shapes(found, wanted)} and embeddings of {offer.embeddings.shape[1]} "
+                f"entries as its generator; {diff_shapes(wanted, found)} and {width} were expected. All "
                 f"clients must run the same settings."
             )
 
@@ -213,14 +213,14 @@ def check_volume(config: FedSagePlusConfig, clients: int, features: int) -> None
     """
     if config.lambda_f * config.alpha == 0:
         return  # nobody is asked to compare
-    relays = clients * config.compared_by(clients) * config.generator_epochs
+    relays = clients * config.num_comparing(clients) * config.generator_epochs
     weights = neighgen.count_fgen(config, features, 1)
     volume = 8 * weights * relays if config.exchange == "weights" else 0  # one slot at least, there and back
     if relays <= MAX_RELAYS and volume <= MAX_BYTES:
         return
     carried = f" that carry at least {volume / 1e12:.0f} TB" if volume else ""
     raise UnsupportedError(
-        f"FedSage+ has every client's generator compared by {config.compared_by(clients)} others in each epoch: with "
+        f"FedSage+ has every client's generator compared by {config.num_comparing(clients)} others in each epoch: with "
         f"{clients} clients and {config.generator_epochs} epochs these are {relays:.2g} comparisons{carried}. Set "
         f"method.helpers=3 (that many others, drawn anew in every epoch), method.neighgen=shared (one generator for "
         f"all, the paper's appendix D), method.alpha=0 (no comparisons), or lower method.generator_epochs."

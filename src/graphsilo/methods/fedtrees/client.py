@@ -21,7 +21,7 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import node_columns, on_grid, second_moments, views_of
+from graphsilo.methods.fedtrees.columns import node_columns, round_to_grid, second_moments, views_of
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
@@ -108,7 +108,7 @@ class Client(ClientBase[FedTreesConfig]):
         return (
             found.shape == (schema.num_features, self.config.principal(schema))
             and bool((found.abs() <= 1).all())
-            and np.array_equal(on_grid(found.double().numpy()), found.numpy())
+            and np.array_equal(round_to_grid(found.double().numpy()), found.numpy())
         )
 
     @handler
@@ -124,10 +124,10 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         found = bins.fine_counts(self._trained, cells) if cells.shape[1] else bins.coarse_counts(self._trained)
         found = found.reshape(len(cells), -1)
-        return Cells(counts=torch.from_numpy(self._enough(found, found).astype(np.int32)))
+        return Cells(counts=torch.from_numpy(self._hide_small(found, found).astype(np.int32)))
 
-    def _enough(self, numbers: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-        """Numbers without those of fewer rows than may be told of."""
+    def _hide_small(self, numbers: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
+        """Numbers, with 0 for those of fewer rows than a silo may report."""
         return numbers if self.config.min_count == 1 else np.where(counts >= self.config.min_count, numbers, 0)
 
     @handler
@@ -159,13 +159,13 @@ class Client(ClientBase[FedTreesConfig]):
     @handler
     def histograms(self, request: HistogramRequest) -> Histograms:
         """Sums of the next level of a tree."""
-        self._need(request.step)
+        self._require_steps(request.step)
         layout, wanted = self.layout(request.step)[0], request.wanted.numpy()
         outputs, upper = request.columns.shape
         _refuse_unless(
             upper < 2**self.config.depth - 1 and upper & (upper + 1) == 0
             and outputs == len(self._forests[COMMON]["base"]) and request.thresholds.shape == request.columns.shape
-            and forest.sends_rows_on(request.columns, request.thresholds, self._trained.shape[1])
+            and forest.has_valid_splits(request.columns, request.thresholds, self._trained.shape[1])
             and wanted.shape[1] == 2 and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
             and len(np.unique(wanted, axis=0)) == len(wanted)
             and np.array_equal(request.ends.numpy(), layout.ends)
@@ -174,10 +174,10 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
         found = self._sums(COMMON, request.step, nodes, wanted)
-        first, second, counts = torch.from_numpy(self._enough(found, found[2]).astype(np.int32))
+        first, second, counts = torch.from_numpy(self._hide_small(found, found[2]).astype(np.int32))
         return Histograms(gradients=first, hessians=second, counts=counts)
 
-    def _need(self, steps: int) -> None:
+    def _require_steps(self, steps: int) -> None:
         have = len(self._forests[COMMON]["columns"]) if self._forests else -1
         if have != steps:
             raise RequestError(
@@ -188,7 +188,7 @@ class Client(ClientBase[FedTreesConfig]):
     def _sums(self, track: str, step: int, nodes: Whole, wanted: Whole) -> Floats:
         """[3, W, B] histograms of the own rows for the tree of a step, beside what a forest says so far."""
         layout, places = self.layout(step)
-        first, second = self._once((track, step), lambda: self._whole_gradients(track))
+        first, second = self._make_once((track, step), lambda: self._whole_gradients(track))
         return forest.histograms(places, layout.size, nodes, wanted, first, second)
 
     def _whole_gradients(self, track: str) -> tuple[Whole, Whole]:
@@ -196,19 +196,19 @@ class Client(ClientBase[FedTreesConfig]):
         return (self._scale * first).round().astype(np.int64), (self._scale * second).round().astype(np.int64)
 
     def _gradients(self, track: str) -> tuple[Floats, Floats]:
-        margins = self._says(track, self.data)[self.train]
+        margins = self._update_margins(track, self.data)[self.train]
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
 
     def layout(self, step: int) -> tuple[Layout, NDArray[np.int32]]:
         """What stands where in the histograms of a step, and the entries that each own row counts in."""
 
         def make() -> tuple[Layout, NDArray[np.int32]]:
-            layout = Layout.drawn(self._edges.numpy(), self.config.drawn(len(self._edges)), self.context.seed, step)
+            layout = Layout.draw(self._edges.numpy(), self.config.num_drawn(len(self._edges)), self.context.seed, step)
             return layout, layout.places(self._codes)
 
-        return self._once(("layout", step), make)
+        return self._make_once(("layout", step), make)
 
-    def _once(self, key: tuple[str, int], make: Callable[[], T]) -> T:
+    def _make_once(self, key: tuple[str, int], make: Callable[[], T]) -> T:
         """What all levels of a tree need: made for the first one."""
         name, step = key
         if name not in self._held or self._held[name][0] != step:
@@ -266,9 +266,9 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         known, given = self._forests[COMMON], shared_copy(request.forest, "cpu")
         if request.first > len(known["columns"]):
-            self._need(request.first)
+            self._require_steps(request.first)
         # It has the new ones, too, where its answer was lost.
-        self._forests[COMMON] = forest.joined(forest.trees(known, 0, request.first), given) if request.first else given
+        self._forests[COMMON] = forest.extend(forest.trees(known, 0, request.first), given) if request.first else given
         if ALONE in self._forests:
             for step in range(len(known["columns"]), len(self._forests[COMMON]["columns"])):
                 self._correct(step)
@@ -284,8 +284,8 @@ class Client(ClientBase[FedTreesConfig]):
         for kind, each in enumerate(self._gradients(CORRECTED)):
             for output in range(leaves.shape[1]):
                 sums[kind, output] = np.bincount(leaves[:, output], each[:, output], minlength=sums.shape[2])
-        mine = forest.corrected(tree, sums, self.config.rule, self.config.own_weight)
-        self._forests[CORRECTED] = forest.joined(self._forests[CORRECTED], mine)
+        mine = forest.correct_leaves(tree, sums, self.config.rule, self.config.own_weight)
+        self._forests[CORRECTED] = forest.extend(self._forests[CORRECTED], mine)
 
     def _grow_alone(self, step: int) -> None:
         mine = self._forests[ALONE]
@@ -295,7 +295,7 @@ class Client(ClientBase[FedTreesConfig]):
             upper = torch.from_numpy(growing.columns), torch.from_numpy(growing.thresholds)
             nodes = forest.leaves_of(self._trained, *upper, nodes)
             growing.grow(self._sums(ALONE, step, nodes, growing.wanted))
-        self._forests[ALONE] = forest.joined(mine, growing.tree())
+        self._forests[ALONE] = forest.extend(mine, growing.tree())
 
     @cached_property
     def _judge(self) -> tuple[Judge, NDArray[np.int64]]:
@@ -306,12 +306,12 @@ class Client(ClientBase[FedTreesConfig]):
     def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
         (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
-        outputs = [_log_shares(self._says(track, data)[items]) for track in FORESTS]
+        outputs = [_log_shares(self._update_margins(track, data)[items]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
-        return Candidates.scored(judge, outputs, self.silo.schema.num_classes)
+        return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes)
 
-    def _says(self, track: str, data: GraphTensors) -> Floats:
+    def _update_margins(self, track: str, data: GraphTensors) -> Floats:
         """[n, C'] what a forest says of all items, kept from step to step."""
         known, key = self._forests[track], (track, id(data))
         steps, held = len(known["columns"]), self._margins.get(key)
@@ -330,13 +330,13 @@ class Client(ClientBase[FedTreesConfig]):
             return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
         if view == "aggregate" and self._aggregate is not None:
             common = self._forests.get(COMMON)
-            if common is not None and _same(common, self._aggregate):
-                margins = self._says(COMMON, data)
+            if common is not None and _are_equal(common, self._aggregate):
+                margins = self._update_margins(COMMON, data)
             else:
                 margins = np.tile(self._aggregate["base"].double().numpy(), (data.full.num_items, 1))
                 forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
         else:
-            margins = self._says(self._track(view), data)
+            margins = self._update_margins(self._track(view), data)
         return torch.from_numpy(_log_shares(margins)).to(data.device)
 
     def install_aggregate(self, weights: Tensors) -> None:
@@ -354,7 +354,7 @@ class Client(ClientBase[FedTreesConfig]):
             )
             and len({len(each) for name, each in found.items() if name != "base"}) == 1
             and found["base"].shape == like["base"].shape
-            and forest.sends_rows_on(found["columns"], found["thresholds"], self.config.width(self.silo.schema))
+            and forest.has_valid_splits(found["columns"], found["thresholds"], self.config.width(self.silo.schema))
             and bool(found["values"].isfinite().all() and found["base"].isfinite().all())
         )
 
@@ -420,5 +420,5 @@ def _log_shares(margins: Floats) -> NDArray[np.float32]:
     return found
 
 
-def _same(one: Tensors, other: Tensors) -> bool:
+def _are_equal(one: Tensors, other: Tensors) -> bool:
     return all(torch.equal(each, other[name]) for name, each in one.items())

@@ -96,7 +96,7 @@ def node_columns(
     else:
         thrown = projection(width, dim - principal.shape[1], seed)
         known = principal.astype(np.float64)
-        own = np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _on_grid(features)])
+        own = np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _round_rows(features)])
     parts = [own]
     for data in views:
         step = data.matrix("mean").astype(np.float64)
@@ -117,10 +117,10 @@ def second_moments(features: Matrix, nodes: NDArray[np.int64], basis: NDArray[np
     Args:
         features: [n, d] X.
         nodes: Numbers of the rows.
-        basis: [d, k] Q, as ``on_grid`` rounds it.
+        basis: [d, k] Q, as ``round_to_grid`` rounds it.
     """
     total = np.zeros(basis.shape, dtype=np.int64)
-    for rows in _on_grid(features[nodes]):
+    for rows in _round_rows(features[nodes]):
         products = np.rint((rows @ basis.astype(np.float64)) * _PRODUCT)
         total += np.asarray((rows * _ROW).T @ products).astype(np.int64)
     return total
@@ -140,20 +140,20 @@ def directions_of(basis: NDArray[np.float32], sums: NDArray[np.int64]) -> NDArra
     """[d, k] the principal directions within a basis, from the sums that were formed with it."""
     inner = basis.astype(np.float64).T @ sums
     _, turned = np.linalg.eigh(inner + inner.T)
-    return on_grid(basis.astype(np.float64) @ turned[:, ::-1])
+    return round_to_grid(basis.astype(np.float64) @ turned[:, ::-1])
 
 
-def on_grid(directions: NDArray[np.float64]) -> NDArray[np.float32]:
+def round_to_grid(directions: NDArray[np.float64]) -> NDArray[np.float32]:
     """Rounded so that products with rows on their own grid are exact, in any order."""
     found: NDArray[np.float32] = (np.rint(directions * _DIRECTION) / _DIRECTION).astype(np.float32)
     return found
 
 
 def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float32]:
-    return on_grid(np.linalg.qr(columns)[0])
+    return round_to_grid(np.linalg.qr(columns)[0])
 
 
-def _on_grid(features: Matrix) -> Iterator[Any]:
+def _round_rows(features: Matrix) -> Iterator[Any]:
     """Rows of length 1, rounded, in float64: some thousand at once."""
     for start in range(0, features.shape[0], BLOCK):
         rows = unit_rows(features[start : start + BLOCK])

@@ -64,7 +64,7 @@ class FedTreesConfig(MethodConfig):
         labelled = schema.num_classes if self.label_features else 0
         return width_of(schema.num_features, self.dim, labelled, num_views(schema))
 
-    def drawn(self, columns: int) -> int:
+    def num_drawn(self, columns: int) -> int:
         """How many of p columns a round draws."""
         return min(self.columns, (columns + 1) // 2)
 

@@ -99,7 +99,7 @@ def empty(base: Floats, depth: int) -> dict[str, Tensor]:
     return {"base": torch.from_numpy(base).float(), **{name: torch.zeros(0, len(base), n) for name, n in nodes.items()}}
 
 
-def joined(forest: Tensors, trees: Tensors) -> dict[str, Tensor]:
+def extend(forest: Tensors, trees: Tensors) -> dict[str, Tensor]:
     """A forest with more trees, [T, C', ...]; its base stays."""
     return {name: each if name == "base" else torch.cat([each, trees[name]]) for name, each in forest.items()}
 
@@ -128,7 +128,7 @@ def leaves_of(rows: NDArray[np.float32], columns: Tensor, thresholds: Tensor, kn
     return nodes
 
 
-def sends_rows_on(columns: Tensor, thresholds: Tensor, width: int) -> bool:
+def has_valid_splits(columns: Tensor, thresholds: Tensor, width: int) -> bool:
     """Whether nodes of trees look at columns that there are, and at numbers."""
     return bool((columns == columns.floor()).all() and (columns >= 0).all() and (columns < width).all()) and not bool(
         thresholds.isnan().any()
@@ -171,7 +171,7 @@ class Layout:
         return int(self.ends[-1])
 
     @classmethod
-    def drawn(cls, edges: NDArray[np.float32], count: int, seed: int, step: int) -> Layout:
+    def draw(cls, edges: NDArray[np.float32], count: int, seed: int, step: int) -> Layout:
         """The columns of a step, the same at every party that draws them."""
         columns = np.sort(numpy_generator(seed, "trees", "columns", step).permutation(len(edges))[:count])
         kept = edges[columns]
@@ -269,7 +269,7 @@ class Growing:
         if self._parents is not None:  # the other child has what is left
             sums = np.concatenate([sums, self._parents - sums], axis=1)
             nodes = np.concatenate([nodes, nodes ^ [0, 1]])
-        gains, best, lower, rest = self._best(sums)
+        gains, best, lower, rest = self._find_best(sums)
         split = gains > LEAST_GAIN
         self._end(nodes[~split], (lower + rest)[:, ~split])
         nodes, lower, rest = nodes[split], lower[:, split], rest[:, split]
@@ -286,7 +286,7 @@ class Growing:
         self.wanted = nodes * [1, 2] + np.stack([np.zeros_like(second), second], axis=1)
         self._parents = sums[:, split]
 
-    def _best(self, sums: Floats) -> tuple[Floats, Whole, Floats, Floats]:
+    def _find_best(self, sums: Floats) -> tuple[Floats, Whole, Floats, Floats]:
         """The best split of nodes with the histograms [3, L, B]: [L] what it gains and the entry after which it is, and
         [3, L] sums of either side. Of a node that cannot be split they are of all its rows and of none."""
         starts = np.concatenate([[0], self.layout.starts])
@@ -336,7 +336,7 @@ class Growing:
         return {name: torch.from_numpy(each)[None] for name, each in found.items()}
 
 
-def corrected(tree: Mapping[str, Tensor], sums: Floats, rule: Rule, weight: float) -> dict[str, Tensor]:
+def correct_leaves(tree: Mapping[str, Tensor], sums: Floats, rule: Rule, weight: float) -> dict[str, Tensor]:
     """A tree whose leaves lie between the common ones and those of a silo's own rows.
 
     Args:

@@ -23,7 +23,7 @@ from graphsilo.random import numpy_generator
 HOPS = 2
 QUANTILES = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
 LARGEST = 5
-"""Classes and groups whose sizes are told."""
+"""Classes and groups whose sizes are columns."""
 STRUCTURE = 3 + 2 * (2 + len(QUANTILES)) + 5 + 2 * LARGEST
 """Columns that no feature is in."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from graphsilo.errors import FederationError
-from graphsilo.evaluate.choice import describe_choice, worth
+from graphsilo.evaluate.choice import describe_choice, rate_candidates
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
@@ -55,7 +55,7 @@ class Server(ServerBase[FedTreesConfig]):
     def expected_bytes(self) -> tuple[int, int]:
         config, columns = self.config, self.config.width(self.schema)
         outputs = forest.outputs_of(self.schema.num_classes)
-        drawn = config.drawn(columns)
+        drawn = config.num_drawn(columns)
         # A level's smaller children: 1, 1, 2, 4, ...
         each = 3 * 4 * (1 + drawn * config.bins) * outputs * 2 ** (config.depth - 1)
         cells = 4 * columns * ((1 << bins.COARSE) + ((config.bins - 1) << bins.FINE))
@@ -108,14 +108,14 @@ class Server(ServerBase[FedTreesConfig]):
     def _find_edges(self, federation: Federation, asked: tuple[ClientId, ...]) -> torch.Tensor:
         config = self.config
 
-        def counted(cells: np.ndarray) -> np.ndarray:
+        def count_rows(cells: np.ndarray) -> np.ndarray:
             request = CellsRequest(cells=torch.from_numpy(cells))
             return federation.sum(Client.cells, request, to=asked).require(config.min_clients).counts.numpy()
 
         columns = config.width(self.schema)
-        coarse = counted(np.zeros((columns, 0), dtype=np.int64))
+        coarse = count_rows(np.zeros((columns, 0), dtype=np.int64))
         cells = bins.cells_to_refine(coarse, config.bins)
-        fine = counted(cells).reshape(*cells.shape, -1)
+        fine = count_rows(cells).reshape(*cells.shape, -1)
         return torch.from_numpy(bins.edges_of(coarse, cells, fine, config.bins))
 
     def round(self, federation: Federation, number: int) -> None:
@@ -123,7 +123,7 @@ class Server(ServerBase[FedTreesConfig]):
         config, asked, step = self.config, self.select(federation, number), len(self.forest["columns"])
         if not self.current.issuperset(asked):  # some have missed trees; a sum of few might show theirs
             self._hand_out(federation, asked)
-        layout = forest.Layout.drawn(self.edges.numpy(), config.drawn(len(self.edges)), self.context.seed, step)
+        layout = forest.Layout.draw(self.edges.numpy(), config.num_drawn(len(self.edges)), self.context.seed, step)
         growing = forest.Growing(config.rule, layout, len(self.forest["base"]), self.scale)
         while len(growing.wanted):
             request = HistogramRequest(
@@ -132,7 +132,7 @@ class Server(ServerBase[FedTreesConfig]):
             )  # fmt: skip
             found = federation.sum(Client.histograms, request, to=asked).require(config.min_clients)
             growing.grow(np.stack([each.numpy() for each in (found.gradients, found.hessians, found.counts)]))
-        self.forest = forest.joined(self.forest, growing.tree())
+        self.forest = forest.extend(self.forest, growing.tree())
         self._hand_out(federation, asked)
 
     def _hand_out(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
@@ -145,7 +145,7 @@ class Server(ServerBase[FedTreesConfig]):
         scores = found.require(self.config.min_clients)
         self.current, self.given = set(found.clients), len(self.forest["columns"])
         metric = METRICS[self.context.select_by]
-        if values := worth(metric, scores.counts.numpy(), scores.ranked):
+        if values := rate_candidates(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
             self.log.update(describe_choice(self.preferred, metric, values))
 

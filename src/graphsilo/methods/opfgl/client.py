@@ -25,7 +25,7 @@ from graphsilo.federation.release import Release, Released, ReleaseRequest, refu
 from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
-from graphsilo.models.base import Model, borrowed
+from graphsilo.models.base import Model, borrow
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.random import generator
 from graphsilo.training.condensation import (
@@ -46,7 +46,7 @@ from graphsilo.training.label_propagation import (
 from graphsilo.training.links import PredictLinks, link_scores
 from graphsilo.training.local import load_weights, tensors_of
 from graphsilo.training.optimizer import Adam
-from graphsilo.training.sharing import shared
+from graphsilo.training.sharing import share
 from graphsilo.training.work import Begin
 from graphsilo.types import Task
 
@@ -163,7 +163,7 @@ class Client(ClientBase[OpFGLConfig]):
             )[0]
 
         names = ("surrogate", seed, device, config.model_dump_json())
-        surrogate = shared(names, [request.counts, request.labelled, request.mean, request.variance], make)
+        surrogate = share(names, [request.counts, request.labelled, request.mean, request.variance], make)
         self._held = [surrogate]
         self._personalise(surrogate)
         return Done(clients=1)
@@ -202,7 +202,7 @@ class Client(ClientBase[OpFGLConfig]):
             config.dropout, config.stage1_lr, config.stage1_epochs, config.stage1_check, self.silo.schema.num_classes,
         )  # fmt: skip
         tensors = [surrogate.features, surrogate.labels, surrogate.adjacency]
-        path = shared(names, tensors, make) if keep else make()
+        path = share(names, tensors, make) if keep else make()
         if keep:
             self._held.append(path)
         chosen, epoch = stages.choose(path, self._score(classifier), config.patience)
@@ -272,7 +272,7 @@ class Client(ClientBase[OpFGLConfig]):
         metric = METRICS[self.context.select_by if self.silo.schema.task == "node" else "accuracy"]
 
         def quality(weights: Tensors) -> float:
-            with torch.no_grad(), borrowed(mine, weights):
+            with torch.no_grad(), borrow(mine, weights):
                 value = metric.of_outputs(truth, classifier(view).cpu().numpy())
             return -math.inf if value is None else value
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.federation.interface import Federation
-from graphsilo.federation.release import ReleaseRequest, sharing, summed
+from graphsilo.federation.release import ReleaseRequest, count_sharers, read_sum
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.opfgl import private
 from graphsilo.methods.opfgl.client import Client, fit_surrogate
@@ -61,10 +61,10 @@ class Server(ServerBase[OpFGLConfig]):
 
     def _take_release(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
         config, classes, features = self.config, self.schema.num_classes, self.schema.num_features
-        sharers = sharing(config, len(asked))
+        sharers = count_sharers(config, len(asked))
         request = ReleaseRequest(size=private.size(classes, features), honest=sharers)
         total = federation.sum(Client.noisy_statistics, request, to=asked).require(config.min_clients)
-        noisy = summed(total, config, private.SENSITIVITY, sharers)
+        noisy = read_sum(total, config, private.SENSITIVITY, sharers)
         found = private.statistics_of(noisy, classes, features, config.hops + 1)
         self.log["noise"] = noisy.sigma
         self.log["classes_without_statistics"] = float((found.counts == 0).sum())

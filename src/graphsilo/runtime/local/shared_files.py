@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphsilo.errors import RunError
 from graphsilo.federation.codec import decode_tree, encode_tree
-from graphsilo.training.sharing import SharedTensors, found_by_digest, under_digest
+from graphsilo.training.sharing import SharedTensors, find_by_digest, register_digest
 
 _REFERENCE = "\x00shared"
 
@@ -50,7 +50,7 @@ def join_shared(tree: Any, find: Callable[[str], SharedTensors]) -> Any:
 def digest_of(tensors: SharedTensors) -> str:
     """sha256 of what a file of them holds, found once; they are known by it from then on."""
     if tensors.digest is None:
-        under_digest(tensors, hashlib.sha256(encode_shared(tensors).data).hexdigest())
+        register_digest(tensors, hashlib.sha256(encode_shared(tensors).data).hexdigest())
     return str(tensors.digest)
 
 
@@ -83,7 +83,7 @@ def read_shared(path: Path) -> SharedTensors:
     Raises:
         RunError: The file is missing, or does not hold what it is called after.
     """
-    found = found_by_digest(path.name)
+    found = find_by_digest(path.name)
     if found is not None:
         return found
     try:
@@ -94,9 +94,9 @@ def read_shared(path: Path) -> SharedTensors:
         ) from error
     if hashlib.sha256(data.data).hexdigest() != path.name:
         raise RunError(f"what offloaded clients share, in {path}, has changed. Continue with --resume.")
-    return under_digest(SharedTensors(decode_tree(data)), path.name)
+    return register_digest(SharedTensors(decode_tree(data)), path.name)
 
 
 def share_received(digest: str, tensors: Mapping[str, Any]) -> SharedTensors:
     """Tensors that came from another process, or those of the same digest that this one holds."""
-    return found_by_digest(digest) or under_digest(SharedTensors(tensors), digest)
+    return find_by_digest(digest) or register_digest(SharedTensors(tensors), digest)

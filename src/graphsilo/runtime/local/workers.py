@@ -27,7 +27,7 @@ from graphsilo.federation.interface import Failure
 from graphsilo.federation.ledger import Ledger, Phase
 from graphsilo.federation.model_files import scale_tensors
 from graphsilo.federation.own import Own, address_of
-from graphsilo.federation.trust import allowed
+from graphsilo.federation.trust import list_allowed
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.dispatch import Inbox
@@ -149,7 +149,7 @@ class WorkerPool:
                 "graph_bytes": self._graph_bytes[1 + index],
                 "processes": processes,
                 "offloaded": str(offloaded / str(1 + index)),
-                "allowed": allowed(),
+                "allowed": list_allowed(),
                 "beside": None if setup.beside is None else str(setup.beside),
                 **setup.tree(),
             }

@@ -23,11 +23,11 @@ from typing import Any
 from graphsilo.errors import FederationError, GraphsiloError, RunError, one_line
 from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.codec import encode
-from graphsilo.federation.interface import Failure, answers_of, or_fewer
+from graphsilo.federation.interface import Failure, answers_of, suggest_fewer
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.ledger import Ledger
 from graphsilo.federation.message import Message
-from graphsilo.federation.model_files import SCALE, flat, scale_tensors, tensor_file
+from graphsilo.federation.model_files import SCALE, flatten, scale_tensors, tensor_file
 from graphsilo.federation.scaling import ScalingClient, message_of
 from graphsilo.federation.secure import CALL, MASK
 from graphsilo.federation.secure.messages import ANSWERS, Offer
@@ -73,7 +73,7 @@ class Remote(Exchange):
             **sites.facts,
         }
         self._scale = [] if setup.scale is None else [encode(message_of(setup.scale)).data]
-        self._agreed = {} if setup.scale is None else flat({SCALE: scale_tensors(setup.scale)})
+        self._agreed = {} if setup.scale is None else flatten({SCALE: scale_tensors(setup.scale)})
         self._models = {client: spec.wire() for client, spec in setup.models.items()}
         self._opened: set[str] = set()
         self._refused: dict[ClientId, str] = {}
@@ -97,7 +97,7 @@ class Remote(Exchange):
             raise FederationError(
                 f"{wanted} clients have to take part, {present} do: {why}. Mend that and continue the job, where this "
                 f"has stopped it (`graphsilo federation submit --continue JOB`)"
-                f"{or_fewer(wanted, self.minimum)}."
+                f"{suggest_fewer(wanted, self.minimum)}."
             )
 
     def _note_opened(self, site: str, packet: Packet) -> None:
@@ -224,7 +224,7 @@ class Remote(Exchange):
             kinds = answers_of(self._client).values()
             return {f"{kind.wire_name()}{MASKED}": _list_fields(kind) for kind in kinds}
         secure = ANSWERS.get(handler) or (Offer if handler.startswith(CALL) else None)
-        kind = secure or self.compression.message(*handler_of(self._client, handler).types())
+        kind = secure or self.compression.find_carrier(*handler_of(self._client, handler).types())
         return {kind.wire_name(): _list_fields(kind)}
 
     def _make_ready(self, site: str) -> str | None:

@@ -45,19 +45,19 @@ from graphsilo.errors import (
     one_line,
     quote,
 )
-from graphsilo.evaluate.metrics import selecting
+from graphsilo.evaluate.metrics import list_selecting
 from graphsilo.federation import registry
 from graphsilo.federation.account import Account, Spent
 from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.client import (
     ClientContext,
     ModelSpec,
-    no_dense_products,
+    explain_no_dense_products,
     precision_matters,
 )
 from graphsilo.federation.codec import decode
 from graphsilo.federation.compression import Compression
-from graphsilo.federation.exposure import visible_to_silo
+from graphsilo.federation.exposure import warn_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.kinds import MASKED
@@ -187,7 +187,7 @@ class SiteWorker:
         """What the federation learns of each silo before round 1."""
         asked = [self._member(client) for client in packet.header.get("of", sorted(self.members))]
         for member in asked:
-            member.journal.card(self._read(member)[0])
+            member.journal.note_card(self._read(member)[0])
         return {"cards": [[member.client, self._read(member)[0]] for member in asked]}, []
 
     def do_open(self, packet: Packet) -> tuple[dict[str, Any], list[Any]]:
@@ -220,10 +220,8 @@ class SiteWorker:
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
         make_repeatable(device)
         compression, select_by = Compression.of(header["compression"]), str(header["select_by"])
-        if select_by not in selecting(header["task"]):
-            raise ConfigError(
-                f"evaluation.select_by must be one of {', '.join(selecting(header['task']))}; got {quote(select_by)}."
-            )
+        if select_by not in (names := list_selecting(header["task"])):
+            raise ConfigError(f"evaluation.select_by must be one of {', '.join(names)}; got {quote(select_by)}.")
         beside = header.get("beside")
         if beside is not None and not run.startswith(f"{safe_name(beside)}."):
             raise ConfigError("a reference row stands beside a run of the same name.")
@@ -277,7 +275,7 @@ class SiteWorker:
                 self._warned.add((run, client))
                 least = getattr(config, "min_count", 1)
                 sent = 0 if method.alone else config.square_columns(schema)
-                texts = [visible_to_silo(method.title, sent, counts, least), *silo.graph.union.notes]
+                texts = [warn_silo(method.title, sent, counts, least), *silo.graph.union.notes]
                 if scale is not None:
                     texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
@@ -286,7 +284,7 @@ class SiteWorker:
             # The log is read only where there is a bound: one of years is long.
             policy, journal = member.policy, member.journal
             bounded = policy.max_total_bytes is not None or policy.max_epsilon is not None
-            spent = journal.spent() if bounded else Spent()
+            spent = journal.reconcile() if bounded else Spent()
             gates[client] = Gate(
                 policy,
                 counts,
@@ -296,9 +294,9 @@ class SiteWorker:
                 config=config,
             )
             if spec.precision != "float32" and not precision_matters(spec, silo):
-                raise UnsupportedError(no_dense_products(spec))
+                raise UnsupportedError(explain_no_dense_products(spec))
             if agreed is not None:
-                journal.message("received", run, method.name, 0, "scale", agreed)
+                journal.note_message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
             own = silo if agreeing else prepare_silo(silo, scaling, scale, clip=True)
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
@@ -405,7 +403,7 @@ class SiteWorker:
         try:
             found = held.finish(embeddings=bool(wanted["embeddings"]), study=False, reported=reported)
         except Exception:
-            if not session.gates[client].only_sums("finish"):
+            if not session.gates[client].explain_only_sums("finish"):
                 raise
             # Whether a model that was sent can be used here may depend on rows: only the owner is told.
             member = self._member(client)
@@ -582,15 +580,15 @@ def _log_reply(
     journal, place = member.journal, (session.run, session.method.name, number, handler)
     try:
         if inbox.message is not None:
-            journal.message("received", *place, inbox.message, bytes=inbox.data.nbytes)
+            journal.note_message("received", *place, inbox.message, bytes=inbox.data.nbytes)
         if not isinstance(reply, Failure):
             if reply.name.endswith(MASKED):  # the log is the silo's own: it says what was masked
                 party = session.parties.of(member.client)
                 how = f"masked, in a sum of {party.current.count} silos"
-                journal.message("sent", *place, party.kept.answer, reply.num_bytes, how, again=party.counted)
+                journal.note_message("sent", *place, party.kept.answer, reply.num_bytes, how, again=party.counted)
                 party.counted = True
             else:
-                journal.message("sent", *place, reply)
+                journal.note_message("sent", *place, reply)
         elif reply.kind == DisclosureError.__name__:
             journal.note("refused", *place, reply.reason)
         else:
