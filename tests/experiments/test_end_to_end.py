@@ -236,7 +236,9 @@ def test_batches_of_graphs(molecules):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mlp", "gcn", "sage", "gat", "gin", "sgc", "ssgc", "appnp", "gcnii", "sign", "gamlp"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "gcn", "sage", "gat", "gin", "sgc", "ssgc", "appnp", "gcnii", "classic", "sign", "gamlp"]
+)
 def test_every_backbone_in_batches(small, name):
     seed = only(run(small(model__name=name, model__hidden=None, method__batch_size=8, method__rounds=1)))
     assert fair(seed["test"]["accuracy"])

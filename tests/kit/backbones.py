@@ -33,6 +33,8 @@ VARIANTS: list[tuple[str, dict]] = [
     ("appnp_features", {"layers": 3}),
     ("gcnii", {"layers": 3}),
     ("gcnii", {"layers": 1, "dropout": 0.0}),
+    ("classic", {"conv": "sage", "norm": "layer"}),
+    ("classic", {"residual": False, "layers": 1}),
     ("sign", {"layers": 1}),
     ("sign", {"layers": 3, "hops": 1}),
     ("gamlp", {"attention": "recursive", "score_activation": "relu"}),

@@ -21,6 +21,7 @@ VARIANTS = [
     ("gat", {"heads": 4}),
     ("gin", {"norm": "batch"}),
     ("gcnii", {"layers": 3}),
+    ("classic", {"norm": "layer"}),
     ("sgc", {"layers": 2}),
 ]
 IDS = [f"{name}-{options}" for name, options in VARIANTS]
@@ -67,8 +68,8 @@ def test_every_backbone_rounds_its_products_and_nothing_else(name: str, options:
         outputs = [model(view, generator(0, "mask")) for model in (full, low)]
         inner = [model.embed(view, generator(0, "mask")) for model in (full, low)]
         found = [gradients_of(model, view, generator(0, "mask"), slope) for model in (full, low)]
-        # Statistics of so few rows carry rounding on.
-        close = 0.3 if "norm" in options else 0.1
+        # Statistics of so few rows, or of so few columns, carry rounding on.
+        close = 0.3 if any("norm" in key for key, _ in full.named_parameters()) else 0.1
         whole = [torch.cat([one.flatten() for one in gradients]) for gradients in found]
         for place, (exact, rounded) in enumerate((outputs, inner, whole)):
             assert rounded.dtype is torch.float32

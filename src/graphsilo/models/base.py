@@ -141,8 +141,8 @@ class Model(nn.Module, ABC):
         if self.reach is not None:
             raise UnsupportedError(
                 f"{type(self).__name__}: behind the embedding this model mixes nodes along their links, so that it "
-                f"cannot classify vectors that are no nodes. Choose mlp, sgc, ssgc, sign, gamlp or gcnii, or the task "
-                f"'graph'."
+                f"cannot classify vectors that are no nodes. Choose mlp, sgc, ssgc, sign, gamlp, gcnii or classic, or "
+                f"the task 'graph'."
             )
         with self._set_precision():
             return widen(self._head(embeddings))

@@ -63,6 +63,7 @@ class ModelSettings(Settings):
 
 _LAYERS = "graph layers; for nodes and links the last one gives the output, for graphs a linear layer follows them all"
 _MLP_LAYERS = "layers of the MLP, the one that gives the output included"
+_CLASSIC_NORM = "normalisation before each ReLU; with six layers or more, layer wants method.lr near 0.003"
 _LINEAR = "layers behind the propagation; 1 is the paper's linear model, without hidden layer"
 
 
@@ -212,6 +213,17 @@ class GCNIIOpenFGLSettings(LayeredSettings):
         return {**super().arguments(task), "theta": None, "activate": False}
 
 
+class ClassicSettings(LayeredSettings):
+    """Settings of ``classic``."""
+
+    head_counts: ClassVar[bool] = False
+    conv: Literal["gcn", "sage"] = setting("gcn", "graph convolution: symmetrically normalised, or SAGE's mean")
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(3, "graph convolutions; a linear layer stands before and behind them", ge=1, le=MOST)
+    norm: Literal["none", "layer"] = setting("none", _CLASSIC_NORM)
+    residual: bool = setting(True, "whether a linear map of each convolution's input is added to its output")
+
+
 class SIGNSettings(HiddenSettings):
     """Settings of ``sign``."""
 
@@ -335,6 +347,11 @@ BUILT_IN = (
         "gcnii_openfgl", "OpenFGL's gcnii: two layers, no identity mapping, no activation between them",
         "Li et al., OpenFGL: A Comprehensive Benchmark for Federated Graph Learning, 2024",
         GCNIIOpenFGLSettings, f"{_HERE}.gcnii:GCNII", _ALL, edge_weights=True,
+    ),
+    ModelEntry(
+        "classic", "GCN or SAGE layers with normalisation, residual connections and dropout, to any depth",
+        "Luo, Shi and Wu, Classic GNNs are Strong Baselines, NeurIPS 2024",
+        ClassicSettings, f"{_HERE}.classic:Classic", _ALL, ("classic_gnn",), edge_weights=True,
     ),
     ModelEntry(
         "sign", "an MLP on the propagation levels side by side",
