@@ -132,7 +132,7 @@ def test_equal_models_keep_their_shares(count):
 def test_equal_clients_keep_their_shares(kit):
     """Three who have the same nodes and, without dropout, learn the same from them: through the real models."""
     silos = [replace(kit.tiny_silo(0), client=client) for client in range(3)]
-    server, federation = kit.build("co_boosting", silos, dropout=0.0, **{**SHORT, "epochs": 20})
+    server, federation = kit.build("co_boosting", silos, dropout=0.0, **{**SHORT, "epochs": 5})
     kit.rounds(server, federation)
     own = [weights_of(federation.client(client).model) for client in range(3)]
     assert all(torch.equal(own[0][name], value) for one in own for name, value in one.items())

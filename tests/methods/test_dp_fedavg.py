@@ -89,11 +89,11 @@ def test_the_noise_of_a_round(kit):
     errors, as the noise is new every time."""
     sigma = math.sqrt(2) * noise.deviation(0.5, noise.mu_of(8.0, 1e-5) / math.sqrt(4))
     found = []
-    for _ in range(40):
+    for _ in range(20):
         server, federation = secured(kit, [(0.0, 0.0)] * 4, clip=0.5, rounds=4)
         found.append(one_round(server, federation) - 1.0)
-    assert np.std(found) == pytest.approx(sigma / 4, rel=7 / math.sqrt(2 * 26 * 40))
-    assert abs(np.mean(found)) < 7 * sigma / 4 / math.sqrt(26 * 40)
+    assert np.std(found) == pytest.approx(sigma / 4, rel=7 / math.sqrt(2 * 26 * 20))
+    assert abs(np.mean(found)) < 7 * sigma / 4 / math.sqrt(26 * 20)
     assert server.log["noise"] == pytest.approx(sigma * ROOT / 4)
 
 

@@ -76,10 +76,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_a_process_that_computes_on_a_gpu_repeats_itself(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     try:
-        machine.repeatable("cpu")
+        machine.make_repeatable("cpu")
         assert not torch.are_deterministic_algorithms_enabled()
         assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
-        machine.repeatable("cuda:0")
+        machine.make_repeatable("cuda:0")
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
@@ -98,7 +98,7 @@ def test_worker_processes_do_so_too(monkeypatch):
         asked.append(device)
         raise Enough
 
-    monkeypatch.setattr(worker, "repeatable", noted)
+    monkeypatch.setattr(worker, "make_repeatable", noted)
     with pytest.raises(Enough):
         worker._start({"device": "cuda"}, [])
     assert asked == ["cuda"]

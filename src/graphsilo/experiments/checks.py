@@ -26,7 +26,7 @@ from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.random import generator
 from graphsilo.runtime.local.placement import free_memory
-from graphsilo.runtime.machine import free_disk, repeatable
+from graphsilo.runtime.machine import free_disk, make_repeatable
 from graphsilo.types import Precision
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def check_device(device: str, precision: Precision = "float32") -> None:
             "run.precision bfloat16 was asked for, but this CUDA device cannot compute in it. Use "
             "run.precision=float32."
         )
-    repeatable(device)
+    make_repeatable(device)
 
 
 def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> None:

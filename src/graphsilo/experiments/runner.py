@@ -46,7 +46,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.ledger import Ledger
 from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.lost import StateLost
-from graphsilo.runtime.machine import keep_freed_memory, needs_unix
+from graphsilo.runtime.machine import keep_freed_memory, require_unix
 
 if TYPE_CHECKING:
     from graphsilo.runtime.local.workers import WorkerPool
@@ -120,7 +120,7 @@ def _check(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     check_device(config.run.device, config.run.precision)
     check_models(config, method_of(config), config.method_config())
     if config.run.workers > 1:
-        needs_unix("run.workers above 1")
+        require_unix("run.workers above 1")
     return config
 
 

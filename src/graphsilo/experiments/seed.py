@@ -124,7 +124,7 @@ class SeedRun:
         budget = None
         if self.offload_folder is not None and not agreeing:
             sizes = sum(map(graph_bytes, silos.values()))
-            budget = MemoryBudget(self.config.run.resident_clients, sizes, self.offload_folder.fresh)
+            budget = MemoryBudget(self.config.run.resident_clients, sizes, self.offload_folder.make_empty)
         return InProcess(sorted(silos), lambda client: setup.client(silos[client]), ledger, budget)
 
     def run(

@@ -126,9 +126,9 @@ def method_of(config: RunConfig) -> Method:
     method = registry.load(config.method.name)
     if not config.run.alone or method.alone or method.pooled:
         return method
-    from graphsilo.runtime.alone import alone  # with torch, which a configuration is looked at without
+    from graphsilo.runtime.alone import make_alone  # with torch, which a configuration is looked at without
 
-    return alone(method)
+    return make_alone(method)
 
 
 def reference_method(config: RunConfig, name: RunReference) -> str:

@@ -26,9 +26,9 @@ class UsageMeter:
         return {
             "cpu_seconds": _cpu_seconds() - self._cpu,
             "wall_seconds": time.perf_counter() - self._wall,
-            "peak_rss_bytes": max(machine.peak(), machine.ended().peak),
+            "peak_rss_bytes": max(machine.peak(), machine.measure_ended().peak),
         }
 
 
 def _cpu_seconds() -> float:
-    return time.process_time() + machine.ended().cpu_seconds
+    return time.process_time() + machine.measure_ended().cpu_seconds

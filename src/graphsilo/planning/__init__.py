@@ -30,7 +30,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.trust import list_allowed
 from graphsilo.planning.estimate import Trial, plan_of
 from graphsilo.planning.plan import Connection, Plan
-from graphsilo.runtime.machine import memory, memory_use, needs_unix
+from graphsilo.runtime.machine import memory, memory_use, require_unix
 
 __all__ = ["Connection", "Plan", "plan"]
 
@@ -58,7 +58,7 @@ def plan(
     """
     if not 0 < seconds < math.inf:
         raise ConfigError(f"seconds must be a finite number above 0; got {seconds:g}.")
-    needs_unix("graphsilo plan")
+    require_unix("graphsilo plan")
     check_findable(config, registry.load(config.method.name), "a plan")
     machine = memory()
     with tempfile.TemporaryDirectory(prefix="graphsilo-plan-") as name:

@@ -41,9 +41,9 @@ from graphsilo.planning.plan import Connection
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.placement import graph_bytes
-from graphsilo.runtime.local.spread import beside_coordinator, expected_work
+from graphsilo.runtime.local.spread import expected_work, spread_clients
 from graphsilo.runtime.machine import memory_use
-from graphsilo.runtime.parties import unproved
+from graphsilo.runtime.parties import make_unproved
 from graphsilo.types import ClientId
 
 PATIENCE = 6
@@ -91,7 +91,7 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
         simulation: Simulation = arguments[3]
         method: Method = arguments[1]
         work = {silo.client: expected_work(silo) for silo in simulation.silos}
-        spread = beside_coordinator(work, max(1, min(workers, len(work))))
+        spread = spread_clients(work, max(1, min(workers, len(work))))
         places = {client: place for place, clients in enumerate(spread) for client in clients}
         silos = [
             {"client": silo.client, "bytes": graph_bytes(silo), "work": work[silo.client], "place": places[silo.client]}
@@ -198,7 +198,7 @@ class MeteredRun(SeedRun):
 
 def _certify(client: ClientId) -> Party:
     """A client in secure sums whose key comes with as many bytes as a kit's word for it has."""
-    party = unproved(client)
+    party = make_unproved(client)
     identity = replace(party.identity, proof=party.identity.proof + bytes(KIT_BYTES))
     return Party(client, identity, party.directory, party.record)
 

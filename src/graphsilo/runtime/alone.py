@@ -71,7 +71,7 @@ class StepReply(Message):
 
 
 @contextmanager
-def _kept_here() -> Iterator[None]:
+def _withhold_numbers() -> Iterator[None]:
     """Of what goes wrong in it no number leaves: texts that are about a sender are about this silo's own models here.
 
     Raises:
@@ -80,12 +80,12 @@ def _kept_here() -> Iterator[None]:
     try:
         yield
     except GraphsiloError as error:
-        told = FederationError(
+        public = FederationError(
             "training alone came to an error whose text stays in the site's own log, as it may hold numbers of this "
             "silo. Mostly numbers are too large or not finite then: try a smaller learning rate, or scaled features."
         )
-        told.add_note(f"{type(error).__name__}: {error}")
-        raise told from error
+        public.add_note(f"{type(error).__name__}: {error}")
+        raise public from error
 
 
 class AloneClient(ClientBase[MethodConfig]):
@@ -128,20 +128,20 @@ class AloneClient(ClientBase[MethodConfig]):
     def set_up_alone(self, request: StepRequest) -> StepReply:
         """All that comes before round 1."""
         self._federation.at("setup", 0)
-        with _kept_here():
+        with _withhold_numbers():
             self._server.set_up(self._federation)
         self._begun = True
-        return self._done()
+        return self._reply()
 
     @handler
     def train_alone(self, request: StepRequest) -> StepReply:
         """A round."""
         self._federation.at("round", self.round)
-        with _kept_here():
+        with _withhold_numbers():
             self._server.round(self._federation, self.round)
-        return self._done()
+        return self._reply()
 
-    def _done(self) -> StepReply:
+    def _reply(self) -> StepReply:
         self._server.log.clear()
         self._server.works.clear()
         self._federation.ledger = Ledger()  # nothing was sent
@@ -215,7 +215,7 @@ def classes_of(client: type[ClientBase[Any]]) -> list[type]:
     return [client.member, client.coordinator] if issubclass(client, AloneClient) else [client]
 
 
-def alone(method: Method) -> Method:
+def make_alone(method: Method) -> Method:
     """The method as every silo carries it out by itself; of name and settings it is the same one."""
     return replace(
         method,

@@ -191,7 +191,7 @@ def fits(certificate: x509.Certificate, key: rsa.RSAPrivateKey) -> bool:
     return certificate.public_key() == key.public_key()
 
 
-def signed_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
+def is_signed_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
     """Whether the root's key has signed the certificate."""
     public_key, algorithm = root.public_key(), certificate.signature_hash_algorithm
     if not isinstance(public_key, rsa.RSAPublicKey) or algorithm is None:
@@ -207,7 +207,7 @@ class Untrusted(Exception):
     """What is wrong with a certificate that another party sent; the words go on from what comes with it."""
 
 
-def vouching(certificate: bytes, root: x509.Certificate, name: str, purpose: x509.ObjectIdentifier) -> rsa.RSAPublicKey:
+def verify(certificate: bytes, root: x509.Certificate, name: str, purpose: x509.ObjectIdentifier) -> rsa.RSAPublicKey:
     """The key of a certificate that another party sent.
 
     Args:
@@ -223,7 +223,7 @@ def vouching(certificate: bytes, root: x509.Certificate, name: str, purpose: x50
         found = x509.load_der_x509_certificate(certificate)
         key = found.public_key()
         purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        rooted, whose = signed_by(found, root), common_name(found.subject)
+        rooted, whose = is_signed_by(found, root), common_name(found.subject)
     except Exception:  # whatever somebody else's bytes make of the parser
         raise Untrusted("comes with a certificate that cannot be read") from None
     if not rooted or not isinstance(key, rsa.RSAPublicKey):

@@ -68,7 +68,7 @@ def call(
         return _failure(held, name, error, gate)
     try:
         reply = found.function(client, request)
-        written = _written_field(request)
+        written = _find_written_field(request)
         if written:
             raise MessageError(
                 f"handler '{name}' wrote into the received field '{written}'. Received tensors are shared and "
@@ -84,14 +84,14 @@ def call(
         if gate is not None:
             gate.check(name, reply)
         if not secure:
-            return encode(held.outgoing(name, request, reply))
+            return encode(held.pack_answer(name, request, reply))
         if held.parties is None:
             raise MessageError("no secure sums are made here.")
         return held.parties.begin(client, name, request, reply, held.settled + held.asked)
     except Exception as error:
         if gate is None or held.parties is None or not gate.explain_only_sums(name):
             return _failure(held, name, error, gate)
-        return _failure(held, name, held.parties.withheld(client, reply_type, error), gate)
+        return _failure(held, name, held.parties.withhold(client, reply_type, error), gate)
 
 
 def _failure(held: HostedClient, name: str, error: Exception, gate: Gate | None) -> Failure:
@@ -120,7 +120,7 @@ def handler_of(kind: type[ClientBase[Any]], name: str) -> Handler[Any, Any]:
     return found
 
 
-def _written_field(message: Message) -> str | None:
+def _find_written_field(message: Message) -> str | None:
     for spec in message.specs():
         value = getattr(message, spec.name)
         if value is not None and spec.form != "plain" and any(tensor._version for tensor in tensors_in(value)):

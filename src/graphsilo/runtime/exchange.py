@@ -84,13 +84,13 @@ class Exchange(Federation):
         """Send each client its bytes and yield the answers in the order of clients."""
 
     @contextmanager
-    def _client_works(self, client: ClientId) -> Iterator[None]:
+    def _time_client(self, client: ClientId) -> Iterator[None]:
         """What is done in it, in this process, is a client's step."""
         started = time.process_time()
         yield
         self._note_spent(client, time.process_time() - started)
 
-    def _client_worked(self, client: ClientId, seconds: float) -> None:
+    def _note_elsewhere(self, client: ClientId, seconds: float) -> None:
         """Another process spent this on a client's step."""
         self._note_spent(client, seconds)
         self.elsewhere_cpu_seconds += seconds
@@ -111,7 +111,7 @@ class Exchange(Federation):
             limit, specs = self.limits[client], message.specs()
             weights = {_WEIGHT, *(spec.weighted_by for spec in specs)}
             looked_at = [spec for spec in specs if spec.form == "tensor" or spec.name in weights]
-            if found := strange_count(message, looked_at, limit):
+            if found := find_strange_count(message, looked_at, limit):
                 raise MessageError(
                     f"client {client} claims to stand for {found}; its silo said before round 1 that it holds "
                     f"{limit:g} at most."
@@ -142,7 +142,7 @@ class Exchange(Federation):
     ) -> Iterator[tuple[ClientId, Reply | Failure, Mapping[str, Any]]]:
         """Answers of silos at other machines are held against each other before any is handed on; in one process,
         where nobody lies, each is handed on as it comes."""
-        taken = self._taken(handler, request, to, check)
+        taken = self._decode_answers(handler, request, to, check)
         if not self.limits:
             yield from taken
             return
@@ -173,7 +173,7 @@ class Exchange(Federation):
             else:
                 yield client, answer, found
 
-    def _taken(
+    def _decode_answers(
         self,
         handler: Handler[Request, Reply],
         request: Request | Mapping[ClientId, Request],
@@ -183,7 +183,7 @@ class Exchange(Federation):
         """Each answer, decoded and checked by itself."""
         request_type, reply_type = handler.types()
         carrier = self.compression.find_carrier(request_type, reply_type)
-        outgoing, requests = self.prepared(handler, request, to)
+        outgoing, requests = self.prepare(handler, request, to)
         wanted: dict[int, dict[str, Any]] = {}
         for client, encoded in outgoing.items():
             if id(requests[client]) not in wanted:
@@ -198,7 +198,7 @@ class Exchange(Federation):
             answer: Reply | Failure
             found: Mapping[str, Any] = {}
             try:
-                with looking(reply_type) if client in self.limits else nullcontext():
+                with refuse_malformed(reply_type) if client in self.limits else nullcontext():
                     came, found = decode_known(reply.data, carrier, largest_value=self.largest_value)
                     if isinstance(came, reply_type):
                         answer = came
@@ -219,7 +219,7 @@ class Exchange(Federation):
                 answer = self.note_unusable(client, handler, error)
             yield client, answer, found
 
-    def prepared(
+    def prepare(
         self,
         handler: Handler[Request, Any],
         request: Request | Mapping[ClientId, Request],
@@ -315,7 +315,7 @@ class Exchange(Federation):
 
 
 @contextmanager
-def looking(kind: type[Message]) -> Iterator[None]:
+def refuse_malformed(kind: type[Message]) -> Iterator[None]:
     """Nothing that stands in an answer from elsewhere ends a run in the middle of looking at it.
 
     Raises:
@@ -347,7 +347,7 @@ def check_whole(message: Message) -> None:
                 )
 
 
-def strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:
+def find_strange_count(message: Message, specs: Sequence[FieldSpec], limit: float) -> str:
     """Which of some fields counts fewer than none or more than ``limit``, and how many; empty: none does.
 
     A plain count, a tensor of counts without a bound of its own, and whole numbers among several tensors.
@@ -388,7 +388,7 @@ def _check_request(request: Message) -> None:
                 )
 
 
-def bundled(
+def bundle(
     asked: Sequence[ClientId], outgoing: Mapping[ClientId, Encoded]
 ) -> tuple[list[NDArray[np.uint8]], list[list[int]]]:
     """What goes to several clients at one place: each message once, however many it is for.

@@ -60,7 +60,7 @@ class HostedClient:
         self._calls: dict[str, int] = {}
 
     @classmethod
-    def opened(
+    def open(
         cls, kind: type[ClientBase[Any]], context: ClientContext[Any], parties: Parties, settled: bytes
     ) -> HostedClient:
         """One that a site opens."""
@@ -115,7 +115,7 @@ class HostedClient:
             call = json.dumps([handler, round_number, self.client.repeat]).encode()
             self.asked = hashlib.sha256(self.asked + hashlib.sha256(data.data).digest() + call).digest()
 
-    def outgoing(self, handler: str, request: Message, reply: Message) -> Message:
+    def pack_answer(self, handler: str, request: Message, reply: Message) -> Message:
         """The message that carries an answer, compressed where the run says so."""
         return self.client.context.compression.compress(handler, request, reply, self.left_out)
 

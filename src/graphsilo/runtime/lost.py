@@ -18,7 +18,7 @@ class StateLost(FederationError):
         self.site = site
 
 
-def how_it_ended(code: int) -> str:
+def describe_end(code: int) -> str:
     """A process that has gone, by its exit code: ``the worker process ...``."""
     if code >= 0:
         return f"ended with exit code {code}"

@@ -28,7 +28,7 @@ def is_unix() -> bool:
     return hasattr(os, "killpg")
 
 
-def needs_unix(what: str) -> None:
+def require_unix(what: str) -> None:
     """Refuse what takes processes that talk to each other, where the system cannot do it.
 
     Raises:
@@ -93,7 +93,7 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Names of glibc's settings, of malloc.h."""
 
 
-def repeatable(device: str) -> None:
+def make_repeatable(device: str) -> None:
     """Have this process compute the same numbers each time on a GPU, where torch can.
 
     For each process that computes: torch remembers it per process. Where it has no such kernel it warns.
@@ -109,7 +109,7 @@ def keep_freed_memory() -> None:
     """Let this process use the memory that it has freed again, instead of handing it back; with glibc alone.
 
     Where a person has set malloc by the environment, that stays. Blocks above 32 MB, such as the hidden rows of a silo
-    of 131,000 nodes, would come from the kernel anew in every step, page by page and filled with zeros
+    of 131,000 nodes, would come from the kernel again in every step, page by page and filled with zeros
     (docs/decisions/018-freed-memory-is-kept.md). No number depends on it.
     """
     if not sys.platform.startswith("linux"):
@@ -141,7 +141,7 @@ class Ended(NamedTuple):
     peak: int
 
 
-def ended() -> Ended:
+def measure_ended() -> Ended:
     """Processor seconds of all of them, and most bytes of memory of the largest."""
     try:
         import resource  # not on Windows

@@ -22,7 +22,7 @@ from graphsilo.federation.wire import Encoded
 from graphsilo.types import ClientId
 
 
-def unproved(client: ClientId) -> Party:
+def make_unproved(client: ClientId) -> Party:
     """A client within one machine: it has made up who it is, and its record ends with the process."""
     return Party(client, Identity.generate(), Unproved(), OpenedSums())
 
@@ -35,7 +35,7 @@ class Parties:
         run: Name of the run.
     """
 
-    def __init__(self, make: Callable[[ClientId], Party] = unproved, run: str = ""):
+    def __init__(self, make: Callable[[ClientId], Party] = make_unproved, run: str = ""):
         self.make, self.run = make, run
         self._parties: dict[ClientId, Party] = {}
 
@@ -61,23 +61,23 @@ class Parties:
         party = self._party(client.id)
         return encode(party.begin(purpose, reply, encode(reply).data, hashlib.sha256(asked).digest()))
 
-    def withheld(self, client: ClientBase[Any], kind: type[Message], error: Exception) -> Exception:
+    def withhold(self, client: ClientBase[Any], kind: type[Message], error: Exception) -> Exception:
         """What a coordinator may know of an error where only sums are seen: that there is one, and no more often than
         offers are made."""
         if isinstance(error, DisclosureError) and not error.of_answer:  # settings and cards say it already
             return error
         try:
-            self._party(client.id).record.offer(os.urandom(32))  # each time anew
+            self._party(client.id).record.offer(os.urandom(32))  # a fresh one each time
         except DisclosureError as refused:
             return refused
         if isinstance(error, RequestError):
             return error
-        told = MessageError(
+        public = MessageError(
             f"its {kind.__name__} is none that can be summed; why stands in the silo's log. Mostly numbers are too "
             f"large or not finite then: try a smaller learning rate, or scaled features."
         )
-        told.add_note("".join(traceback.format_exception(error)))
-        return told
+        public.add_note("".join(traceback.format_exception(error)))
+        return public
 
     def _party(self, client: ClientId) -> Party:
         if client not in self._parties:

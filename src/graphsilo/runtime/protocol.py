@@ -166,6 +166,6 @@ def header_of(body: Body) -> Mapping[str, Any]:
     return header
 
 
-def failed(identity: str, kind: str, text: str) -> bytearray:
+def pack_error(identity: str, kind: str, text: str) -> bytearray:
     """An answer that says why there is none."""
     return pack({"id": identity, "ok": False, "kind": kind, "text": text})

@@ -25,7 +25,7 @@ from graphsilo.federation.secure.fixed import LARGEST_WEIGHTED
 from graphsilo.federation.secure.messages import Again, Confirmation, Letters, Masked, Offer, Opening
 from graphsilo.federation.secure.party import Directory, Purpose, Unproved
 from graphsilo.federation.wire import Encoded
-from graphsilo.runtime.exchange import Exchange, check_whole, looking, strange_count
+from graphsilo.runtime.exchange import Exchange, check_whole, find_strange_count, refuse_malformed
 from graphsilo.types import ClientId
 
 Answer = TypeVar("Answer", bound=Message)
@@ -70,7 +70,7 @@ class SecureSums:
             FederationError: The sum cannot be one of answers, or most clients cannot answer what was made of sums
                 before: whose fault that is nobody knows.
         """
-        outgoing, _ = exchange.prepared(handler, request, to)
+        outgoing, _ = exchange.prepare(handler, request, to)
         kind = handler.types()[1]
         purpose = Purpose(self.run, self.seed, exchange.ledger.round, handler.name)
         failures: dict[ClientId, Failure] = {}
@@ -112,7 +112,7 @@ class SecureSums:
         if total is not None:
             asked = request if isinstance(request, Message) else next(iter(request.values()))
             _check_total(exchange, handler, asked, total, counted)
-        return Total(total, counted, _in_order(failures))
+        return Total(total, counted, _put_in_order(failures))
 
     def answers(
         self,
@@ -133,7 +133,7 @@ class SecureSums:
             try:
                 yield client, decode(answer.data, kind)
             except MessageError as error:
-                yield client, _failed(client, handler, error)
+                yield client, _failure(client, handler, error)
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Attempt:
         """
         made: SecureSum[Reply] = SecureSum(kind, purpose, self.offers, self.sums.directory, self.wanted)
         for client, text in made.unlike.items():
-            self.failures[client] = _failed(client, self.handler, MessageError(text))
+            self.failures[client] = _failure(client, self.handler, MessageError(text))
         made.require()
         self._step(SHARE, dict.fromkeys(made.clients, made.roster()), Letters, made.take_letters)
         self._settle(made.clients)
@@ -194,7 +194,7 @@ class Attempt:
                 try:
                     take(client, answer)
                 except GraphsiloError as error:
-                    failed = _failed(client, self.handler, error)
+                    failed = _failure(client, self.handler, error)
             if failed is not None:
                 self.failures[client] = failed
 
@@ -229,7 +229,7 @@ class Attempt:
                     f"clients {client} and {peer} contradict each other, and nobody can say which is right: {reason}."
                 )
                 out |= {client: text, peer: text}
-        self.failures |= {client: _failed(client, self.handler, MessageError(text)) for client, text in out.items()}
+        self.failures |= {client: _failure(client, self.handler, MessageError(text)) for client, text in out.items()}
         raise SecureSumFailed("silos contradict each other, and nothing of the sum was opened.")
 
 
@@ -244,12 +244,12 @@ def _check_total(
     count = len(clients)
     limit = sum(exchange.limits.get(client, math.inf) for client in clients)
     try:
-        if found := strange_count(message, message.specs(), limit):
+        if found := find_strange_count(message, message.specs(), limit):
             held = f"; {count} silos said before round 1 that they hold {limit:g} at most" if limit < math.inf else ""
             raise MessageError(f"it stands for {found}{held}.")
         check_whole(message)
         _check_means(message)
-        with looking(type(message)):
+        with refuse_malformed(type(message)):
             message.check_total(request, count)
             message.check_size(limit, sum(exchange.degrees.get(client, math.inf) for client in clients))
     except MessageError as error:
@@ -285,7 +285,7 @@ def impossible_total(handler: Handler[Any, Any], clients: int, error: MessageErr
     )
 
 
-def _in_order(failures: dict[ClientId, Failure]) -> dict[ClientId, Failure]:
+def _put_in_order(failures: dict[ClientId, Failure]) -> dict[ClientId, Failure]:
     """By client, but those first for whom others refused a sum, with what these said."""
     refused = {client: each for client, each in failures.items() if each.kind == DisclosureError.__name__}
     first = next((client for client in failures if client not in refused), None)
@@ -296,7 +296,7 @@ def _in_order(failures: dict[ClientId, Failure]) -> dict[ClientId, Failure]:
     return {client: failures[client] for client in sorted(failures, key=lambda client: (client in refused, client))}
 
 
-def _failed(client: ClientId, handler: Handler[Any, Any], error: GraphsiloError) -> Failure:
+def _failure(client: ClientId, handler: Handler[Any, Any], error: GraphsiloError) -> Failure:
     return Failure(client, handler.name, type(error).__name__, one_line(error, 2000))
 
 

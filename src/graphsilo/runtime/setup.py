@@ -50,7 +50,7 @@ class ClientSetup:
         return common_model(self.models)
 
     def tree(self) -> dict[str, Any]:
-        """What whoever holds clients elsewhere is told, as plain values; method, models and scale go beside it."""
+        """What whoever holds clients elsewhere has to know, as plain values; method, models and scale go beside it."""
         return {
             "seed": self.seed, "device": self.device, "config": self.config.model_dump(mode="json"),
             "common": self.common.wire(), "scaling": self.scaling.tree(), "compression": self.compression.wire(),

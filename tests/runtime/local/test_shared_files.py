@@ -14,7 +14,7 @@ from graphsilo.experiments.storage.checkpoint import Checkpoints
 from graphsilo.federation import registry
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.offloading import received_states, sent_states
+from graphsilo.runtime.local.offloading import pack_states, unpack_states
 from graphsilo.runtime.local.placement import MemoryBudget
 from graphsilo.runtime.local.shared_files import digest_of, join_shared, read_shared, split_shared, write_shared
 from graphsilo.testing import conformance
@@ -169,10 +169,10 @@ def test_a_checkpoint_holds_it_once(played, tmp_path, limit):
 def test_processes_send_it_once_to_each_other(played):
     _, federation = played(None)
     states = federation.client_states()
-    data = encode_tree(sent_states(states))
+    data = encode_tree(pack_states(states))
     weight = sum(tensor.nbytes for tensor in federation.client(0).generators.values())
     assert len(data) < 1.5 * weight
-    back = received_states(decode_tree(data))
+    back = unpack_states(decode_tree(data))
     assert {id(state["state"]["generators"]) for state in back.values()} == {id(federation.client(0).generators)}
     assert encode_tree(back).tobytes() == encode_tree(states).tobytes()
 

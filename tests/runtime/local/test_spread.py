@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from graphsilo.runtime.local.placement import graph_bytes
-from graphsilo.runtime.local.spread import balanced, beside_coordinator, expected_work
+from graphsilo.runtime.local.spread import balance, expected_work, spread_clients
 
 
 def test_clients_are_spread_by_work(simulation_of):
-    assert balanced({0: 5, 1: 3, 2: 3, 3: 1}, 2) == [(0, 3), (1, 2)]
-    assert balanced(dict.fromkeys(range(5), 0), 2) == [(0, 2, 4), (1, 3)]
-    assert balanced({0: 10, 1: 1, 2: 1, 3: 1}, 2) == [(0,), (1, 2, 3)]
+    assert balance({0: 5, 1: 3, 2: 3, 3: 1}, 2) == [(0, 3), (1, 2)]
+    assert balance(dict.fromkeys(range(5), 0), 2) == [(0, 2, 4), (1, 3)]
+    assert balance({0: 10, 1: 1, 2: 1, 3: 1}, 2) == [(0,), (1, 2, 3)]
     silo = simulation_of.silos[0]
     size, edges = silo.graph.num_nodes, silo.graph.num_edges
     entries = silo.graph.features.size if not silo.graph.is_sparse else silo.graph.features.nnz
@@ -18,8 +18,8 @@ def test_clients_are_spread_by_work(simulation_of):
 
 
 def test_the_process_that_coordinates_has_fewer_clients():
-    assert beside_coordinator(dict.fromkeys(range(4), 45_000), 2) == [(2,), (0, 1, 3)]
-    assert beside_coordinator(dict.fromkeys(range(10), 400_000), 2) == [(1, 3, 5, 7, 9), (0, 2, 4, 6, 8)]
+    assert spread_clients(dict.fromkeys(range(4), 45_000), 2) == [(2,), (0, 1, 3)]
+    assert spread_clients(dict.fromkeys(range(10), 400_000), 2) == [(1, 3, 5, 7, 9), (0, 2, 4, 6, 8)]
     # Of many processes one does nothing else.
-    assert beside_coordinator(dict.fromkeys(range(16), 50_000), 8)[0] == ()
-    assert beside_coordinator({3: 7}, 1) == [(3,)]
+    assert spread_clients(dict.fromkeys(range(16), 50_000), 8)[0] == ()
+    assert spread_clients({3: 7}, 1) == [(3,)]

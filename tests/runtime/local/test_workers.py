@@ -15,7 +15,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.local.spread import beside_coordinator, expected_work
+from graphsilo.runtime.local.spread import expected_work, spread_clients
 from graphsilo.runtime.local.workers import WorkerPool
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.testing import conformance
@@ -23,7 +23,7 @@ from graphsilo.testing import conformance
 
 def places(silos, processes):
     """The clients of each process, the first being this one."""
-    return beside_coordinator({silo.client: expected_work(silo) for silo in silos}, processes)
+    return spread_clients({silo.client: expected_work(silo) for silo in silos}, processes)
 
 
 def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):

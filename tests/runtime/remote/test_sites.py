@@ -26,7 +26,7 @@ from graphsilo.federation.compression import Compression
 from graphsilo.federation.interface import Failure
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
-from graphsilo.runtime.protocol import failed, pack, unpack
+from graphsilo.runtime.protocol import pack, pack_error, unpack
 from graphsilo.runtime.transport import Unreachable
 from kit import check_result
 from kit.site_meddling import Before, Meddling, changed, once, training_call
@@ -462,7 +462,7 @@ def test_a_site_that_comes_back_with_another_release_trains_no_more(
         packet = unpack(answer)
         if training_call("south", 2)(site, header) and not forgotten:
             forgotten.append(site)
-            return failed(packet.id, "NotOpen", "the run is not open at this site.")
+            return pack_error(packet.id, "NotOpen", "the run is not open at this site.")
         if site in forgotten and header["do"] == "call":
             raise AssertionError("it was asked to train")
         return pack({**packet.header, "graphsilo": "0.0.1"}) if site in forgotten and header["do"] == "open" else answer

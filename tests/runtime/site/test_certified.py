@@ -15,7 +15,7 @@ from graphsilo.runtime.engines.choice import kits_of
 from graphsilo.runtime.engines.nvflare.kit import read_kit
 from graphsilo.runtime.engines.nvflare.provision import add_silo, provision
 from graphsilo.runtime.site.certified import Kits
-from graphsilo.runtime.site.identities import Pinned, kept_identity
+from graphsilo.runtime.site.identities import Pinned, load_identity
 from kit.provisioned import spec
 
 PUBLIC = bytes(range(32))
@@ -38,10 +38,10 @@ def test_every_site_believes_what_another_sites_kit_says_of_its_silos(federation
     north, south = kit(federation, "north"), kit(federation, "south")
     assert south.sites == {NORTH: "north", SOUTH_A: "south", SOUTH_B: "south"}
     assert Kits.of(south.tree()) == south
-    north.check(SOUTH_B, south.vouched(SOUTH_B, PUBLIC))
-    south.check(SOUTH_B, south.vouched(SOUTH_B, PUBLIC))
-    south.check(NORTH, north.vouched(NORTH, PUBLIC))
-    assert north.vouched(NORTH, PUBLIC)[:32] == PUBLIC
+    north.check(SOUTH_B, south.certify(SOUTH_B, PUBLIC))
+    south.check(SOUTH_B, south.certify(SOUTH_B, PUBLIC))
+    south.check(NORTH, north.certify(NORTH, PUBLIC))
+    assert north.certify(NORTH, PUBLIC)[:32] == PUBLIC
 
 
 def test_a_silo_that_is_made_up(federation: Path, tmp_path: Path) -> None:
@@ -49,21 +49,21 @@ def test_a_silo_that_is_made_up(federation: Path, tmp_path: Path) -> None:
     north = kit(federation, "north")
     provision(spec(), tmp_path / "other")
     with pytest.raises(DisclosureError, match="certified by 'coordinator'"):
-        north.check(SOUTH_A, kit(federation, "coordinator").vouched(SOUTH_A, PUBLIC))
+        north.check(SOUTH_A, kit(federation, "coordinator").certify(SOUTH_A, PUBLIC))
     with pytest.raises(DisclosureError, match="certified by another federation's root"):
-        north.check(SOUTH_A, kit(tmp_path / "other", "south").vouched(SOUTH_A, PUBLIC))
+        north.check(SOUTH_A, kit(tmp_path / "other", "south").certify(SOUTH_A, PUBLIC))
     with pytest.raises(DisclosureError, match="is not certified by a kit"):
         north.check(SOUTH_A, PUBLIC)
     with pytest.raises(DisclosureError, match="certificate that cannot be read"):
         north.check(SOUTH_A, PUBLIC + b"\x10\x00" + bytes(40))
     with pytest.raises(DisclosureError, match=r"client 3 is no silo of this site's kit\.json"):
-        north.check(3, kit(federation, "south").vouched(3, PUBLIC))
+        north.check(3, kit(federation, "south").certify(3, PUBLIC))
 
 
 def test_a_silo_that_came_later_is_known_by_a_newer_kit(federation: Path) -> None:
     before = kit(federation, "north")
     add_silo(federation, "west")
-    identity = kit(federation, "west").vouched(3, PUBLIC)
+    identity = kit(federation, "west").certify(3, PUBLIC)
     with pytest.raises(DisclosureError, match=r"put the newer kit\.json"):
         before.check(3, identity)
     kit(federation, "north").check(3, identity)
@@ -72,7 +72,7 @@ def test_a_silo_that_came_later_is_known_by_a_newer_kit(federation: Path) -> Non
 def test_another_silos_certificate(federation: Path) -> None:
     """A certificate is public: neither its owner's silo elsewhere nor another's key comes with it."""
     north, south = kit(federation, "north"), kit(federation, "south")
-    identity = south.vouched(SOUTH_A, PUBLIC)
+    identity = south.certify(SOUTH_A, PUBLIC)
     with pytest.raises(DisclosureError, match="client 0 signs is certified by 'south', and not by 'north'"):
         north.check(NORTH, identity)
     for stolen in (bytes(32) + identity[32:], identity[:-1] + bytes([identity[-1] ^ 1])):
@@ -83,7 +83,7 @@ def test_another_silos_certificate(federation: Path) -> None:
 
 
 def test_a_certificate_that_has_run_out(federation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    north, identity = kit(federation, "north"), kit(federation, "south").vouched(SOUTH_A, PUBLIC)
+    north, identity = kit(federation, "north"), kit(federation, "south").certify(SOUTH_A, PUBLIC)
 
     class Later(datetime.datetime):
         @classmethod
@@ -99,12 +99,12 @@ def test_a_certified_key_is_pinned_all_the_same(federation: Path, tmp_path: Path
     """A site that makes its silo a new key is not believed without its peers' owners, and a new certificate is no new
     key."""
     north, south = kit(federation, "north"), kit(federation, "south")
-    first = kept_identity(tmp_path / "a.key", SOUTH_A, south)
+    first = load_identity(tmp_path / "a.key", SOUTH_A, south)
     known = Pinned(tmp_path / "known", north)
     assert known.key_of(SOUTH_A, first.proof).public_bytes_raw() == first.proof[:32]
     again = Pinned(tmp_path / "known", north)
-    again.key_of(SOUTH_A, kept_identity(tmp_path / "a.key", SOUTH_A, south).proof)
+    again.key_of(SOUTH_A, load_identity(tmp_path / "a.key", SOUTH_A, south).proof)
     with pytest.raises(DisclosureError, match="client 1 signs with another key than before"):
-        again.key_of(SOUTH_A, kept_identity(tmp_path / "b.key", SOUTH_A, south).proof)
+        again.key_of(SOUTH_A, load_identity(tmp_path / "b.key", SOUTH_A, south).proof)
     with pytest.raises(DisclosureError, match="is not certified by a kit"):
         again.key_of(SOUTH_A, first.proof[:32])

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from graphsilo.errors import DisclosureError
-from graphsilo.runtime.site.identities import Pinned, kept_identity, kept_secret
+from graphsilo.runtime.site.identities import Pinned, load_identity, load_secret
 
 
 def test_a_key_lasts(tmp_path: Path) -> None:
-    first = kept_identity(tmp_path / "sums" / "north.key")
-    assert kept_identity(tmp_path / "sums" / "north.key").proof == first.proof
+    first = load_identity(tmp_path / "sums" / "north.key")
+    assert load_identity(tmp_path / "sums" / "north.key").proof == first.proof
     (tmp_path / "sums" / "north.key").write_bytes(b"short")
     with pytest.raises(DisclosureError, match="the key by which this silo signs in secure sums cannot be kept"):
-        kept_identity(tmp_path / "sums" / "north.key")
+        load_identity(tmp_path / "sums" / "north.key")
 
 
 def test_nobody_else_can_read_the_key_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ def test_nobody_else_can_read_the_key_while_it_is_written(tmp_path: Path, monkey
     monkeypatch.setattr(os, "fsync", look)
     before = os.umask(0)
     try:
-        kept_identity(tmp_path / "north.key")
+        load_identity(tmp_path / "north.key")
     finally:
         os.umask(before)
     assert modes == [0o600]
@@ -39,7 +39,7 @@ def test_nobody_else_can_read_the_key_while_it_is_written(tmp_path: Path, monkey
 
 
 def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Path) -> None:
-    keys = [kept_identity(tmp_path / f"{name}.key").proof for name in ("a", "b")]
+    keys = [load_identity(tmp_path / f"{name}.key").proof for name in ("a", "b")]
     known = Pinned(tmp_path / "known")
     known.key_of(1, keys[0])
     again = Pinned(tmp_path / "known")
@@ -54,21 +54,21 @@ def test_another_key_for_the_same_client_is_refused_after_a_restart(tmp_path: Pa
 
 def test_a_silos_secret_is_made_once_and_is_its_owners_alone(tmp_path):
     file = tmp_path / "sums" / "north.secret"
-    first = kept_secret(file)
+    first = load_secret(file)
     assert len(first) == 32
-    assert kept_secret(file) == first
+    assert load_secret(file) == first
     assert file.stat().st_mode & 0o777 == 0o600
-    assert kept_secret(tmp_path / "sums" / "south.secret") != first
+    assert load_secret(tmp_path / "sums" / "south.secret") != first
     file.write_bytes(b"short")
     with pytest.raises(DisclosureError, match="secret by which this silo knows its checkpoints"):
-        kept_secret(file)
+        load_secret(file)
 
 
 def test_of_two_that_begin_at_once_both_have_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second comes while the first makes it."""
     file = tmp_path / "sums" / "north.secret"
     found: list[bytes] = []
-    second = threading.Thread(target=lambda: found.append(kept_secret(file)))
+    second = threading.Thread(target=lambda: found.append(load_secret(file)))
 
     drawn = os.urandom
 
@@ -80,7 +80,7 @@ def test_of_two_that_begin_at_once_both_have_one_secret(tmp_path: Path, monkeypa
         return drawn(size)
 
     monkeypatch.setattr(os, "urandom", made)
-    assert kept_secret(file) == b"1" * 32
+    assert load_secret(file) == b"1" * 32
     second.join()
     assert found == [b"1" * 32]
     assert file.read_bytes() == b"1" * 32

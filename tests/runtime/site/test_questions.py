@@ -22,8 +22,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest, EvaluateSums
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.release import Release, ReleaseRequest
-from graphsilo.federation.secure import CALL
-from graphsilo.federation.secure.opened import MOST_OFFERED
+from graphsilo.federation.secure import CALL, opened
 from graphsilo.methods.fedavg import TrainReply, TrainRequest
 from graphsilo.methods.fedlog.messages import RangeReply, RangeRequest
 from graphsilo.methods.fedridge import private
@@ -34,6 +33,13 @@ from kit.here import Here, Straight
 from kit.questions import Questions
 from kit.secure import garbling, lying
 from kit.site_tables import write_tables
+
+MOST_OFFERED = 6  # not a silo's own limit, which takes a while to come to
+
+
+@pytest.fixture(autouse=True)
+def _few_offers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened, "MOST_OFFERED", MOST_OFFERED)
 
 
 def statistics_request(asked: Any, weight: float = 1.0) -> StatisticsRequest:

@@ -27,10 +27,10 @@ def join(
     from graphsilo.data.silos.own import read_silo_file
     from graphsilo.experiments.storage.disk import hold_folder
     from graphsilo.runtime.engines.choice import kits_of, request_check, site_engine, site_kit
-    from graphsilo.runtime.machine import needs_unix
+    from graphsilo.runtime.machine import require_unix
     from graphsilo.runtime.site.supervisor import SiteSupervisor
 
-    needs_unix("graphsilo join")
+    require_unix("graphsilo join")
     os.umask(0o077)  # logs, models and checkpoints are for whoever runs this site
     own = site_kit(kit)
     members = []
@@ -65,7 +65,7 @@ def join(
             say=say,
             may_send=allowed,
             kits=kits_of(own),
-            opened=request_check(own),
+            open_request=request_check(own),
         )
         stack.callback(site.close)
         site.start()

@@ -42,9 +42,9 @@ def serve(
     from graphsilo.experiments.storage import disk
     from graphsilo.report import write as write_report
     from graphsilo.runtime.engines.choice import coordinator_kit, transport_of
-    from graphsilo.runtime.machine import needs_unix
+    from graphsilo.runtime.machine import require_unix
 
-    needs_unix("graphsilo serve")
+    require_unix("graphsilo serve")
     if config is None and (out is not None or assignments):
         raise ConfigError(
             f"{'--set' if assignments else '--out'} is about a CONFIG.yaml, and none was given: give it here, or with "

@@ -88,7 +88,7 @@ class Processes:
 
     def _carry_out(self, order: Order) -> Reply:
         """Give an order to a process, and to another one where that goes away, until that seems to be of no use."""
-        from graphsilo.runtime.lost import how_it_ended
+        from graphsilo.runtime.lost import describe_end
 
         why = "was ended"
         for _ in range(MAX_LOSSES):
@@ -99,7 +99,7 @@ class Processes:
             if reply := _answer(child, order):
                 self._idle.append(child)
                 return dict(json.loads(reply))
-            why = how_it_ended(child.wait())
+            why = describe_end(child.wait())
             if self._closed:
                 break
         error = f"its process {why}, {MAX_LOSSES} times. Called again, the batch goes on with it."

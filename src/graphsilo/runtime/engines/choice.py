@@ -51,7 +51,7 @@ def transport_of(kit: Kit, *, say: Callable[[str], None]) -> NvflareTransport:
     Raises:
         UnsupportedError: The engine is not installed, or begins on its own side.
     """
-    _needs_nvflare(kit)
+    _require_nvflare(kit)
     from graphsilo.runtime.engines.nvflare.coordinator import NvflareTransport
 
     _hear(say)
@@ -72,7 +72,7 @@ def site_engine(kit: Kit, *, say: Callable[[str], None]) -> NvflareSite | Flower
         from graphsilo.runtime.engines.flower.site import FlowerSite
 
         return FlowerSite(kit, say=say)
-    _needs_nvflare(kit)
+    _require_nvflare(kit)
     from graphsilo.runtime.engines.nvflare.site import NvflareSite
 
     _hear(say)
@@ -85,7 +85,7 @@ def request_check(kit: Kit) -> Callable[[Body], memoryview] | None:
         return None
     from graphsilo.runtime.engines.nvflare.signing import Verifier
 
-    return Verifier(kit.folder, kit.party).opened
+    return Verifier(kit.folder, kit.party).open
 
 
 def kits_of(kit: Kit) -> Kits:
@@ -104,7 +104,7 @@ def _hear(say: Callable[[str], None]) -> None:
     log.addHandler(handler)
 
 
-def _needs_nvflare(kit: Kit) -> None:
+def _require_nvflare(kit: Kit) -> None:
     if kit.federation.engine != "nvflare":
         raise UnsupportedError(
             f"federation '{kit.federation.name}' runs on Flower, which starts graphsilo itself: "

@@ -27,7 +27,7 @@ class ClientCache:
 
     Args:
         clients: Their numbers.
-        make: Makes a client anew, with the same numbers every time.
+        make: Makes a client, with the same numbers every time.
 
     Attributes:
         limit: Most clients in memory at rest; None for all.

@@ -73,11 +73,11 @@ class Ring:
             return _SOCKET
         read = max(_COUNT.unpack_from(self._memory)[0], self._base)
         if read == self._end:  # all is read: the beginning again, which is still in the processor's cache
-            start = read = self._base = _up(self._end, self.size)
+            start = read = self._base = _round_up(self._end, self.size)
         else:
-            start = _up(self._end, ALIGN)
+            start = _round_up(self._end, ALIGN)
             if start % self.size + length > self.size:
-                start = _up(start, self.size)
+                start = _round_up(start, self.size)
         if start + length - read > self.size:
             return _SOCKET
         place = mmap.PAGESIZE + start % self.size
@@ -147,13 +147,13 @@ class Channel:
             packet = unpack(pipe.receive(self.connection), clients=_CLIENTS, whole=True)
             follow = map(aligned_view, packet.payloads)
             return packet.header, [
-                next(follow) if position == _SOCKET else self._taken(int(position), int(size))
+                next(follow) if position == _SOCKET else self._take(int(position), int(size))
                 for size, position in packet.header["places"]
             ]
         except (*_DAMAGED, ProtocolError) as error:
             raise EOFError(f"{_OUT_OF_STEP} ({type(error).__name__})") from None
 
-    def _taken(self, position: int, size: int) -> NDArray[np.uint8]:
+    def _take(self, position: int, size: int) -> NDArray[np.uint8]:
         if self.incoming is None:
             raise EOFError(_OUT_OF_STEP)
         return self.incoming.take(position, size)
@@ -166,6 +166,6 @@ class Channel:
                 ring.close()
 
 
-def _up(position: int, unit: int) -> int:
+def _round_up(position: int, unit: int) -> int:
     """The next multiple of a unit, or the position itself if it is one."""
     return -(-position // unit) * unit

@@ -36,7 +36,7 @@ class InProcess(Exchange):
         inboxes: dict[int, Inbox] = {}
         for client, encoded in outgoing.items():
             inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
-            with self._client_works(client):
+            with self._time_client(client):
                 answer = self.cache.call(client, handler, round, inbox, (self.turn, self.back.get(client)))
             yield client, answer
 

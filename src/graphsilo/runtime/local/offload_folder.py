@@ -24,7 +24,7 @@ class OffloadFolder:
         if beside is not None:  # what a killed process left
             shutil.rmtree(beside / "offloaded", ignore_errors=True)
 
-    def fresh(self) -> Path:
+    def make_empty(self) -> Path:
         """An empty folder for one federation; what the one before offloaded is removed.
 
         Raises:

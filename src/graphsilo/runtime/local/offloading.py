@@ -33,7 +33,7 @@ from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.hosted import READS_ONLY, HostedClient, Numbering, Reported, Turn
 from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.placement import graphs_of
-from graphsilo.runtime.local.shared_files import join_shared, read_shared, received, split_shared, write_shared
+from graphsilo.runtime.local.shared_files import join_shared, read_shared, share_received, split_shared, write_shared
 from graphsilo.types import ClientId
 
 
@@ -169,7 +169,7 @@ class OffloadingCache(ClientCache):
             if isinstance(state, OffloadedState):
                 self._forget(client)
                 if state.path is not None:
-                    self._keep(client, self._taken(state.path, state.shared, client), state.shared)
+                    self._keep(client, self._adopt_files(state.path, state.shared, client), state.shared)
                 if state.remember:
                     self._to_remember[client] = state.remember
             else:
@@ -225,7 +225,7 @@ class OffloadingCache(ClientCache):
         self._changed.discard(client)
         self._to_remember.pop(client, None)
 
-    def _taken(self, path: Path, shared: Sequence[str], client: ClientId) -> Path:
+    def _adopt_files(self, path: Path, shared: Sequence[str], client: ClientId) -> Path:
         """The files of a checkpoint, under names of our own."""
         self._written += 1
         own = self._folder / f"client-{client}.{self._written}"
@@ -277,8 +277,8 @@ class OffloadingCache(ClientCache):
         self._undead.append(weakref.ref(held))
 
 
-def sent_states(states: Mapping[ClientId, Any]) -> dict[str, Any]:
-    """States as plain values and tensors, for another process of this machine; ``received_states`` takes them."""
+def pack_states(states: Mapping[ClientId, Any]) -> dict[str, Any]:
+    """States as plain values and tensors, for another process of this machine; ``unpack_states`` takes them."""
     clients, shared = split_shared(
         {
             client: {
@@ -294,9 +294,9 @@ def sent_states(states: Mapping[ClientId, Any]) -> dict[str, Any]:
     return {"clients": clients, "shared": {digest: dict(tensors) for digest, tensors in shared.items()}}
 
 
-def received_states(tree: Mapping[str, Any]) -> dict[ClientId, Any]:
-    """What ``sent_states`` was given; what this process holds already is not held twice."""
-    shared = {digest: received(digest, tensors) for digest, tensors in tree["shared"].items()}
+def unpack_states(tree: Mapping[str, Any]) -> dict[ClientId, Any]:
+    """What ``pack_states`` was given; what this process holds already is not held twice."""
+    shared = {digest: share_received(digest, tensors) for digest, tensors in tree["shared"].items()}
     return {
         client: OffloadedState(
             state["offloaded"] and Path(state["offloaded"]), tuple(state["remember"]), tuple(state["shared"])

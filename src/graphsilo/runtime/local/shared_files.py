@@ -97,6 +97,6 @@ def read_shared(path: Path) -> SharedTensors:
     return register_digest(SharedTensors(decode_tree(data)), path.name)
 
 
-def received(digest: str, tensors: Mapping[str, Any]) -> SharedTensors:
+def share_received(digest: str, tensors: Mapping[str, Any]) -> SharedTensors:
     """Tensors that came from another process, or those of the same digest that this one holds."""
     return find_by_digest(digest) or register_digest(SharedTensors(tensors), digest)

@@ -36,16 +36,16 @@ def expected_work(silo: Silo) -> int:
     )
 
 
-def beside_coordinator(work: Mapping[ClientId, int], processes: int) -> list[tuple[ClientId, ...]]:
+def spread_clients(work: Mapping[ClientId, int], processes: int) -> list[tuple[ClientId, ...]]:
     """Clients spread over processes of which the first coordinates as well, and has fewer of them for that.
 
     Returns:
         Each process's clients; none for the first where coordinating is a full share.
     """
-    return balanced(work, processes, before=_ANSWER * len(work))
+    return balance(work, processes, before=_ANSWER * len(work))
 
 
-def balanced(work: Mapping[ClientId, int], places: int, *, before: int = 0) -> list[tuple[ClientId, ...]]:
+def balance(work: Mapping[ClientId, int], places: int, *, before: int = 0) -> list[tuple[ClientId, ...]]:
     """Clients spread over places so that the fullest has little more than its share.
 
     The largest first, each to where the least is (Graham, 1969: at most 4/3 of the best possible); the same work
@@ -57,7 +57,7 @@ def balanced(work: Mapping[ClientId, int], places: int, *, before: int = 0) -> l
         before: What the first place has to do apart from that.
 
     Example:
-        >>> balanced({0: 5, 1: 3, 2: 3, 3: 1}, 2)
+        >>> balance({0: 5, 1: 3, 2: 3, 3: 1}, 2)
         [(0, 3), (1, 2)]
     """
     loads = np.zeros(places)

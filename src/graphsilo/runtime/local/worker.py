@@ -30,9 +30,9 @@ from graphsilo.runtime.alone import client_of
 from graphsilo.runtime.dispatch import Inbox
 from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
-from graphsilo.runtime.local.offloading import received_states, sent_states
+from graphsilo.runtime.local.offloading import pack_states, unpack_states
 from graphsilo.runtime.local.placement import MemoryBudget
-from graphsilo.runtime.machine import keep_freed_memory, peak, repeatable
+from graphsilo.runtime.machine import keep_freed_memory, make_repeatable, peak
 from graphsilo.types import ClientId
 
 _MAX_MAPPED = 2000
@@ -63,7 +63,7 @@ def main() -> None:
                 if header["do"] == "call":
                     _call(channel, cache, header, payloads)
                 else:
-                    found, sent = _carried_out(cache, header, payloads)
+                    found, sent = _carry_out(cache, header, payloads)
                     channel.send({"ok": True, **found}, sent)
             except Exception as error:
                 channel.send(
@@ -73,7 +73,7 @@ def main() -> None:
         return  # the coordinator has gone; nothing here is worth keeping
 
 
-def _carried_out(
+def _carry_out(
     cache: ClientCache, header: Mapping[str, Any], payloads: Sequence[Any]
 ) -> tuple[dict[str, Any], list[Any]]:
     """What a process does but calls, and what it answers."""
@@ -81,9 +81,9 @@ def _carried_out(
         case "memory":
             return {"bytes": peak()}, []
         case "states":
-            return {}, [encode_tree(sent_states(cache.states(dict(header["back"]))))]
+            return {}, [encode_tree(pack_states(cache.states(dict(header["back"]))))]
         case "load":
-            cache.load(received_states(decode_tree(payloads[0])))
+            cache.load(unpack_states(decode_tree(payloads[0])))
         case "remember":
             cache.remember(header["clients"], header["view"])
         case "finish":
@@ -92,14 +92,14 @@ def _carried_out(
 
 
 def _start(header: Mapping[str, Any], payloads: Sequence[Any]) -> ClientCache:
-    repeatable(header["device"])
+    make_repeatable(header["device"])
     store = Path(header["store"])
     allow(header["allowed"])
     for name, *own in header["own"]:
         admit("model", name, Own(*own))
     # By address, not through the registry: the very classes that the coordinator uses.
-    kind = client_of(*map(_named, header["client_class"]))
-    config = _named(header["config_class"]).of(header["config"])
+    kind = client_of(*map(_load_class, header["client_class"]))
+    config = _load_class(header["config_class"]).of(header["config"])
 
     scaling, compression = Scaling.from_tree(header["scaling"]), Compression.of(header["compression"])
     scale = scale_of(decode_tree(payloads[0])) if payloads else None
@@ -127,7 +127,7 @@ def _silo(store: Path, client: ClientId) -> Silo:
     return SiloStore(store).read(client)
 
 
-def _named(address: list[str]) -> Any:
+def _load_class(address: list[str]) -> Any:
     """A class from its address."""
     try:
         return class_at(*address)

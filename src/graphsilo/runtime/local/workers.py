@@ -31,16 +31,16 @@ from graphsilo.federation.trust import list_allowed
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.alone import classes_of
 from graphsilo.runtime.dispatch import Inbox
-from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.exchange import Exchange, bundle
 from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.local.clients import ClientCache
 from graphsilo.runtime.local.frames import Channel, Ring
 from graphsilo.runtime.local.offload_folder import OffloadFolder
-from graphsilo.runtime.local.offloading import received_states, sent_states
+from graphsilo.runtime.local.offloading import pack_states, unpack_states
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
-from graphsilo.runtime.local.spread import beside_coordinator, expected_work
+from graphsilo.runtime.local.spread import expected_work, spread_clients
 from graphsilo.runtime.local.temporary import make_folder, remove_abandoned, remove_folder
-from graphsilo.runtime.lost import MAX_LOSSES, StateLost, how_it_ended
+from graphsilo.runtime.lost import MAX_LOSSES, StateLost, describe_end
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.types import ClientId
 
@@ -61,7 +61,7 @@ class WorkerLost(StateLost):
 
 
 class WorkerPool:
-    """Processes that hold silos for as long as a run lasts; each seed starts its clients anew.
+    """Processes that hold silos for as long as a run lasts; each seed starts its clients again.
 
     Args:
         silos: The silos of all clients; those of other processes are written once to a temporary folder that they map.
@@ -92,7 +92,7 @@ class WorkerPool:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.channels: list[Channel] = []
         workers = max(1, min(workers, len(silos)))
-        self.here, *self.clients_of = beside_coordinator({silo.client: expected_work(silo) for silo in silos}, workers)
+        self.here, *self.clients_of = spread_clients({silo.client: expected_work(silo) for silo in silos}, workers)
         self._silos = {silo.client: silo for silo in silos if silo.client in self.here}
         sizes = {silo.client: graph_bytes(silo) for silo in silos}
         self._graph_bytes = [sum(sizes[client] for client in clients) for clients in (self.here, *self.clients_of)]
@@ -135,7 +135,7 @@ class WorkerPool:
             WorkerLost: A process has gone.
             FederationError: A process cannot make its clients.
         """
-        offloaded, processes = self.offload_folder.fresh(), 1 + len(self.clients_of)
+        offloaded, processes = self.offload_folder.make_empty(), 1 + len(self.clients_of)
         for index, clients in enumerate(self.clients_of):
             header = {
                 "do": "start",
@@ -173,7 +173,7 @@ class WorkerPool:
         return self
 
     def recover(self, lost: StateLost) -> None:
-        """Start the processes anew, so that the seed can go on from its last checkpoint.
+        """Start the processes again, so that the seed can go on from its last checkpoint.
 
         All of them: the others stand in the middle of a round that begins again.
 
@@ -194,7 +194,7 @@ class WorkerPool:
         except OSError as error:
             raise RunError(f"{str(lost).removesuffix('.')}, and no other could be started ({error}).") from error
 
-    def reached(self, seed: int, round: int) -> None:
+    def note_round(self, seed: int, round: int) -> None:
         """A round begins; one that was not reached before shows that the processes are fit for work."""
         if seed != self._reached[0] or round > self._reached[1]:
             self._losses, self._reached = 0, (seed, round)
@@ -203,14 +203,14 @@ class WorkerPool:
         try:
             self.channels[index].send(header, payloads)
         except OSError:
-            raise self.died(index) from None
+            raise self.explain_end(index) from None
 
     def answer(self, index: int) -> tuple[Mapping[str, Any], list[Any]]:
         """The next reply of a process: one client's to a call, or the process's to anything else."""
         try:
             header, payloads = self.channels[index].receive()
         except (EOFError, OSError):
-            raise self.died(index) from None
+            raise self.explain_end(index) from None
         if "client" in header or header["ok"]:
             return header, payloads
         text = f"({header['kind']}: {header['text']})"
@@ -230,12 +230,12 @@ class WorkerPool:
         """The reply of every process to what it was sent before."""
         return [self.answer(index) for index in range(len(self.channels))]
 
-    def died(self, index: int) -> WorkerLost:
+    def explain_end(self, index: int) -> WorkerLost:
         """What to say of a process that has gone."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.processes[index].wait(timeout=5)
         code = self.processes[index].returncode
-        return WorkerLost(index, self.clients_of[index], how_it_ended(code) if code else "went away")
+        return WorkerLost(index, self.clients_of[index], describe_end(code) if code else "went away")
 
     def close(self) -> None:
         """End the processes and remove the temporary folders."""
@@ -278,7 +278,7 @@ class Workers(Exchange):
     def at(self, phase: Phase, round: int) -> None:
         super().at(phase, round)
         if phase == "round":
-            self.pool.reached(self.seed, round)
+            self.pool.note_round(self.seed, round)
 
     def deliver(
         self, handler: str, round: int, outgoing: Mapping[ClientId, Encoded]
@@ -288,7 +288,7 @@ class Workers(Exchange):
             asked = [client for client in clients if client in outgoing]
             if not asked:
                 continue
-            payloads, to = bundled(asked, outgoing)
+            payloads, to = bundle(asked, outgoing)
             # A worker reads a whole frame before it answers, so sending to all first cannot block for ever.
             header = {"do": "call", "handler": handler, "round": round, "to": to, "step": self.turn}
             self.pool.send(index, {**header, "back": list(self.back.items())}, payloads)
@@ -297,13 +297,13 @@ class Workers(Exchange):
 
         def call(client: ClientId) -> Encoded | Failure:
             encoded = outgoing[client]
-            with self._client_works(client):
+            with self._time_client(client):
                 inbox = inboxes.setdefault(id(encoded), Inbox(encoded.data))
                 return self.here.call(client, handler, round, inbox, (self.turn, self.back.get(client)))
 
-        yield from self._in_order(handler, sorted(outgoing), waiting, call)
+        yield from self._yield_in_order(handler, sorted(outgoing), waiting, call)
 
-    def _in_order(
+    def _yield_in_order(
         self,
         handler: str,
         order: list[ClientId],
@@ -348,7 +348,7 @@ class Workers(Exchange):
         """Take one answer of a process."""
         header, payloads = self.pool.answer(index)
         client = header["client"]
-        self._client_worked(client, header["cpu"])
+        self._note_elsewhere(client, header["cpu"])
         if "failure" in header:
             early[client] = Failure(client, handler, *header["failure"])
         else:
@@ -369,13 +369,13 @@ class Workers(Exchange):
         self.pool.send_all({"do": "states", "back": list(self.uncounted.items())})
         found = dict(self.here.states(self.uncounted))
         for _, payloads in self.pool.answers():
-            found.update(received_states(decode_tree(payloads[0])))
+            found.update(unpack_states(decode_tree(payloads[0])))
         return dict(sorted(found.items()))
 
     def load_client_states(self, states: Mapping[ClientId, Any]) -> None:
         for index, clients in enumerate(self.pool.clients_of):
             part = {client: states[client] for client in clients if client in states}
-            self.pool.send(index, {"do": "load"}, [encode_tree(sent_states(part))])
+            self.pool.send(index, {"do": "load"}, [encode_tree(pack_states(part))])
         self.here.load({client: states[client] for client in self.here.clients if client in states})
         self.pool.answers()
 

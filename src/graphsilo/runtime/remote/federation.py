@@ -8,7 +8,7 @@ those of one process. What can go wrong has one place here:
 - An answer is damaged or belongs to another request: it is asked for again, and if it stays so the clients have failed.
 - A worker died and forgot its clients' state: ``StateLost`` takes the whole run back to its last checkpoint, of which
   every site keeps its own part. A site that loses its state again and again without a round in between counts as gone.
-- A site that comes back begins with its last checkpoint; one that has none yet begins anew.
+- A site that comes back begins with its last checkpoint; one that has none yet begins from the start.
 
 What a site says of itself is believed within bounds: a text is cut, a number must be one, and nobody speaks for others.
 """
@@ -34,11 +34,11 @@ from graphsilo.federation.secure.messages import ANSWERS, Offer
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime.alone import AloneClient
 from graphsilo.runtime.dispatch import handler_of
-from graphsilo.runtime.exchange import Exchange, bundled
+from graphsilo.runtime.exchange import Exchange, bundle
 from graphsilo.runtime.hosted import NOBODY, Reported
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.protocol import Packet, ProtocolError
-from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, check_release, checked
+from graphsilo.runtime.remote.sites import MALFORMED, Gone, RemoteSites, check_release, require_ok
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Broadcast, Unreachable
 from graphsilo.types import ClientId
@@ -101,8 +101,8 @@ class Remote(Exchange):
             )
 
     def _note_opened(self, site: str, packet: Packet) -> None:
-        header = checked(site, packet).header
-        check_release(site, packet)  # before it trains: it may have been started anew since the run began
+        header = require_ok(site, packet).header
+        check_release(site, packet)  # before it trains: it may have been started again since the run began
         try:
             refused = {int(client): one_line(text) for client, text in header.get("refused", [])}
         except MALFORMED as error:
@@ -136,18 +136,18 @@ class Remote(Exchange):
                     asked.append(client)
             if not asked:
                 continue
-            trouble = self._ready(site)
+            trouble = self._make_ready(site)
             if trouble is not None:
                 early.update({client: Failure(client, handler, "Gone", trouble) for client in asked})
                 continue
-            messages, to = bundled(asked, outgoing)
+            messages, to = bundle(asked, outgoing)
             payloads = [shared.setdefault(id(message), Broadcast(message)) for message in messages]
             back = self._back(site, self.back)
             header = self._session("call", handler=handler, round=round, to=to, step=self.turn, back=back)
             pending[self.sites.submit(site, header, payloads)] = site, asked
-        yield from self._in_order(handler, sorted(outgoing), pending, early)
+        yield from self._yield_in_order(handler, sorted(outgoing), pending, early)
 
-    def _in_order(
+    def _yield_in_order(
         self,
         handler: str,
         order: list[ClientId],
@@ -180,9 +180,9 @@ class Remote(Exchange):
     def _answers(
         self, site: str, handler: str, asked: list[ClientId], packet: Packet
     ) -> dict[ClientId, Encoded | Failure]:
-        header = checked(site, packet).header
+        header = require_ok(site, packet).header
         found: dict[ClientId, Encoded | Failure] = {}
-        expected = self._expected(handler)
+        expected = self._list_expected(handler)
         spent: dict[ClientId, float] = {}
         try:
             for answer in header["answers"]:
@@ -215,19 +215,19 @@ class Remote(Exchange):
                 f"site '{site}' was asked for clients {asked} and answered for {one_line(sorted(found))}."
             )
         for client, seconds in spent.items():
-            self._client_worked(client, seconds)
+            self._note_elsewhere(client, seconds)
         return found
 
-    def _expected(self, handler: str) -> dict[str, list[tuple[str, str]]]:
+    def _list_expected(self, handler: str) -> dict[str, list[tuple[str, str]]]:
         """Names and fields of the messages that may answer."""
         if handler == MASK:
             kinds = answers_of(self._client).values()
-            return {f"{kind.wire_name()}{MASKED}": _declared(kind) for kind in kinds}
+            return {f"{kind.wire_name()}{MASKED}": _list_fields(kind) for kind in kinds}
         secure = ANSWERS.get(handler) or (Offer if handler.startswith(CALL) else None)
         kind = secure or self.compression.find_carrier(*handler_of(self._client, handler).types())
-        return {kind.wire_name(): _declared(kind)}
+        return {kind.wire_name(): _list_fields(kind)}
 
-    def _ready(self, site: str) -> str | None:
+    def _make_ready(self, site: str) -> str | None:
         """None when a site can be asked; otherwise why not. One that is back is opened where it left."""
         status = self.sites.status[site]
         if status.state == "gone":
@@ -235,7 +235,7 @@ class Remote(Exchange):
         if site in self._opened and status.state != "lost":
             return None
         try:
-            check_release(site, self.sites._once(site, {"do": "hello"}, timeout=2.0))
+            check_release(site, self.sites._ask_once(site, {"do": "hello"}, timeout=2.0))
             if site in self._opened:
                 status.become("up")
                 return None
@@ -259,7 +259,7 @@ class Remote(Exchange):
     def _session(self, operation: str, **settings: Any) -> dict[str, Any]:
         return {"do": operation, "run": self.run, "seed": self.seed, **settings}
 
-    def _together(
+    def _ask_together(
         self, headers: Mapping[str, Mapping[str, Any]], payloads: Mapping[str, Sequence[Any]] | None = None
     ) -> list[str]:
         """Ask several sites at once. One that does not answer is left out where the method can do without it.
@@ -276,7 +276,7 @@ class Remote(Exchange):
         troubles: list[FederationError] = []
         for site, future in self.sites.ask_all(headers, payloads or {}).items():
             try:
-                checked(site, future.result())
+                require_ok(site, future.result())
                 done.append(site)
             except (Gone, ProtocolError) as error:
                 silent.append(str(error))
@@ -294,7 +294,7 @@ class Remote(Exchange):
 
     def remember(self, clients: Collection[ClientId] | None = None, view: str = "own") -> None:
         asked = self.clients if clients is None else clients
-        self._together({site: self._session("remember", clients=sorted(asked), view=view) for site in self._here()})
+        self._ask_together({site: self._session("remember", clients=sorted(asked), view=view) for site in self._here()})
 
     def client_states(self) -> dict[ClientId, Any]:
         """Has every site keep a checkpoint; returns where it is found, not what it holds.
@@ -305,7 +305,7 @@ class Remote(Exchange):
         headers = {
             site: self._session("save", mark=mark, back=self._back(site, self.uncounted)) for site in self._here()
         }
-        for site in self._together(headers):
+        for site in self._ask_together(headers):
             self._marks[site] = mark
             self.sites.status[site].losses = 0
         return {client: {"mark": self._marks.get(self.sites.site_of[client])} for client in self.clients}
@@ -321,7 +321,7 @@ class Remote(Exchange):
             if mark is not None:
                 self._marks[site] = mark
         asked = {site: self._session("restore", mark=self._marks[site]) for site in self._here() if site in self._marks}
-        done = self._together(asked)
+        done = self._ask_together(asked)
         self._opened -= asked.keys() - set(done)  # these begin with their checkpoint when they are back
 
     def finish(
@@ -346,7 +346,7 @@ class Remote(Exchange):
                     models[site] = [files[id(common)]]
             if not headers:
                 break
-            self._together(headers, models)
+            self._ask_together(headers, models)
         for client in self.clients:
             yield client, {"last": {}, "best": None}
 
@@ -355,11 +355,11 @@ class Remote(Exchange):
         peaks = [super().peak_rss_bytes()]
         for site, future in self.sites.ask_all({site: {"do": "memory"} for site in self._here()}).items():
             with contextlib.suppress(FederationError):
-                reported = checked(site, future.result()).header.get("bytes")
+                reported = require_ok(site, future.result()).header.get("bytes")
                 if isinstance(reported, int):
                     peaks.append(reported)
         return max(peaks)
 
 
-def _declared(kind: type[Message]) -> list[tuple[str, str]]:
+def _list_fields(kind: type[Message]) -> list[tuple[str, str]]:
     return [(spec.name, spec.kind) for spec in kind.specs()]

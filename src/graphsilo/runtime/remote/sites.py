@@ -84,7 +84,7 @@ class SiteStatus:
 
 
 class RemoteSites:
-    """The sites of a federation, for as long as a run lasts; each seed opens its clients anew.
+    """The sites of a federation, for as long as a run lasts; each seed opens its clients again.
 
     Args:
         transport: Leads to the sites.
@@ -141,7 +141,7 @@ class RemoteSites:
             for site in list(missing):
                 check()
                 try:
-                    answer = self._once(site, {"do": "hello"}, timeout=5.0)
+                    answer = self._ask_once(site, {"do": "hello"}, timeout=5.0)
                 except Unreachable:
                     continue
                 held, wanted = answer.header.get("clients"), self.held[site]
@@ -171,7 +171,7 @@ class RemoteSites:
         found: dict[ClientId, dict[str, Any]] = {}
         asked = {site: {"do": "cards", "of": list(status.clients)} for site, status in self.status.items()}
         for site, future in self.ask_all(asked).items():
-            packet = checked(site, future.result())
+            packet = require_ok(site, future.result())
             try:
                 own = {int(client): dict(card) for client, card in packet.header["cards"]}
                 counts = {client: card["counts"] for client, card in own.items()}
@@ -249,9 +249,9 @@ class RemoteSites:
             own = [[client, dict(results[client])] for client in status.clients if client in results]
             try:
                 header = {"do": "result", "run": self.run, "results": own, "config": dict(config)}
-                checked(site, self.request(site, header))
+                require_ok(site, self.request(site, header))
                 for reference in self._references:  # nothing to tell, and checkpoints to forget
-                    checked(site, self.request(site, {**header, "run": reference, "results": []}))
+                    require_ok(site, self.request(site, {**header, "run": reference, "results": []}))
             except FederationError as error:
                 self.say(f"site '{site}' was not sent its results: {error}")
 
@@ -339,7 +339,7 @@ class RemoteSites:
         status.received += len(answer)
         return answer
 
-    def _once(self, site: str, header: Mapping[str, Any], *, timeout: float) -> Packet:
+    def _ask_once(self, site: str, header: Mapping[str, Any], *, timeout: float) -> Packet:
         """One attempt, for greetings."""
         identity = uuid.uuid4().hex
         try:
@@ -378,7 +378,7 @@ def check_release(site: str, packet: Packet) -> None:
         )
 
 
-def checked(site: str, packet: Packet) -> Packet:
+def require_ok(site: str, packet: Packet) -> Packet:
     """An answer that is one.
 
     Raises:

@@ -57,14 +57,14 @@ class Kits:
         sites = {int(client): str(site) for client, site in tree["sites"]}
         return cls(Path(tree["root"]), Path(tree["certificate"]), Path(tree["key"]), sites)
 
-    def vouched(self, client: ClientId, public: bytes) -> bytes:
+    def certify(self, client: ClientId, public: bytes) -> bytes:
         """A silo's public key, and the proof that it is this silo's.
 
         Raises:
             RunError: A file of the kit cannot be read.
         """
         certificate = certificates.read_cert(self.certificate).public_bytes(serialization.Encoding.DER)
-        said = _said(certificates.read_cert(self.root), client, public)
+        said = _bytes_to_sign(certificates.read_cert(self.root), client, public)
         signature = certificates.read_key(self.key).sign(said, padding.PKCS1v15(), hashes.SHA256())
         return public + _SIZE.pack(len(certificate)) + certificate + signature
 
@@ -97,17 +97,17 @@ def _wrong(root: x509.Certificate, client: ClientId, site: str, identity: bytes)
     (size,) = _SIZE.unpack_from(identity, KEY_BYTES)
     try:
         certificate = identity[start : start + size]
-        key = certificates.vouching(certificate, root, site, ExtendedKeyUsageOID.CLIENT_AUTH)
+        key = certificates.verify(certificate, root, site, ExtendedKeyUsageOID.CLIENT_AUTH)
     except certificates.Untrusted as error:
         return str(error)
     try:
         signature = identity[start + size :]
-        key.verify(signature, _said(root, client, identity[:KEY_BYTES]), padding.PKCS1v15(), hashes.SHA256())
+        key.verify(signature, _bytes_to_sign(root, client, identity[:KEY_BYTES]), padding.PKCS1v15(), hashes.SHA256())
     except InvalidSignature:
         return f"is another than the one that site '{site}' has signed for it"
     return ""
 
 
-def _said(root: x509.Certificate, client: ClientId, public: bytes) -> bytes:
+def _bytes_to_sign(root: x509.Certificate, client: ClientId, public: bytes) -> bytes:
     """What a site's key signs."""
     return b"graphsilo silo key\0" + root.fingerprint(hashes.SHA256()) + client.to_bytes(8, "big") + public

@@ -24,7 +24,7 @@ from graphsilo.types import ClientId
 _KEY_BYTES = 32
 
 
-def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) -> Identity:
+def load_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) -> Identity:
     """The silo's key, from its file; made where there is none.
 
     Args:
@@ -37,7 +37,7 @@ def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) ->
         RunError: A file of the kit cannot be read.
     """
     try:
-        data = _kept(path, lambda: Ed25519PrivateKey.generate().private_bytes_raw())
+        data = _load_or_make(path, lambda: Ed25519PrivateKey.generate().private_bytes_raw())
     except (OSError, ValueError) as error:
         raise DisclosureError(
             f"the key by which this silo signs in secure sums cannot be kept ({type(error).__name__}). Its owner must "
@@ -46,17 +46,17 @@ def kept_identity(path: Path, client: ClientId = 0, kits: Kits | None = None) ->
         ) from None
     key = Ed25519PrivateKey.from_private_bytes(data)
     public = key.public_key().public_bytes_raw()
-    return Identity(key, public if kits is None else kits.vouched(client, public))
+    return Identity(key, public if kits is None else kits.certify(client, public))
 
 
-def kept_secret(path: Path) -> bytes:
+def load_secret(path: Path) -> bytes:
     """What checkpoints are known by, from its file; made where there is none.
 
     Raises:
         DisclosureError: The file cannot be read or written.
     """
     try:
-        return _kept(path, lambda: os.urandom(_KEY_BYTES))
+        return _load_or_make(path, lambda: os.urandom(_KEY_BYTES))
     except (OSError, ValueError) as error:
         raise DisclosureError(
             f"the secret by which this silo knows its checkpoints cannot be kept ({type(error).__name__}). Its owner "
@@ -64,7 +64,7 @@ def kept_secret(path: Path) -> bytes:
         ) from None
 
 
-def _kept(path: Path, make: Callable[[], bytes]) -> bytes:
+def _load_or_make(path: Path, make: Callable[[], bytes]) -> bytes:
     """32 bytes that only their owner can read."""
     if not path.exists():
         with lock_file(path.with_suffix(".lock")):  # of several processes that are first, one makes them

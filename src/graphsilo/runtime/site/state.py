@@ -104,7 +104,7 @@ class SiteState:
             RunError: The disk is full or cannot be written.
         """
         agreed = None if singles is None else sorted(singles)
-        noted = {"clients": sorted({**self.opened(), **data}.items()), "singles": agreed}
+        noted = {"clients": sorted({**self.read_clients(), **data}.items()), "singles": agreed}
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with atomic_file(self.folder / _OPENED) as file:
@@ -112,10 +112,10 @@ class SiteState:
         except OSError as error:
             raise RunError(f"{self.folder / _OPENED} could not be written at the site ({error.strerror}).") from error
 
-    def opened(self) -> dict[int, str]:
+    def read_clients(self) -> dict[int, str]:
         """Clients that this run was opened for, each with the hash of its data; none where it never was, or is over."""
         try:
-            return {int(client): str(data) for client, data in self._noted()["clients"]}
+            return {int(client): str(data) for client, data in self._read_opening()["clients"]}
         except (OSError, ValueError, TypeError, LookupError):
             return {}
 
@@ -126,7 +126,7 @@ class SiteState:
             RunError: What was kept of it cannot be read.
         """
         try:
-            found = self._noted()["singles"]
+            found = self._read_opening()["singles"]
             return singles == (None if found is None else frozenset(found))
         except FileNotFoundError:
             return True
@@ -136,7 +136,7 @@ class SiteState:
                 f"opened. Begin another run with another --out."
             ) from None
 
-    def _noted(self) -> Any:
+    def _read_opening(self) -> Any:
         return json.loads((self.folder / _OPENED).read_bytes())
 
     def forget(self, complete: bool) -> None:

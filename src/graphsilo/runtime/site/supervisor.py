@@ -28,9 +28,9 @@ from graphsilo import loading
 from graphsilo.__about__ import __version__
 from graphsilo.errors import FederationError, one_line
 from graphsilo.runtime import pipe
-from graphsilo.runtime.lost import how_it_ended
+from graphsilo.runtime.lost import describe_end
 from graphsilo.runtime.machine import LARGE_PAGES
-from graphsilo.runtime.protocol import MAX_BODY, OPERATIONS, Packet, ProtocolError, failed, header_of, pack, unpack
+from graphsilo.runtime.protocol import MAX_BODY, OPERATIONS, Packet, ProtocolError, header_of, pack, pack_error, unpack
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.transport import Body
 from graphsilo.types import ClientId
@@ -55,7 +55,7 @@ class SiteSupervisor:
         say: Receives a line for every event worth one.
         may_send: Kinds of disclosure that the federation grants a silo at most, where it says so.
         kits: What the site's kit says of who is who in secure sums; None believes silos' keys at first sight.
-        opened: Checks that a request is the coordinator's, and gives what is asked; None believes the engine.
+        open_request: Checks that a request is the coordinator's, and gives what is asked; None believes the engine.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class SiteSupervisor:
         say: Callable[[str], None] = lambda text: None,
         may_send: Mapping[ClientId, Sequence[str]] | None = None,
         kits: Kits | None = None,
-        opened: Callable[[Body], memoryview] | None = None,
+        open_request: Callable[[Body], memoryview] | None = None,
     ):
         self.name, self.silos, self.folder = name, list(silos), folder
         self.say: Callable[[str], None] = lambda text: say(one_line(text, 4000))  # some of it a coordinator's words
-        self._opened, self._kits = opened, kits
+        self._open_request, self._kits = open_request, kits
         self.socket_path = folder / "run" / "site.sock"
         self.may_send = {str(client): list(kinds) for client, kinds in (may_send or {}).items()}
         self.started = time.time()
@@ -126,19 +126,19 @@ class SiteSupervisor:
         if len(body) == 0:
             return self.name.encode()
         try:
-            if self._opened is not None:
-                body = self._opened(body)
+            if self._open_request is not None:
+                body = self._open_request(body)
             packet = unpack(body, limit=MAX_BODY, clients=len(self.silos))
         except ProtocolError as error:
             self.say(f"a request was refused: {error}")
-            return failed("", type(error).__name__, str(error))
+            return pack_error("", type(error).__name__, str(error))
         operation = packet.header.get("do")
         if operation == "hello":
             return self._hello(packet)
         if operation == "poll":
             return self._poll(packet)
         if not isinstance(operation, str) or operation not in OPERATIONS:  # before any log or terminal has it
-            return failed(packet.id, "FederationError", "a site cannot do what was asked of it.")
+            return pack_error(packet.id, "FederationError", "a site cannot do what was asked of it.")
         with self._lock:
             future = self._answers.get(packet.id)
             if future is None:
@@ -160,7 +160,7 @@ class SiteSupervisor:
                 text = (
                     f"the worker process of site '{self.name}' cannot answer; the reason stands in the log at the site."
                 )
-                future.set_result(failed(packet.id, "FederationError", text))
+                future.set_result(pack_error(packet.id, "FederationError", text))
         return future.result()
 
     def _hello(self, packet: Packet) -> bytearray:
@@ -190,17 +190,17 @@ class SiteSupervisor:
     def _ask_worker(self, packet: Packet, body: Body) -> Body:
         with self._turn:
             if packet.id != self._newest:  # nobody waits for it: a coordinator asks a site one thing at a time
-                return failed(packet.id, "Superseded", "the coordinator has asked for something else since.")
+                return pack_error(packet.id, "Superseded", "the coordinator has asked for something else since.")
             why = ""
             for _ in range(2 if packet.header["do"] in _STATELESS else 1):
                 if self._closed.is_set():
-                    return failed(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
+                    return pack_error(packet.id, "SiteClosed", f"site '{self.name}' is being stopped.")
                 if self._connection is None:
                     self._start_worker()
                     self.restarts += 1
                 connection = self._connection
                 if connection is None:
-                    return failed(packet.id, "WorkerDied", "the worker process could not be started.")
+                    return pack_error(packet.id, "WorkerDied", "the worker process could not be started.")
                 try:
                     pipe.send(connection, body)
                     answer = pipe.receive(connection)
@@ -220,7 +220,7 @@ class SiteSupervisor:
                     log = self.folder / "run" / "worker.log"
                     self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
                 return answer
-            return failed(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
+            return pack_error(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
 
     def _print(self, packet: Packet, answer: Mapping[str, Any]) -> None:
         """What a person at the site wants to know."""
@@ -316,7 +316,7 @@ class SiteSupervisor:
             process.kill()
             process.wait()
         self._process = None
-        return how_it_ended(process.returncode)
+        return describe_end(process.returncode)
 
     # -- socket ---------------------------------------------------------------------------------------------------
 

@@ -78,14 +78,14 @@ from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime import pipe
-from graphsilo.runtime.alone import alone
+from graphsilo.runtime.alone import make_alone
 from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
-from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, peak, repeatable
+from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, make_repeatable, peak
 from graphsilo.runtime.parties import Parties
-from graphsilo.runtime.protocol import OPERATIONS, Packet, failed, parts, unpack
+from graphsilo.runtime.protocol import OPERATIONS, Packet, pack_error, parts, unpack
 from graphsilo.runtime.site.certified import Kits
-from graphsilo.runtime.site.identities import Pinned, kept_identity, kept_secret
+from graphsilo.runtime.site.identities import Pinned, load_identity, load_secret
 from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.runtime.transport import Parts, views_of
@@ -160,7 +160,7 @@ class SiteWorker:
             if packet.header["do"] not in OPERATIONS:
                 raise FederationError("a site cannot do what was asked of it.")
             header, payloads = getattr(self, f"do_{packet.header['do']}")(packet)
-            header["cpu"] = _coarse(started)
+            header["cpu"] = _coarse_seconds(started)
             return parts({"id": packet.id, "ok": True, **header}, payloads)
         except Exception as error:
             # Texts about tables and tracebacks may hold private values: they stay in the site's own log.
@@ -178,8 +178,8 @@ class SiteWorker:
                 for member in self.members.values():
                     member.journal.note("failed", run, "", 0, step, text)
             except DisclosureError:  # what cannot be logged does not leave
-                return [failed(packet.id, "DisclosureError", "this site cannot write its silos' logs.")]
-            return [failed(packet.id, type(error).__name__, text)]
+                return [pack_error(packet.id, "DisclosureError", "this site cannot write its silos' logs.")]
+            return [pack_error(packet.id, type(error).__name__, text)]
 
     # -- before a run ---------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class SiteWorker:
             )
         method = registry.load(str(header["method"]))
         if bool(header.get("alone")):
-            method = alone(method)
+            method = make_alone(method)
         if method.pooled:
             raise ConfigError(f"{method.title} pools all data in one place; silos do not take part in that.")
         if header["task"] not in method.tasks:  # of a task that it is not made for, a policy does not know what it says
@@ -218,7 +218,7 @@ class SiteWorker:
             raise ConfigError("run.device must be cpu or cuda between machines.")
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError("run.device cuda was asked for, but this site has none. Use run.device=cpu.")
-        repeatable(device)
+        make_repeatable(device)
         compression, select_by = Compression.of(header["compression"]), str(header["select_by"])
         if select_by not in (names := list_selecting(header["task"])):
             raise ConfigError(f"evaluation.select_by must be one of {', '.join(names)}; got {quote(select_by)}.")
@@ -302,10 +302,10 @@ class SiteWorker:
             kind = ScalingClient if agreeing else CountingClient if counting else method.client
             context = ClientContext(
                 client, own, config, spec, seed, device, common, compression, select_by,
-                read_answers(self._beside(member, beside, client), seed, client),
+                read_answers(self._find_beside(member, beside, client), seed, client),
             )  # fmt: skip
-            words[client] = _settled(header, packet.payloads, spec)
-            make[client] = partial(HostedClient.opened, kind, context, parties, words[client] if secure else b"")
+            words[client] = _hash_words(header, packet.payloads, spec)
+            make[client] = partial(HostedClient.open, kind, context, parties, words[client] if secure else b"")
         session = Session(run, seed, method, config, {}, make, gates, state, parties, words)
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
@@ -340,8 +340,8 @@ class SiteWorker:
             else:
                 held, turn = session.clients[client], (step, back.get(client))
                 reply = call(held, handler, number, inboxes[index], session.gates[client], turn)
-            reply = _noted(member, session, number, handler, inboxes[index], reply)
-            answer: dict[str, Any] = {"client": client, "cpu": _coarse(started)}
+            reply = _log_reply(member, session, number, handler, inboxes[index], reply)
+            answer: dict[str, Any] = {"client": client, "cpu": _coarse_seconds(started)}
             if isinstance(reply, Failure):
                 if reply.trace:
                     _tell(reply.trace)
@@ -425,7 +425,7 @@ class SiteWorker:
         header = packet.header
         run = safe_name(header["run"])
         state = SiteState(self.folder / "state", run)
-        opened = state.opened()
+        opened = state.read_clients()
         for client, _ in header["results"]:
             if self._member(client).client not in opened and not self._is_complete(run, client):
                 raise RunError(
@@ -468,14 +468,14 @@ class SiteWorker:
         Whose keys it has seen is of this federation; all else is the data's, whatever federation they are summed in.
         """
         member = self._member(client)
-        identity = kept_identity(member.file.record("key"), client, self._kits)
+        identity = load_identity(member.file.record("key"), client, self._kits)
         known = Pinned(self.folder / "sums" / f"{member.file.name}.known", self._kits)
         record, data = OpenedSums(member.file.record("opened")), self._read(member)[1]
         return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
 
     def _secret(self, clients: Iterable[ClientId]) -> bytes:
         """That of these silos of the site, for their checkpoints."""
-        each = (kept_secret(self._member(client).file.record("secret")) for client in sorted(clients))
+        each = (load_secret(self._member(client).file.record("secret")) for client in sorted(clients))
         return hashlib.sha256(b"checkpoints" + b"".join(each)).digest()
 
     def _read(self, member: Member) -> tuple[dict[str, Any], str]:
@@ -512,14 +512,14 @@ class SiteWorker:
                     f"the checkpoint '{mark}' of this site was made under other settings than this run is opened with. "
                     f"Begin another run with another --out."
                 )
-            # Made anew: what it was asked since, and is in no state, would stay with it.
+            # Made again: what it was asked since, and is in no state, would stay with it.
             session.clients[client] = opened()
             session.clients[client].load_state(tree[str(client)])
 
     def _is_complete(self, run: str, client: ClientId) -> bool:
         return (self._results(run, client) / "result.json").exists()
 
-    def _beside(self, member: Member, run: str | None, client: ClientId) -> Path | None:
+    def _find_beside(self, member: Member, run: str | None, client: ClientId) -> Path | None:
         """Where a run's answers are, if a silo lets out what a row beside it says of them; else it scores as ever."""
         return self._results(run, client) if run is not None and member.policy.allows("score") else None
 
@@ -527,7 +527,7 @@ class SiteWorker:
         return self.folder / "results" / run / self.members[client].file.name
 
 
-def _settled(header: Mapping[str, Any], payloads: Sequence[Any], spec: ModelSpec) -> bytes:
+def _hash_words(header: Mapping[str, Any], payloads: Sequence[Any], spec: ModelSpec) -> bytes:
     """[32] hash of all that a client's answers depend on by the words of who opens a run, itself and its data apart."""
     own = ("id", "do", "device", "mark", "models")
     words = {name: value for name, value in header.items() if name not in own}
@@ -568,12 +568,12 @@ def _same_settings(method: Method, sent: Mapping[str, Any]) -> MethodConfig:
     return config
 
 
-def _coarse(started: float) -> float:
+def _coarse_seconds(started: float) -> float:
     """CPU seconds since a moment, to the hundredth: finer, they would tell of the silo what no field declares."""
     return round(time.process_time() - started, 2)
 
 
-def _noted(
+def _log_reply(
     member: Member, session: Session, number: int, handler: str, inbox: Inbox, reply: Encoded | Failure
 ) -> Encoded | Failure:
     """The reply, once what came and what leaves stands in the log; what cannot be logged does not leave."""
@@ -655,7 +655,7 @@ def main() -> None:
         kits = None if begin["kits"] is None else Kits.of(begin["kits"])
         worker = SiteWorker(members_of(silos, folder, begin["may_send"]), folder, kits)
     except GraphsiloError as error:
-        pipe.send(connection, failed("ready", type(error).__name__, str(error)))
+        pipe.send(connection, pack_error("ready", type(error).__name__, str(error)))
         return
     pipe.send(connection, *views_of(parts({"id": "ready", "ok": True})))
     try:

@@ -446,9 +446,9 @@ def test_a_site_answers_the_coordinator_only(tmp_path: Path) -> None:
     relay = SiteRelay(str(tmp_path / "none.sock"), str(tmp_path / "seen"))
     for origin in ("west", "server.job", "", None):
         head = {MessageHeaderKey.ORIGIN: origin, "graphsilo_number": "1"}
-        reply = relay._hello(Message(dict(head), None))
+        reply = relay._answer_hello(Message(dict(head), None))
         assert reply.get_header("graphsilo_problem") == "it answers the coordinator only"
-        relay._asked(Message(dict(head), b"body"))
+        relay._take_request(Message(dict(head), b"body"))
         assert relay._known == set()
     assert not (tmp_path / "seen").exists()
 

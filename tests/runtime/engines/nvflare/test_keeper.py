@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphsilo.runtime.engines.nvflare.keeper import _needed
+from graphsilo.runtime.engines.nvflare.keeper import _filter_environment
 
 
 def test_the_engine_gets_no_secret_of_the_environment() -> None:
@@ -14,4 +14,4 @@ def test_the_engine_gets_no_secret_of_the_environment() -> None:
         "WARD_DB": "postgresql://nurse:secret@db/ward", "PGPASSWORD": "secret", "AWS_SECRET_ACCESS_KEY": "x",
         "SSL_CERT_FILE": "/etc/ca.pem", "NVFL_ADMIN": "1", "PATHOLOGY_TOKEN": "x", "GRAPHSILO_DATA": "/data",
     }  # fmt: skip
-    assert _needed({**known, **secret}) == known
+    assert _filter_environment({**known, **secret}) == known

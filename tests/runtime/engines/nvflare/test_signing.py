@@ -20,7 +20,7 @@ BODY = b"GSR1 what the coordinator asks"
 
 def signed(signer: Signer, site: str, *body: bytes | Broadcast) -> bytes:
     """What goes to the engine, in one piece."""
-    return b"".join(views_of(signer.signed(site, body[0] if len(body) == 1 else body)))
+    return b"".join(views_of(signer.sign(site, body[0] if len(body) == 1 else body)))
 
 
 def make(folder: Path) -> Path:
@@ -37,28 +37,26 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_the_coordinator_signed_is_opened(kits: Path) -> None:
     signer, verifier = Signer(kits / "coordinator"), Verifier(kits / "north", "north")
     for body in (BODY, b"", bytes(10**6)):
-        assert bytes(verifier.opened(signed(signer, "north", body))) == body
+        assert bytes(verifier.open(signed(signer, "north", body))) == body
     again = Signer(kits / "coordinator")  # a coordinator that was started again has another session key
-    assert bytes(verifier.opened(signed(again, "north", BODY))) == BODY
-    assert bytes(verifier.opened(signed(signer, "north", BODY))) == BODY
+    assert bytes(verifier.open(signed(again, "north", BODY))) == BODY
+    assert bytes(verifier.open(signed(signer, "north", BODY))) == BODY
 
 
 def test_a_site_cannot_speak_as_the_coordinator(kits: Path) -> None:
     """Not with its own certificate, and not by handing on what the coordinator asked it."""
     verifier = Verifier(kits / "north", "north")
     with pytest.raises(ProtocolError, match="not this federation's coordinator's"):
-        verifier.opened(signed(Signer(kits / "south"), "north", BODY))
+        verifier.open(signed(Signer(kits / "south"), "north", BODY))
     with pytest.raises(ProtocolError, match="signature for site 'north'"):
-        verifier.opened(signed(Signer(kits / "coordinator"), "south", BODY))
+        verifier.open(signed(Signer(kits / "coordinator"), "south", BODY))
     with pytest.raises(ProtocolError, match="without the coordinator's signature"):
-        verifier.opened(BODY)
+        verifier.open(BODY)
 
 
 def test_another_federations_coordinator_is_nobody_here(kits: Path, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="not this federation's coordinator's"):
-        Verifier(kits / "north", "north").opened(
-            signed(Signer(make(tmp_path / "other") / "coordinator"), "north", BODY)
-        )
+        Verifier(kits / "north", "north").open(signed(Signer(make(tmp_path / "other") / "coordinator"), "north", BODY))
 
 
 def test_a_certificate_does_not_vouch_for_somebody_elses_key(kits: Path, tmp_path: Path) -> None:
@@ -68,7 +66,7 @@ def test_a_certificate_does_not_vouch_for_somebody_elses_key(kits: Path, tmp_pat
     (fake / CERTIFICATE).write_bytes((kits / "coordinator" / CERTIFICATE).read_bytes())
     (fake / KEY).write_bytes(certificates.key_pem(certificates.new_key()))
     with pytest.raises(ProtocolError, match="not the coordinator's"):
-        Verifier(kits / "north", "north").opened(signed(Signer(fake), "north", BODY))
+        Verifier(kits / "north", "north").open(signed(Signer(fake), "north", BODY))
 
 
 def test_no_byte_can_be_changed(kits: Path) -> None:
@@ -77,10 +75,10 @@ def test_no_byte_can_be_changed(kits: Path) -> None:
         damaged = bytearray(whole)
         damaged[place] ^= 1
         with pytest.raises(ProtocolError):
-            Verifier(kits / "north", "north").opened(damaged)
+            Verifier(kits / "north", "north").open(damaged)
     for length in (0, 3, 7, 100, len(whole) - len(BODY) - 1):
         with pytest.raises(ProtocolError):
-            Verifier(kits / "north", "north").opened(whole[:length])
+            Verifier(kits / "north", "north").open(whole[:length])
 
 
 def test_pieces_are_signed_and_a_broadcast_is_hashed_once(kits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +87,7 @@ def test_pieces_are_signed_and_a_broadcast_is_hashed_once(kits: Path, monkeypatc
     monkeypatch.setattr("hashlib.sha256", lambda data=b"": hashed.append(len(data)) or sha256(data))
     for site in ("north", "south"):
         whole = signed(signer, site, b"head of " + site.encode(), shared)
-        assert bytes(Verifier(kits / site, site).opened(whole)) == b"head of " + site.encode() + b"model" * 1000
+        assert bytes(Verifier(kits / site, site).open(whole)) == b"head of " + site.encode() + b"model" * 1000
     assert hashed.count(5000) == 1
     monkeypatch.undo()
     # Where the head ends is signed, too: the same bytes, divided elsewhere, are another request.
@@ -98,4 +96,4 @@ def test_pieces_are_signed_and_a_broadcast_is_hashed_once(kits: Path, monkeypatc
     assert whole[place] == len(BODY)
     whole[place] += 1
     with pytest.raises(ProtocolError):
-        Verifier(kits / "north", "north").opened(whole)
+        Verifier(kits / "north", "north").open(whole)

@@ -11,6 +11,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from socketserver import BaseRequestHandler
 from types import SimpleNamespace
@@ -20,13 +21,13 @@ import pytest
 
 from graphsilo.runtime import certificates
 from graphsilo.runtime.engines.nvflare import engine
-from graphsilo.runtime.engines.nvflare.keeper import trusting
+from graphsilo.runtime.engines.nvflare.keeper import trust_variables
 from graphsilo.runtime.engines.nvflare.kit import CERTIFICATE, KEY, KIT, ROOT, read_kit
 from graphsilo.runtime.engines.nvflare.provision import provision, renew
 from graphsilo.runtime.engines.nvflare.site import probe
 from kit.provisioned import spec
 
-net_utils = pytest.importorskip("nvflare.fuel.f3.drivers.net_utils", reason="needs graphsilo[nvflare]")
+pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="needs graphsilo[nvflare]")
 
 
 @dataclass
@@ -66,6 +67,8 @@ def place(keys: Iterator[Any], tmp_path_factory: pytest.TempPathFactory) -> Plac
 def context(kit: Path, root: Path, *, serves: bool) -> ssl.SSLContext:
     """What FLARE makes of a kit in an engine's process."""
     side = "server" if serves else "client"
+    from nvflare.fuel.f3.drivers import net_utils  # takes a second: not where tests are only collected
+
     made = net_utils.get_ssl_context(
         {"ca_cert": str(root), f"{side}_cert": str(kit / CERTIFICATE), f"{side}_key": str(kit / KEY),
          "connection_security": "mtls", "secure": True, "scheme": "stcp"},
@@ -117,7 +120,7 @@ def greeted(served: ssl.SSLContext | None, connects: ssl.SSLContext | None) -> b
 def root(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     """That of our federation, in a process like an engine's."""
     found = place.ours / "north" / ROOT
-    for name, value in trusting(found).items():
+    for name, value in trust_variables(found).items():
         monkeypatch.setenv(name, value)
     return found
 
@@ -151,7 +154,7 @@ def test_an_authority_that_the_machine_trusts_certifies_no_coordinator(
     served = anybody(place.other / "coordinator", authority)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     assert greeted(served, context(ours, ours / ROOT, serves=False))
-    for name, value in trusting(ours / ROOT).items():
+    for name, value in trust_variables(ours / ROOT).items():
         monkeypatch.setenv(name, value)
     assert not greeted(served, context(ours, ours / ROOT, serves=False))
 

@@ -28,7 +28,7 @@ def relay(message: Message, context: Context) -> Message:
     try:
         return Message(pack(_ask(message, context)), reply_to=message)
     except Exception as error:
-        return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, _words(error)), reply_to=message)
+        return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, _describe(error)), reply_to=message)
 
 
 app = ClientApp()
@@ -41,15 +41,15 @@ def _ask(message: Message, context: Context) -> Body:
     # By the clocks of both machines, as Flower itself reckons: a message is good until created_at + ttl.
     end = time.monotonic() + message.metadata.created_at + message.metadata.ttl - time.time() - MARGIN
     try:
-        connection = pipe.connect(path, timeout=_left(end))
+        connection = pipe.connect(path, timeout=_seconds_left(end))
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise ConnectionError(
             f"nobody listens at {path}: start the site with 'graphsilo join', or correct {SOCKET_KEY}."
         ) from error
     with connection:
-        connection.settimeout(_left(end))
+        connection.settimeout(_seconds_left(end))
         pipe.send(connection, body)
-        connection.settimeout(_left(end))
+        connection.settimeout(_seconds_left(end))
         return pipe.receive(connection)
 
 
@@ -68,14 +68,14 @@ def socket_path(context: Context) -> str:
     return path
 
 
-def _left(end: float) -> float:
+def _seconds_left(end: float) -> float:
     seconds = end - time.monotonic()
     if seconds <= 0:
         raise TimeoutError
     return seconds
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """What went wrong, for the coordinator; nothing of the site's data is in it."""
     if isinstance(error, TimeoutError):
         return "the site was still working when the message expired"

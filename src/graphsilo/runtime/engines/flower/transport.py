@@ -100,7 +100,7 @@ class FlowerTransport(Transport):
         if node is None:
             raise Unreachable(site, f"no SuperNode has said that it is this site within {timeout:.0f} s")
         try:
-            answer = self._errand(node, b"".join(views_of(body)), end).result(timeout=max(0.0, end - time.monotonic()))
+            answer = self._submit(node, b"".join(views_of(body)), end).result(timeout=max(0.0, end - time.monotonic()))
         except TimeoutError:
             self._doubt(site, node)
             raise Unreachable(site, f"nothing came within {timeout:.0f} s") from None
@@ -124,7 +124,7 @@ class FlowerTransport(Transport):
             if gone and self._nodes.get(site) == node:
                 del self._nodes[site]
 
-    def _errand(self, node: int, body: Body, end: float) -> Future[bytes]:
+    def _submit(self, node: int, body: Body, end: float) -> Future[bytes]:
         """Send and wait in a thread of its own, which ends with the request."""
         outcome: Future[bytes] = Future()
 
@@ -148,12 +148,12 @@ class FlowerTransport(Transport):
         while time.monotonic() < end and not self._closed.is_set():
             for reply in self._grid.pull_messages([sent]):
                 if reply.metadata.reply_to_message_id == sent:
-                    return self._opened(reply)
+                    return self._open_reply(reply)
             self._closed.wait(_POLL)
         raise _NoReply("nothing came in time")
 
     @staticmethod
-    def _opened(reply: Message) -> bytes:
+    def _open_reply(reply: Message) -> bytes:
         if reply.has_error():
             raise _NoReply(reply.error.reason or f"Flower's error {reply.error.code}", reply.error.code)
         try:
@@ -169,14 +169,14 @@ class FlowerTransport(Transport):
             with contextlib.suppress(Exception):  # the SuperLink is away for a moment: look again later
                 online = set(self._grid.get_node_ids())
                 for node in [node for node, greeting in asked.items() if greeting.done()]:
-                    if not self._named(node, asked.pop(node), online):
+                    if not self._learn_name(node, asked.pop(node), online):
                         again[node] = time.monotonic() + _AGAIN
                 for node in sorted(online - set(asked) - set(self._nodes.values())):
                     if time.monotonic() >= again.get(node, 0.0):
-                        asked[node] = self._errand(node, b"", time.monotonic() + _GREETING)
+                        asked[node] = self._submit(node, b"", time.monotonic() + _GREETING)
             self._closed.wait(_POLL if asked else _LOOK_AROUND)
 
-    def _named(self, node: int, greeting: Future[bytes], online: set[int]) -> bool:
+    def _learn_name(self, node: int, greeting: Future[bytes], online: set[int]) -> bool:
         """Whether a SuperNode's answer to a hello settles who it is."""
         try:
             name = greeting.result().decode("utf-8")

@@ -79,7 +79,7 @@ class NvflareTransport(Transport):
         if self._closed:
             raise Unreachable(site, "the transport is closed")
         if self._signer is not None:
-            body = self._signer.signed(site, body)
+            body = self._signer.sign(site, body)
         try:
             head, content = self._exchange(
                 {"do": "ask", "site": site, "timeout": timeout}, body, timeout=timeout + _MARGIN_SECONDS

@@ -89,8 +89,8 @@ class Keeper:
                 return
             folder = write_workspace(self._kit)
             environment = {
-                **_needed(os.environ),
-                **trusting(self._kit.folder / ROOT),
+                **_filter_environment(os.environ),
+                **trust_variables(self._kit.folder / ROOT),
                 "PYTHONUNBUFFERED": "1",
                 "OMP_NUM_THREADS": "1",
                 "MALLOC_ARENA_MAX": "2",  # FLARE has hundreds of threads; each would keep an arena of its own
@@ -140,12 +140,12 @@ class Keeper:
                 log.error("the engine of '%s' cannot be started: %s", self._kit.party, error)
 
 
-def _needed(environment: Mapping[str, str]) -> dict[str, str]:
+def _filter_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that an engine's process is given."""
     return {name: value for name, value in environment.items() if _NEEDED.fullmatch(name)}
 
 
-def trusting(root: Path) -> dict[str, str]:
+def trust_variables(root: Path) -> dict[str, str]:
     """Variables with which OpenSSL trusts a root alone.
 
     FLARE's sites add their root to those that the machine trusts, and look at no host's name: whoever stands on the

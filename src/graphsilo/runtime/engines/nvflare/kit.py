@@ -110,7 +110,7 @@ class Kit:
                 f"from two federations, or changed on its way. Ask the coordinator for a new one."
             )
         certificate = certificates.read_cert(self.folder / CERTIFICATE)
-        if not certificates.signed_by(certificate, root):
+        if not certificates.is_signed_by(certificate, root):
             raise RunError(
                 f"the certificate in {self.folder} was not signed by the root of federation '{self.federation.name}': "
                 f"it belongs to another federation. Ask the coordinator for a kit of this one."

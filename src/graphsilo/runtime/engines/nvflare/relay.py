@@ -72,7 +72,7 @@ class _Sweeper:
         gc.collect()
         gc.freeze()
 
-    def passed(self, size: int) -> None:
+    def note_passed(self, size: int) -> None:
         with self._lock:
             self._bytes += size
             if self._bytes < _SWEEP_BYTES:
@@ -116,7 +116,7 @@ class _Site:
         with self.lock:
             return [number for number, one in self.waited.items() if one.sent is not None and one.sent < limit]
 
-    def heard(self, birth: str, unknown: Iterable[str]) -> None:
+    def note_heard(self, birth: str, unknown: Iterable[str]) -> None:
         with self.lock:
             self.missed = 0
             if self.birth != birth:
@@ -133,7 +133,7 @@ class _Site:
                 self.state, self.since, self.problem = "up", time.time(), ""
                 log.info("site '%s' is up", self.name)
 
-    def silent(self, problem: str, *, certain: bool) -> None:
+    def note_silent(self, problem: str, *, certain: bool) -> None:
         with self.lock:
             self.missed += 1
             if self.state == "up" and (certain or self.missed >= _MISSED_HELLOS):
@@ -172,7 +172,7 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
         self._engine = fl_ctx.get_engine()
         self._cell = self._engine.get_cell()
         self._sweeper = _Sweeper()
-        self._cell.register_request_cb(channel=CHANNEL, topic=ANSWER, cb=self._answered)
+        self._cell.register_request_cb(channel=CHANNEL, topic=ANSWER, cb=self._take_answer)
         self._path.unlink(missing_ok=True)  # one coordinator per kit: the runner holds a lock on it
         listener = pipe.listen(self._path)
         threading.Thread(target=self._accept, args=(listener,), name="graphsilo-accept", daemon=True).start()
@@ -201,7 +201,7 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
                     pipe.send(connection, json.dumps(answer).encode("utf-8"))
                     pipe.send(connection, *_parts(content))
                     content = None
-                    self._sweeper.passed(size)
+                    self._sweeper.note_passed(size)
             except (EOFError, OSError):
                 return  # the runner has let go
 
@@ -237,20 +237,20 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
         message = Message({_NUMBER: number}, body)
         self._cell.fire_and_forget(channel=CHANNEL, topic=ASK, targets=target, message=message, optional=True)
 
-        def sent(future: Any) -> None:
+        def note_sent(future: Any) -> None:
             if future.error:
                 one.fail(f"the request could not be sent ({future.error})")
             else:
                 one.sent = time.monotonic()
 
         future = message.get_prop(MessagePropKey.FUTURES)[target]
-        future.add_done_callback(sent, future)
+        future.add_done_callback(note_sent, future)
 
     def _target(self, site: _Site) -> str | None:
         client = self._engine.client_manager.name_to_clients.get(site.name)
         return client.get_fqcn() if client is not None else None
 
-    def _answered(self, message: Message) -> Message:
+    def _take_answer(self, message: Message) -> Message:
         origin = message.get_header(MessageHeaderKey.ORIGIN)
         site = self._sites.get(origin)
         one = site.waited.get(message.get_header(_NUMBER)) if site is not None else None
@@ -266,15 +266,15 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
     def _greet(self, site: _Site) -> None:
         while True:
             try:
-                self._hello(site)
+                self._greet_once(site)
             except Exception as error:
-                site.silent(f"{type(error).__name__}: {error}", certain=False)
+                site.note_silent(f"{type(error).__name__}: {error}", certain=False)
             time.sleep(_HELLO_SECONDS)
 
-    def _hello(self, site: _Site) -> None:
+    def _greet_once(self, site: _Site) -> None:
         target = self._target(site)
         if target is None:
-            site.silent("it has not joined", certain=True)
+            site.note_silent("it has not joined", certain=True)
             return
         reply = self._cell.core_cell.send_request(
             channel=CHANNEL,
@@ -287,13 +287,13 @@ class CoordinatorRelay(FLComponent):  # type: ignore[misc]
         code = reply.get_header(MessageHeaderKey.RETURN_CODE, ReturnCode.OK)
         problem = reply.get_header(_PROBLEM)
         if problem:
-            site.silent(str(problem), certain=True)
+            site.note_silent(str(problem), certain=True)
         elif code == ReturnCode.OK:
-            site.heard(str(reply.get_header(_BIRTH)), reply.get_header(_UNKNOWN) or ())
+            site.note_heard(str(reply.get_header(_BIRTH)), reply.get_header(_UNKNOWN) or ())
         elif code == ReturnCode.TIMEOUT:
-            site.silent("no answer to a hello in time", certain=False)
+            site.note_silent("no answer to a hello in time", certain=False)
         else:
-            site.silent("the connection is broken", certain=True)
+            site.note_silent("the connection is broken", certain=True)
 
 
 class SiteRelay(FLComponent):  # type: ignore[misc]
@@ -322,12 +322,12 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
     def _begin(self, fl_ctx: FLContext) -> None:
         self._cell = fl_ctx.get_engine().get_cell()
         self._sweeper = _Sweeper()
-        self._cell.register_request_cb(channel=CHANNEL, topic=HELLO, cb=self._hello)
-        self._cell.register_request_cb(channel=CHANNEL, topic=ASK, cb=self._asked)
+        self._cell.register_request_cb(channel=CHANNEL, topic=HELLO, cb=self._answer_hello)
+        self._cell.register_request_cb(channel=CHANNEL, topic=ASK, cb=self._take_request)
         threading.Thread(target=self._watch, name="graphsilo-watch", daemon=True).start()
         log.info("joined the federation; requests go to %s", self._path)
 
-    def _hello(self, message: Message) -> Message:
+    def _answer_hello(self, message: Message) -> Message:
         if not _from_coordinator(message):
             return Message({_PROBLEM: "it answers the coordinator only"})
         self._heard = time.monotonic()
@@ -339,7 +339,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
         unknown = [number for number in message.get_header(_WAITED) or () if number not in self._known]
         return Message({_BIRTH: self._birth, _UNKNOWN: unknown})
 
-    def _asked(self, message: Message) -> Message:
+    def _take_request(self, message: Message) -> Message:
         if _from_coordinator(message):
             number = str(message.get_header(_NUMBER))
             self._known.add(number)
@@ -357,7 +357,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
             self._send(number, answer, problem)
             size += len(answer)
             del answer
-            self._sweeper.passed(size)
+            self._sweeper.note_passed(size)
         except Exception:
             log.exception("a request could not be carried out")
         finally:
@@ -390,7 +390,7 @@ class SiteRelay(FLComponent):  # type: ignore[misc]
         while True:
             time.sleep(5.0)
             if self._heard and time.monotonic() - self._heard > _SILENCE_SECONDS:
-                log.warning("the coordinator has said nothing for %d s; connecting anew", _SILENCE_SECONDS)
+                log.warning("the coordinator has said nothing for %d s; connecting again", _SILENCE_SECONDS)
                 logging.shutdown()
                 os._exit(3)
 

@@ -49,12 +49,12 @@ class Signer:
         vouched = certificates.read_key(kit / KEY).sign(_KEY_PURPOSE + public, padding.PKCS1v15(), hashes.SHA256())
         self._prefix = _MAGIC + _SIZES.pack(len(certificate), len(vouched)) + certificate + public + vouched
 
-    def signed(self, site: str, body: Body | Parts) -> Parts:
+    def sign(self, site: str, body: Body | Parts) -> Parts:
         """A request, with the proof that it is the coordinator's and for this site."""
         head, *rest = [body] if isinstance(body, bytes | bytearray | memoryview) else body
         digest = rest[0].digest if len(rest) == 1 and isinstance(rest[0], Broadcast) else _digest(*views_of(rest))
         size = size_of([head])
-        signature = self._key.sign(_said(site, size, _digest(*views_of([head])), digest))
+        signature = self._key.sign(_bytes_to_sign(site, size, _digest(*views_of([head])), digest))
         return [self._prefix + _HEAD.pack(size) + signature, head, *rest]
 
 
@@ -69,7 +69,7 @@ class Verifier:
         self._root, self._site = certificates.read_cert(kit / ROOT), site
         self._known: dict[bytes, Ed25519PublicKey] = {}
 
-    def opened(self, body: Body) -> memoryview:
+    def open(self, body: Body) -> memoryview:
         """The request in a signed one.
 
         Raises:
@@ -87,11 +87,11 @@ class Verifier:
         prefix = bytes(view[:end])
         key = self._known.get(prefix)
         if key is None:
-            key = self._vouched(prefix[start:], certificate_size)
+            key = self._check_session_key(prefix[start:], certificate_size)
             self._known = {prefix: key}  # the key of a coordinator that was started again takes the old one's place
         request = view[begin:]
         (size,) = _HEAD.unpack_from(view, end)
-        said = _said(self._site, size, _digest(request[:size]), _digest(request[size:]))
+        said = _bytes_to_sign(self._site, size, _digest(request[:size]), _digest(request[size:]))
         try:
             key.verify(bytes(view[begin - _SIGNATURE : begin]), said)
         except InvalidSignature:
@@ -100,11 +100,11 @@ class Verifier:
             ) from None
         return request
 
-    def _vouched(self, parts: bytes, certificate_size: int) -> Ed25519PublicKey:
+    def _check_session_key(self, parts: bytes, certificate_size: int) -> Ed25519PublicKey:
         """The session key, if the coordinator's certificate stands behind it."""
         certificate, public = parts[:certificate_size], parts[certificate_size : certificate_size + _PUBLIC]
         try:
-            key = certificates.vouching(certificate, self._root, COORDINATOR, ExtendedKeyUsageOID.SERVER_AUTH)
+            key = certificates.verify(certificate, self._root, COORDINATOR, ExtendedKeyUsageOID.SERVER_AUTH)
         except certificates.Untrusted as error:
             raise ProtocolError(
                 f"a request is signed by a certificate that is not this federation's coordinator's: the key {error}."
@@ -117,7 +117,7 @@ class Verifier:
             raise ProtocolError("a request's signature cannot be read, or is not the coordinator's.") from None
 
 
-def _said(site: str, size: int, head: bytes, rest: bytes) -> bytes:
+def _bytes_to_sign(site: str, size: int, head: bytes, rest: bytes) -> bytes:
     """What is signed of a request: for whom it is, where its head ends, and the digests of both parts."""
     return _REQUEST_PURPOSE + site.encode() + b"\0" + _HEAD.pack(size) + head + rest
 
