@@ -80,7 +80,7 @@ class Candidates(Message):
         if len(self.counts) not in known:
             raise MessageError(f"Candidates is of {len(self.counts)} models; {known[-1]} were asked about.")
 
-    def check_size(self, items: float, degrees: float) -> None:
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
         most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0
         if most > items:
             raise MessageError(f"Candidates counts {most} items; there are {items:g} at most.")

@@ -252,18 +252,23 @@ def test_no_node_counts_in_two_bins_of_a_column():
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "wanted"),
     [
-        Counts(classes=torch.tensor([3, 2])),
-        Cells(counts=whole([1, 0], [2, 3])),
-        Moments(sums=torch.tensor([[-5 * LARGEST_MOMENT]])),
+        (Counts(classes=torch.tensor([3, 2])), []),
+        (Cells(counts=whole([1, 0], [2, 3])), []),
+        (Moments(sums=torch.tensor([[-5 * LARGEST_MOMENT]])), []),
+        (Histograms(gradients=whole([0]), hessians=whole([0]), counts=whole([3], [4], [2])), [[0, 0], [1, 0], [0, 3]]),
     ],
 )
-def test_no_silo_counts_more_nodes_than_it_holds(message):
+def test_no_silo_counts_more_nodes_than_it_holds(message, wanted):
     """Each of them by itself is below what it holds: only together are they more."""
-    message.check_size(5.0, 0.0)
+    asked = HistogramRequest(
+        step=0, columns=torch.zeros(2, 3), thresholds=torch.zeros(2, 3), wanted=torch.tensor(wanted),
+        ends=torch.tensor([1]), largest=10,
+    )  # fmt: skip
+    message.check_size(asked, 5.0, 0.0)
     with pytest.raises(MessageError, match=r"counts 5 nodes; there are 4 at most\."):
-        message.check_size(4.0, 0.0)
+        message.check_size(asked, 4.0, 0.0)
 
 
 # -- beside others ---------------------------------------------------------------------------------------------------
