@@ -128,8 +128,10 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
     many = isinstance(config.data.name, list) and partition.rule in ("files", "domains")
     if chosen.file is None and not many:
         return
-    cut_anew = "Leave the number out, or cut the data anew with a rule."
-    remedy = cut_anew if chosen.file else "Leave the number out; run.without leaves out clients, or name fewer of them."
+    cut_again = "Leave the number out, or cut the data again with a rule."
+    remedy = (
+        cut_again if chosen.file else "Leave the number out; run.without leaves out clients, or name fewer of them."
+    )
     by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
     if config.is_given("partition.clients") and chosen.clients != partition.num_clients:
         raise ConfigError(
@@ -139,7 +141,7 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
     if chosen.file and config.is_given("partition.rule") and chosen.rule not in ("auto", partition.rule):
         raise ConfigError(
             f"partition.rule asks for '{chosen.rule}', but the stored partition {chosen.file} was cut by "
-            f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut anew."
+            f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut again."
         )
 
 

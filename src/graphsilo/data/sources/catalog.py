@@ -37,7 +37,7 @@ _GRAPH_FILES = (*_DESCRIPTIONS, ".npz", ".pt")
 
 OTHER_CONTENT = (
     "the raw files hold as many nodes, links, features and classes as the published data set, but not the same ones, "
-    "so that scores cannot be compared with published ones; where the files were not meant to differ, fetch them anew"
+    "so that scores cannot be compared with published ones; where the files were not meant to differ, fetch them again"
 )
 
 

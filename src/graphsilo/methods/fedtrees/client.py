@@ -288,7 +288,7 @@ class Client(ClientBase[FedTreesConfig]):
         refuse_unless(torch.equal(known["base"], given["base"]), "a forest")
         # It has some of the new ones, too, where its answer was lost.
         kept = request.first + forest.count_common_trees(forest.trees(known, request.first), given)
-        if kept < have:  # the run went back, and other trees grew: what was made of these is made anew
+        if kept < have:  # the run went back, and other trees grew: what was made of these is made again
             self._forests = {track: forest.trees(each, 0, kept) for track, each in self._forests.items()}
             self._margins, self._held = {}, {}
         self._forests[COMMON] = forest.extend(forest.trees(known, 0, request.first), given) if request.first else given

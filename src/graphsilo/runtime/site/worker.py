@@ -196,7 +196,7 @@ class SiteWorker:
         run, seed = safe_name(header["run"]), int(header["seed"])
         if any(self._is_complete(run, client) for client in self.members):
             raise RunError(
-                f"run '{run}' is complete at this site, and its models stay as they are. Begin it anew with another "
+                f"run '{run}' is complete at this site, and its models stay as they are. Begin it again with another "
                 f"--out."
             )
         if free_disk(self.folder) < LEAST_FREE:  # whatever a coordinator begins, the owner's machine goes on
