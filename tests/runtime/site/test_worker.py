@@ -24,6 +24,7 @@ from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import FederationError
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal, registry
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.model_files import tensor_file
@@ -186,14 +187,14 @@ RIDGES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "more-rows-by-class": (
         "count", lambda reply: replace(reply, classes=reply.classes + 10**9), "training items among|claims to stand for"
     ),
-    "fewer-than-none": ("score", lambda reply: replace(reply, counts=reply.counts - 1), "Scores counts"),
+    "fewer-than-none": ("score", lambda reply: replace(reply, counts=reply.counts - 1), "Candidates has -1 items"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("lie", list(RIDGES))
 def test_sums_of_no_rows_are_left_out(lie: str, sites: Any, tmp_path: Path) -> None:
     handler, change, words = RIDGES[lie]
-    kind = {"statistics": fedridge.Statistics, "count": fedridge.Counts, "score": fedridge.Scores}[handler]
+    kind = {"statistics": fedridge.Statistics, "count": fedridge.Counts, "score": Candidates}[handler]
     meddling = Meddling(sites.transport, after=telling(handler, kind, change))
     with pytest.raises(FederationError, match=f"client 1 failed in '{handler}'.*({words})"):
         carry_out(sites, meddling, tmp_path / "out", method__name="fedridge")
