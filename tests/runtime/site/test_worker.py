@@ -338,6 +338,25 @@ def test_strange_opening_is_refused_and_nothing_is_written(changes: dict[str, An
 
 
 @pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        ({"do": "open", "run": "a", "seed": 0}, "Object missing required field `method`"),
+        ({"do": "call", "run": "a", "seed": "x"}, r"Expected `int`, got `str` - at `\$\.seed`"),
+        ({"do": "call", "run": "a", "seed": 0, "handler": "x", "round": 1, "to": [[0]]}, r"got 1 - at `\$\.to\[0\]`"),
+        ({"do": "save", "run": "a", "seed": 0, "mark": 7}, r"got `int` - at `\$\.mark`"),
+        ({"do": "result", "run": "a", "results": {}}, r"at `\$\.results`"),
+    ],
+)
+def test_a_malformed_request_is_one_sentence_in_the_log(header: dict[str, Any], what: str, sites: Any) -> None:
+    site = sites.supervisors["north"]
+    log = site.folder / "run" / "worker.log"
+    before = len(log.read_text())
+    answer = ask(site, header)
+    assert re.fullmatch(f"what '{header['do']}' was asked with cannot be read: .*{what}.*\\.", answer["text"])
+    assert log.read_text()[before:] == f"{header['do']}: ProtocolError: {answer['text']}\n"
+
+
+@pytest.mark.parametrize(
     ("settings", "precision", "sparse", "refused"),
     [
         ({}, "bfloat16", True, True),
