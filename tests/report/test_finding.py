@@ -209,6 +209,11 @@ def test_silos_stand_by_gain_under_their_names_and_as_text(tmp_path: Path) -> No
     assert [(row["name"], row["sign"], row["gain"], row["way"]) for row in context["rows"]] == [
         ("south", "▲", "+30.0", "right"), ("west", "=", "0.0", "right"), (names[0], "▼", "−10.0", "left"),
     ]  # fmt: skip
+    # The axis is 0.432 long: from 0.5 to 0.9, and 4 % of that beyond either end
+    assert [(row["ring"], row["head"], row["from"], row["width"]) for row in context["rows"]] == [
+        ("26.85", "96.30", "26.85", "69.44"), ("26.85", "26.85", "26.85", "0.00"), ("26.85", "3.70", "3.70", "23.15"),
+    ]  # fmt: skip
+    assert (context["axis"], context["unit"], context["intervals"]) == (("50.0", "90.0"), ", points", False)
     page = Page(report.write(run.path).read_text(encoding="utf-8"))
     assert page.open == []
     assert len(page.scripts) == 1
@@ -243,6 +248,9 @@ def test_the_interval_counts_seeds_and_test_items(tmp_path: Path) -> None:
     (gain,) = found.gains
     assert gain.span == pytest.approx((0.05 - 0.1011, 0.05 + 0.1011), abs=2e-4)
     assert gain.may_be_chance
+    context = gains(load(tmp_path / "r"), found)
+    assert context is not None
+    assert (context["intervals"], context["rows"][0]["interval"]) == (True, "−5.1 to +15.1")
     assert "(95\u00a0% interval over three seeds: +2.5 to +7.5)" in found.sentence
     assert "Other test items might move it by up to 9.8 points more (95 %)." in found.certainty
 

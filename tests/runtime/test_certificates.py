@@ -26,7 +26,8 @@ def test_certificates_say_what_they_are_for(tmp_path: Path) -> None:
     for party, purpose in (("coordinator", Purpose.SERVER_AUTH), ("north", Purpose.CLIENT_AUTH)):
         certificate = certificates.read_cert(tmp_path / "fed" / party / "certificate.pem")
         assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
-        assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        assert (basic.critical, basic.value.ca) == (True, False)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         hosts = names.get_values_for_type(x509.DNSName), [str(ip) for ip in names.get_values_for_type(x509.IPAddress)]
         assert hosts == ((["coordinator", "localhost"], ["127.0.0.1"]) if party == "coordinator" else (["north"], []))
