@@ -17,9 +17,9 @@ import graphsilo
 from graphsilo.cli import main
 from graphsilo.cli.values import resume_command
 from graphsilo.errors import ConfigError, GraphsiloError, PartitionError, UnsupportedError
+from graphsilo.experiments.check_remote import check_remote
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.service.jobs import Jobs
-from graphsilo.experiments.service.run_over import check_remote
 from graphsilo.federation import trust
 from kit.own import EXAMPLES, NET, QUICK, RULE, SMALL, numbers, written
 from kit.stopped import Stop, StopAfter

@@ -11,6 +11,7 @@ import pytest
 
 import graphsilo
 from graphsilo.data import load
+from graphsilo.data.silos.schema import schema_tree
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, DataError, RunError
@@ -18,7 +19,6 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
-from graphsilo.runtime.site.schema import schema_tree
 from kit import silo_tree
 from kit.runs import only
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import yaml
 
 from graphsilo.data.silos.cards import compare_cards
+from graphsilo.data.silos.schema import schema_tree
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import DisclosureError
 from graphsilo.federation import registry
@@ -20,7 +21,6 @@ from graphsilo.federation.secure.coordinator import SecureSum
 from graphsilo.federation.secure.messages import ANSWERS, Offer
 from graphsilo.federation.secure.party import Purpose, Unproved
 from graphsilo.runtime.protocol import pack, unpack
-from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.site.worker import SiteWorker, members_of
 from graphsilo.runtime.transport import views_of
 from kit.site_tables import write_tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsilo import models
 from graphsilo.data.silos.silo import Silo
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.doors import OWN
 from graphsilo.experiments.simulation import Simulation
@@ -59,21 +59,6 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
             raise ConfigError(
                 f"{why} starts other processes, and model '{name}' was registered in this one alone. Say where it is, "
                 f"model='file.py', or put it into a package with an entry point."
-            )
-
-
-def refuse_remote(config: RunConfig) -> None:
-    """Refuse what a person brought along where the silos are at other machines.
-
-    Raises:
-        UnsupportedError: Names the first.
-    """
-    for section in ("method", "model"):
-        for name in config.find_own(section):
-            raise UnsupportedError(
-                f"{section} '{name}' is in a file of yours, and sites run no code that a coordinator names: it must be "
-                f"installed at each of them. Put it into a package with an entry point of the group "
-                f"'graphsilo.{section}s', install that at the sites and here, and name it by its name."
             )
 
 

@@ -15,6 +15,7 @@ from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scale_graph, scale_silo
+from graphsilo.data.silos.schema import schema_of
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
@@ -35,7 +36,6 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.model_files import SCALE, Kept, aggregate_path, model_path
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import probabilities
-from graphsilo.runtime.site.schema import schema_of
 from graphsilo.types import ClientId
 
 _PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree")

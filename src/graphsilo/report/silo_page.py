@@ -20,9 +20,9 @@ from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.column_scales import visible_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.experiments.check_answers import BY_SETTINGS
+from graphsilo.experiments.check_remote import check_remote
 from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.references import reference_config, with_alone
-from graphsilo.experiments.service.run_over import check_remote
 from graphsilo.experiments.simulation import method_of
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import journal, noise, registry

@@ -1,4 +1,4 @@
-"""The jobs of a coordinator: folders in its kit, so that nothing is lost when it is killed. No torch.
+"""The jobs of a coordinator: folders in its kit, so that nothing is lost when it is killed.
 
     KIT/jobs/0001-fedavg/   config.yaml, job.json (state), out/ (the run's folder)
 
@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 from graphsilo import documents
 from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.experiments.check_answers import BY_SETTINGS, check_parties, check_robust
+from graphsilo.experiments.check_remote import check_remote
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import drop_idle
@@ -171,8 +172,6 @@ def _check(
     config: str | Path, assignments: Sequence[str], names: Mapping[str, ClientId] | None = None
 ) -> tuple[str, str]:
     """The method of a configuration that silos apart can carry out, and the configuration as it is kept."""
-    from graphsilo.experiments.service.run_over import check_remote
-
     checked = with_alone(drop_idle(load_config(config, assignments=assignments), remote=True))
     method, settings = registry.load(checked.method.name), checked.method_config()
     check_remote(checked)

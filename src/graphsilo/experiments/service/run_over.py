@@ -17,16 +17,17 @@ from typing import Any
 
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.cards import card_notes, compare_cards
+from graphsilo.data.silos.schema import schema_tree
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import ConfigError, FederationError, UnsupportedError
-from graphsilo.experiments.check_own import refuse_remote
+from graphsilo.errors import FederationError
+from graphsilo.experiments.check_remote import check_remote
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.participants import Participants, describe_absent, find_left_out
 from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import secure_sums
-from graphsilo.experiments.simulation import model_entries, model_specs, reference_method
+from graphsilo.experiments.simulation import model_specs
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.reading import FederationFacts, OwnSeed, OwnSummary, SiloShare
 from graphsilo.experiments.storage.records import RunRecord, tree_of
@@ -38,7 +39,6 @@ from graphsilo.federation.exposure import warn_coordinator
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.setup import ClientSetup
-from graphsilo.runtime.site.schema import schema_tree
 from graphsilo.runtime.transport import Transport
 from graphsilo.types import ClientId, Task
 
@@ -258,37 +258,6 @@ def weights(participants: RemoteParticipants, max_items: Mapping[ClientId, int])
             f"weight all alike (method.weight_by=uniform)."
         ), True
     return f"items that the silos say they hold, by which models may be weighted: {shares}", False
-
-
-def check_remote(config: RunConfig) -> None:
-    """Refuse what needs all data in one place.
-
-    Raises:
-        UnsupportedError: A reference or an evaluation does.
-        ConfigError: Settings do not go with machines apart.
-    """
-    refuse_remote(config)
-    pooled = [name for name in config.run.references if registry.load(reference_method(config, name)).pooled]
-    if pooled:
-        raise UnsupportedError(
-            f"the reference '{pooled[0]}' trains on all data in one place, which silos at other machines do not allow. "
-            f"Leave it out."
-        )
-    if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
-        raise UnsupportedError("nobody holds the pooled graph between machines: evaluation modes end in _local there.")
-    if config.evaluation.study:
-        raise UnsupportedError(
-            "evaluation.study compares private data with what was learned from it, for a researcher who holds both; "
-            "between machines nobody does."
-        )
-    if config.run.workers > 1:
-        raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
-    if config.run.secure_sums and len({str(entry) for entry in model_entries(config)}) > 1:
-        raise ConfigError(
-            "between machines a silo opens secure sums only with silos that were asked the same as itself, its model "
-            "included, because the difference of two sums says what single silos sent. Use one model for all "
-            "(model.pool has several), or run.secure_sums=false."
-        )
 
 
 def own_results(record: RunRecord, participants: RemoteParticipants, sparse: bool) -> dict[ClientId, SiloShare]:

@@ -32,6 +32,7 @@ from graphsilo.data.silos.cards import card_of
 from graphsilo.data.silos.column_scales import other_units_here
 from graphsilo.data.silos.own import SiloFile, read_silo_file
 from graphsilo.data.silos.scaling import prepare_silo
+from graphsilo.data.silos.schema import schema_of
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.atomic import atomic_file
 from graphsilo.errors import (
@@ -86,7 +87,6 @@ from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import OPERATIONS, Packet, pack_error, parts, unpack
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.site.identities import Pinned, load_identity, load_secret
-from graphsilo.runtime.site.schema import schema_of
 from graphsilo.runtime.site.state import SiteState, safe_name
 from graphsilo.runtime.transport import Parts, views_of
 from graphsilo.types import ClientId, Precision

@@ -1,12 +1,12 @@
-"""What all agreed on, as it is told to sites."""
+"""What all agreed on, as plain values."""
 
 from __future__ import annotations
 
 import pytest
 
+from graphsilo.data.silos.schema import schema_of, schema_tree
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.runtime.site.schema import schema_of, schema_tree
 
 SCHEMA = Schema(
     "node", 2, 2, ("age", "crp:missing"), ("-1", "+"), {"smoker": (("nein", "-"), ("ja", "+ve"))}, True, True

@@ -1,4 +1,4 @@
-"""A schema as plain values, to be sent to sites."""
+"""A schema as plain values: what sites are sent, and what is kept beside a model of what it was made for."""
 
 from __future__ import annotations
 
