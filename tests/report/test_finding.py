@@ -11,6 +11,7 @@ import pytest
 from graphsilo import report
 from graphsilo.report.clients import gains
 from graphsilo.report.finding import choice, finding, gains_of
+from graphsilo.report.headline import headline
 from graphsilo.report.record import Run, load
 from kit import result_tree, round_tree, seed_tree
 from kit.pages import Page
@@ -253,6 +254,16 @@ def test_the_interval_counts_seeds_and_test_items(tmp_path: Path) -> None:
     assert (context["intervals"], context["rows"][0]["interval"]) == (True, "−5.1 to +15.1")
     assert "(95\u00a0% interval over three seeds: +2.5 to +7.5)" in found.sentence
     assert "Other test items might move it by up to 9.8 points more (95 %)." in found.certainty
+
+
+def test_dots_of_the_run_and_of_alone_share_an_axis(tmp_path: Path) -> None:
+    """Seeds .6 and .8 are .7 ± .1414, alone is .5: from .5 to .8414, and 8 % of that, .0273, beyond either end."""
+    shown = headline(run_of(tmp_path / "r", [[0.6], [0.8]], [[0.5], [0.5]]))["references"]
+    assert shown["axis"] == ["47.3", "86.9"]
+    assert [row["dot"] for row in shown["rows"]] == [
+        {"at": "6.90", "from": "6.90", "width": "0.00"},
+        {"at": "57.40", "from": "21.69", "width": "71.42"},
+    ]
 
 
 def test_the_headline_is_in_the_metric_that_chose(tmp_path: Path) -> None:
