@@ -82,6 +82,27 @@ def test_the_page_shows_the_files_as_they_are(made: Path) -> None:
         assert f'--8<-- "examples/hospitals/{name}"' in page
 
 
+FAILING = """#!/bin/sh
+case "$1" in
+serve) echo 'coordinator of hospitals, waiting for north, south, west'; echo 'job 0001-fedridge failed: no luck' ;;
+join) ;;
+*) exit 0 ;;
+esac
+exec sleep 60
+"""
+
+
+def test_the_script_ends_with_what_a_failed_job_said(tmp_path: Path) -> None:
+    (tmp_path / "graphsilo").write_text(FAILING)
+    (tmp_path / "graphsilo").chmod(0o755)
+    places = (str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"])
+    done = subprocess.run(
+        ["timeout", "20", "bash", str(EXAMPLE / "tutorial.sh")], capture_output=True, text=True, check=False,
+        env={**os.environ, "TUTORIAL_FOLDER": str(tmp_path / "h"), "PATH": os.pathsep.join(places)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "job 0001-fedridge failed: no luck")
+
+
 def test_the_files_fit_together(made: Path) -> None:
     silos = [read_silo_file(made / name / "silo.yaml") for name in HOSPITALS]
     assert [silo.name for silo in load_federation(EXAMPLE / "federation.yaml").silos] == list(HOSPITALS)

@@ -53,10 +53,14 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
-# Waits until a command succeeds. A process of the federation that ends by itself ends the tutorial.
+# Waits until a command succeeds. A process of the federation that ends by itself ends the tutorial, and so does a job
+# that fails.
 until_so() {
     local name
     while ! "$@"; do
+        if grep -s 'job .* failed:' coordinator.log >&2; then
+            exit 1
+        fi
         for name in $running; do
             if ! kill -0 "$(pid "$name")" 2>/dev/null; then
                 echo "$name has ended by itself." >&2

@@ -14,6 +14,7 @@ from graphsilo import api
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import drop_idle
+from graphsilo.federation import registry
 from kit.doors import SMALL, idle
 
 CITES = {"data": SMALL, "partition": {"rule": "random", "clients": 3}}
@@ -259,6 +260,22 @@ def test_seeds_and_folders_of_data_that_does_not_take_them(stored):  # B6
     assert any(text.startswith("data.root 'raw' has no effect") for text in result.tree["warnings"])
     assert any("data.seed 9" in text for text in result.tree["warnings"])
     assert result.tree["config"]["data"]["root"] is None
+
+
+@pytest.mark.parametrize("method", ["fedridge", "fedtrees", "auto"])
+def test_a_method_without_a_backbone_says_that_it_computes_on_the_cpu(method):
+    for config in (
+        load_config({"method": method, "run": {"device": "cuda"}}),
+        load_config({"method": method}, overrides={"run.device": "cuda"}),
+    ):
+        found = drop_idle(config)
+        assert found.run.device == "cpu"
+        title = registry.load(method).title
+        assert found.remarks[0] == (
+            f"run.device 'cuda' has no effect: {title} has no backbone and computes on the CPU."
+        )
+    rows = drop_idle(load_config({"method": method, "run": {"device": "cuda", "references": ["fedavg"]}}))
+    assert (rows.run.device, rows.remarks) == ("cuda", [])
 
 
 def test_link_prediction_selects_by_auc():  # B8

@@ -12,6 +12,7 @@ from graphsilo.errors import MessageError
 from graphsilo.evaluate.choice import Judge
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.candidates import Candidates
+from graphsilo.federation.message import Empty
 from graphsilo.methods.auto import ScoreRequest
 from graphsilo.methods.fedtrees.messages import AdoptRequest
 
@@ -32,11 +33,11 @@ def test_counts_that_no_items_give():
     counts = torch.tensor([[[3, 1], [0, 2]], [[4, 0], [1, 1]]])
     right = Candidates(counts=counts, ranked={"auc": torch.tensor([[3.0, 2.0], [6.0, 6.0]], dtype=torch.float64)})
     right.check()
-    right.check_size(6.0, 0.0)
+    right.check_size(Empty(), 6.0, 0.0)
     with pytest.raises(MessageError, match="counts 6 items; there are 5 at most"):
-        right.check_size(5.0, 0.0)
+        right.check_size(Empty(), 5.0, 0.0)
     Candidates.none(3).check()
-    Candidates.none(3).check_size(0.0, 0.0)
+    Candidates.none(3).check_size(Empty(), 0.0, 0.0)
     for wrong, text in (
         ({"counts": torch.tensor([[[3, 1], [0, 2]], [[4, 1], [1, 0]]])}, "not the same items"),
         ({"counts": -counts}, "-4 items in one place"),

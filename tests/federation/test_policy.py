@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from graphsilo.errors import ConfigError, DataError, DisclosureError, MessageError
 from graphsilo.federation import noise, registry
 from graphsilo.federation.account import Spent
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import EvaluateReply, EvaluateSums
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import KINDS, FieldSpec, Message, Tensors, sends
@@ -29,7 +30,6 @@ from graphsilo.federation.policy import (
 from graphsilo.federation.release import Release
 from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods import fedavg
-from graphsilo.methods.fedridge.messages import Scores
 from graphsilo.methods.fedsage_plus.messages import Comparison
 
 NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
@@ -436,13 +436,10 @@ def test_sums_of_scores_without_tables(items):
     ("items", "rests_on", "leaves"), [(5, 5.0, True), (0, 0.0, True), (4, 5.0, False), (5, 4.0, False)]
 )
 def test_scores_of_candidates_are_an_evaluation(items, rests_on, leaves):
-    """FedRidge's tables of validation items, and what a metric of scores rests on."""
+    """Tables of validation items, and what a metric of scores rests on."""
     counts, ranked = torch.zeros(2, 3, 3, dtype=torch.int64), torch.full((2, 2), rests_on, dtype=torch.float64)
     counts[:, 1, 2] = items
-    reply, gate = (
-        Scores(counts=counts, num_samples=items, ranked={"auc": ranked}),
-        Gate(policy(min_evaluation_count=5), []),
-    )
+    reply, gate = Candidates(counts=counts, ranked={"auc": ranked}), Gate(policy(min_evaluation_count=5), [])
     if leaves:
         gate.check("score", reply)
         return

@@ -11,6 +11,7 @@ import torch
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.interface import Replies
+from graphsilo.federation.message import Empty
 from graphsilo.methods.fedgta import TrainReply, confidence_of, moments_of
 from graphsilo.training.local import load_weights, weights_of
 from kit.messages import check_sent
@@ -31,11 +32,11 @@ def test_confidence_is_bounded_by_degrees():
     """A model is mixed in by its confidence: degrees that sum to 5 and four classes give 5 · 4/e of it at most."""
     moments, largest = torch.zeros(4, 3), 5 * 4 / math.e
     certain = confidence_of(torch.eye(4).double()[:2], torch.tensor([2.0, 3.0]).double())
-    TrainReply(weights={}, moments=moments, confidence=certain).check_size(9.0, 5.0)
+    TrainReply(weights={}, moments=moments, confidence=certain).check_size(Empty(), 9.0, 5.0)
     lie = TrainReply(weights={}, moments=moments, confidence=largest + 0.01)
     with pytest.raises(MessageError, match=r"give a confidence of 7\.358 at most; 7\.368 came"):
-        lie.check_size(9.0, 5.0)
-    lie.check_size(9.0, math.inf)  # links with weights
+        lie.check_size(Empty(), 9.0, 5.0)
+    lie.check_size(Empty(), 9.0, math.inf)  # links with weights
 
 
 def test_moments_by_hand():

@@ -105,9 +105,8 @@ def test_what_leaves_a_silo():
         noisy_statistics clients: counts
         noisy_statistics mu: control
         noisy_statistics honest: control
-        score counts: counts int64 [candidates, classes, classes]
+        score counts: counts int64 [models, classes, classes]
         score ranked: score float64
-        score num_samples: counts
         adopt clients: counts
         """,
     )

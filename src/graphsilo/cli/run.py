@@ -268,7 +268,7 @@ def _how_to_go_on(folder: Path, config: RunConfig) -> str:
         return f"stopped; the results in {folder} are complete."
     command = resume_command("run", folder, config)
     if not any((folder / "checkpoints").glob("*.ckpt")):
-        return f"stopped before the first checkpoint; `{command}` begins anew."
+        return f"stopped before the first checkpoint; `{command}` begins again."
     return f"stopped; continue with `{command}`."
 
 

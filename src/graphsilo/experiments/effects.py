@@ -128,8 +128,10 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
     many = isinstance(config.data.name, list) and partition.rule in ("files", "domains")
     if chosen.file is None and not many:
         return
-    cut_anew = "Leave the number out, or cut the data anew with a rule."
-    remedy = cut_anew if chosen.file else "Leave the number out; run.without leaves out clients, or name fewer of them."
+    cut_again = "Leave the number out, or cut the data again with a rule."
+    remedy = (
+        cut_again if chosen.file else "Leave the number out; run.without leaves out clients, or name fewer of them."
+    )
     by = f"the stored partition {chosen.file} has" if chosen.file else "one client per data set or file makes"
     if config.is_given("partition.clients") and chosen.clients != partition.num_clients:
         raise ConfigError(
@@ -139,7 +141,7 @@ def check_clients(config: RunConfig, partition: Partition) -> None:
     if chosen.file and config.is_given("partition.rule") and chosen.rule not in ("auto", partition.rule):
         raise ConfigError(
             f"partition.rule asks for '{chosen.rule}', but the stored partition {chosen.file} was cut by "
-            f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut anew."
+            f"'{partition.rule}' and is used as it is. Leave out the rule, or leave out partition.file to cut again."
         )
 
 
@@ -161,7 +163,7 @@ def _reasons(case: Case, section: str, key: str, value: Any) -> Iterator[str]:
 
 
 _ABSENT = object()
-_HARMLESS = frozenset({"data.root"})
+_HARMLESS = frozenset({"data.root", "run.device"})
 """What a person may well say for many runs alike."""
 _ITEMS = {"run.references": ["alone"]}
 """Of a list the items that may be idle; the others stay."""
@@ -333,12 +335,23 @@ def _one_round(run: Case, value: Any) -> str | None:
     settings = run.config.method_config()
     if settings.total_rounds > 1 or settings.rounds == 1 or value is None:
         return None
-    from graphsilo.experiments.simulation import reference_method
-
-    rows = [registry.load(reference_method(run.config, name)).config for name in run.config.run.references]
-    if not all(issubclass(kind, OneRoundConfig) for kind in rows):
+    rows = _load_references(run)
+    if not all(issubclass(row.config, OneRoundConfig) for row in rows):
         return None
     return f"{run.method.title} has exactly one round{', as has each of its reference rows' if rows else ''}"
+
+
+def _load_references(run: Case) -> list[Method]:
+    from graphsilo.experiments.simulation import reference_method
+
+    return [registry.load(reference_method(run.config, name)) for name in run.config.run.references]
+
+
+def _on_the_cpu(run: Case, value: Any) -> str | None:
+    """Models are what is computed on another device."""
+    if value == "cpu" or any(method.backbone for method in (run.method, *_load_references(run))):
+        return None
+    return f"{run.method.title} has no backbone and computes on the CPU"
 
 
 def _everybody_takes_part(run: Case, value: Any) -> str | None:
@@ -415,6 +428,7 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
         _where(lambda run, value: value and not run.out and not run.remote,
                "there is no folder to write to; name one as out"),
     ),
+    "run.device": (_on_the_cpu,),
     "run.early_stopping": (_one_round,),
     "run.deadline": (_between,),
     "run.patience": (_between,),

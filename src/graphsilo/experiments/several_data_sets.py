@@ -126,7 +126,7 @@ def _check_masks(graphs: Mapping[ClientId, Graph], names: Sequence[str]) -> None
         have, lack = (next(client for client, has in own.items() if has == wanted) for wanted in (True, False))
         raise DataError(
             f"client {have} ({names[have]}) has masks that say which nodes train, validate and test, client {lack} "
-            f"({names[lack]}) has none. Give them to all, or divide all nodes anew with partition.split=stratified."
+            f"({names[lack]}) has none. Give them to all, or divide all nodes again with partition.split=stratified."
         )
 
 

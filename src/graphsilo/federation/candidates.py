@@ -23,6 +23,10 @@ class CandidatesRequest(Message):
         """Of how many the answer may be."""
         raise NotImplementedError
 
+    def count_classes(self) -> int | None:
+        """Of how many classes, where the request says it."""
+        return None
+
 
 class Candidates(Message):
     """What one client's validation items say of some models. All together: ``evaluate.choice.rate_candidates``.
@@ -79,8 +83,11 @@ class Candidates(Message):
         known = request.count_models()
         if len(self.counts) not in known:
             raise MessageError(f"Candidates is of {len(self.counts)} models; {known[-1]} were asked about.")
+        classes = request.count_classes()
+        if classes not in (None, self.counts.shape[1]):
+            raise MessageError(f"Candidates is of {self.counts.shape[1]} classes; there are {classes}.")
 
-    def check_size(self, items: float, degrees: float) -> None:
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
         most = int(self.counts.sum((1, 2)).max()) if self.counts.numel() else 0
         if most > items:
             raise MessageError(f"Candidates counts {most} items; there are {items:g} at most.")

@@ -236,12 +236,14 @@ class Message:
             MessageError: No data gives such numbers.
         """
 
-    def check_size(self, items: float, degrees: float) -> None:
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
         """Refuse what no silo of this size can say; by itself no count is above ``items`` already.
 
-        Called for the answers of silos elsewhere, and for secure sums of such silos with the sums of their sizes.
+        Called after ``check_answer`` for the answers of silos elsewhere, and for secure sums of such silos with the
+        sums of their sizes.
 
         Args:
+            request: What was asked of it.
             items: What the silo said it holds.
             degrees: Sum over the nodes that it said it holds, a loop at each included; infinite where its links have
                 weights.

@@ -170,10 +170,10 @@ def admit(section: str, name: str, own: Own) -> None:
             )
         changed = found[1].sha256 != own.sha256
     if changed:
-        anew = f"--{section} {own.place}" if own.is_findable else f"{section}={name.rpartition('.')[2]}"
+        new = f"--{section} {own.place}" if own.is_findable else f"{section}={name.rpartition('.')[2]}"
         raise ConfigError(
             f"{section} '{name}' has changed since the run was begun: {own.place} is not what it was. Put it back, or "
-            f"name it anew ({anew}) in a new folder to run what it is now."
+            f"name it again ({new}) in a new folder to run what it is now."
         )
 
 

@@ -57,7 +57,7 @@ class Listing:
         model: The paper's backbone as ``model`` settings, taken where the user names none; or such settings per task,
             ``{"node": {"name": ...}, "graph": {"name": ...}}``.
         alone: Its clients receive nothing from each other (a reference, not a federation).
-        backbone: Whether its clients run a backbone, so that ``model`` settings mean something.
+        backbone: Whether its clients run a backbone, so that ``model`` settings and ``run.device`` mean something.
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
         cut_links: Whether its clients use the links between silos, of which each knows those of its own nodes.
         choices: What a number stands for that the method's server writes into its log, and a client into its study,

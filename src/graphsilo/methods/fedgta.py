@@ -69,7 +69,7 @@ class TrainReply(Message):
         if self.confidence < 0:
             raise MessageError(f"a confidence is at least 0; {self.confidence:g} came.")
 
-    def check_size(self, items: float, degrees: float) -> None:
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
         # Each term y log y + 1/e of a class is at most 1/e, but for what 1e-8 adds.
         largest = degrees * len(self.moments) / math.e * (1 + 1e-6)
         if self.confidence > largest:

@@ -67,7 +67,7 @@ def _widths(made_by: Callable[..., Any], what: str) -> tuple[str, str]:
     if found == (None, None) and len(names) >= 2:
         return names[0], names[1]
     raise ConfigError(
-        f"{what} is made anew for every client, with the width of the features and that of the output; among its "
+        f"{what} is made for every client, with the width of the features and that of the output; among its "
         f"parameters ({several(names, 8) or 'none'}) it is not clear which take them. Call them in_channels and "
         f"out_channels, or give a function f(inputs, outputs) that makes the module."
     )

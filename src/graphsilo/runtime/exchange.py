@@ -116,7 +116,6 @@ class Exchange(Federation):
                     f"client {client} claims to stand for {found}; its silo said before round 1 that it holds "
                     f"{limit:g} at most."
                 )
-            message.check_size(limit, self.degrees.get(client, math.inf))
             self._check_steady(client, message)
         check_whole(message)
 
@@ -209,7 +208,9 @@ class Exchange(Federation):
                     self._check_counts(client, answer)
                     check_shapes(reply_type, found, wanted[id(requests[client])])
                     if client in self.limits:
-                        answer.check_answer(requests[client])
+                        asked, degrees = requests[client], self.degrees.get(client, math.inf)
+                        answer.check_answer(asked)
+                        answer.check_size(asked, self.limits[client], degrees)
                     if check is not None:
                         check(client, answer)
                 if self.witness is not None:

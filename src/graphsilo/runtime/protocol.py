@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -31,12 +31,49 @@ HEADER_PER_CLIENT = 16 << 10
 """Bytes more for each client that is asked, answers, or is sent its result."""
 
 
-OPERATIONS = frozenset({"cards", "open", "call", "remember", "save", "restore", "finish", "result", "memory"})
-"""What a worker can be asked to do; its supervisor answers ``hello`` and ``poll`` itself."""
+_Tree: TypeAlias = dict[str, Any]
+_Pairs: TypeAlias = list[tuple[int, int]]
+_Spec: TypeAlias = tuple[str, _Tree, str]
+_OF_RUN: list[Any] = [("run", str), ("seed", int)]
+_SCHEMA = msgspec.defstruct("schema", [
+    ("task", str), ("num_features", int), ("num_classes", int), ("feature_names", list[Any] | None),
+    ("class_names", list[Any] | None), ("booleans", _Tree), ("directed", bool), ("weighted", bool),
+])  # fmt: skip
+OPERATIONS = {operation: msgspec.defstruct(operation, fields) for operation, fields in {
+    "cards": [("of", list[int], ())],
+    "open": [
+        *_OF_RUN, ("method", str), ("task", str), ("device", str), ("select_by", str), ("config", _Tree),
+        ("schema", _SCHEMA), ("scaling", _Tree), ("compression", list[Any]), ("sparse", bool | None),
+        ("common", _Spec), ("models", list[tuple[int, _Spec]]), ("agreeing", bool), ("counting", bool, False),
+        ("alone", bool, False), ("beside", str | None, None), ("mark", str | None, None),
+    ],
+    "call": [*_OF_RUN, ("handler", str), ("round", int), ("to", _Pairs), ("step", int, 0), ("back", _Pairs, ())],
+    "remember": [*_OF_RUN, ("clients", list[int]), ("view", str)],
+    "save": [*_OF_RUN, ("mark", str), ("back", _Pairs, ())],
+    "restore": [*_OF_RUN, ("mark", str)],
+    "finish": [*_OF_RUN, ("client", int), ("embeddings", bool), ("view", str | None)],
+    "result": [("run", str), ("results", list[tuple[int, _Tree]]), ("config", _Tree)],
+    "memory": [],
+}.items()}  # fmt: skip
+"""What a worker can be asked to do, and what the header holds then; its supervisor answers ``hello`` and ``poll``."""
 
 
 class ProtocolError(FederationError):
     """A request or an answer is damaged, or is not one."""
+
+
+def check_header(header: Mapping[str, Any]) -> None:
+    """Refuse what no worker can carry out: before anything of it is looked at.
+
+    Raises:
+        ProtocolError: The operation is unknown, or something else stands in the header than it needs.
+    """
+    if header["do"] not in OPERATIONS:
+        raise ProtocolError("a site cannot do what was asked of it.")
+    try:
+        msgspec.convert(header, OPERATIONS[header["do"]])
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"what '{header['do']}' was asked with cannot be read: {str(error)[:200]}.") from None
 
 
 @dataclass(frozen=True)

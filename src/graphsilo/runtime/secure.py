@@ -251,7 +251,7 @@ def _check_total(
         _check_means(message)
         with refuse_malformed(type(message)):
             message.check_total(request, count)
-            message.check_size(limit, sum(exchange.degrees.get(client, math.inf) for client in clients))
+            message.check_size(request, limit, sum(exchange.degrees.get(client, math.inf) for client in clients))
     except MessageError as error:
         raise impossible_total(handler, count, error) from None
 

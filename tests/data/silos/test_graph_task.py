@@ -9,6 +9,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.partition.graphs import partition_graphs
 from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.pooling import pool_silos
+from graphsilo.data.sources.catalog import LoadOptions, apply_options
 from graphsilo.errors import DataError
 
 
@@ -49,4 +50,16 @@ def test_cross_domain_needs_common_features() -> None:
     assert first.schema == second.schema
     assert (len(first.graph), len(second.graph)) == (20, 30)
     # Ends of a path have degree 1; degrees of 2 share the last column, so every row is (0, 1).
-    assert first.graph.union.features.toarray().sum(axis=0).tolist() == [0.0, first.graph.union.num_nodes]
+    assert first.graph.union.features.sum(axis=0).tolist() == [0.0, first.graph.union.num_nodes]
+
+
+def test_degrees_are_of_edges_out_of_a_node_as_where_data_has_no_features() -> None:
+    pointer, ends = np.arange(0, 61, 3), np.array([[0, 0], [1, 2]])
+    edges = np.concatenate([ends + first for first in pointer[:-1]], axis=1)
+    union = Graph(np.ones((60, 1), dtype=np.float32), edges, np.full(60, -1), 2, name="stars")
+    stars = GraphCollection(union, pointer, np.arange(20) % 2, 2, name="stars")
+    cut = partition_graphs(stars, "random", clients=1)
+    (silo,) = build_graph_silos(stars, cut, features="degree", max_degree=2)
+    loaded = apply_options(stars, LoadOptions(undirected=False, degree_features=True))
+    for found in (silo.graph.union.features, loaded.union.features[:, 1:]):
+        assert found[:3].tolist() == [[0, 0, 1], [1, 0, 0], [1, 0, 0]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import Schema
 from graphsilo.data.sources import directions
 
 
@@ -38,9 +39,12 @@ def test_to_undirected_without_edges() -> None:
     assert directions.to_undirected(empty, 3).shape == (2, 0)
 
 
-def test_directions_show_where_more_leads_in_than_out() -> None:
-    assert directions.has_directions(graph_of([(0, 1), (1, 0), (1, 2)], 3))
-    assert not directions.has_directions(graph_of([(0, 1), (1, 0)], 3))
+def test_links_are_symmetric_where_each_leads_back_and_not_where_as_many_lead_in_as_out() -> None:
+    assert directions.is_symmetric(graph_of([(0, 1), (1, 0), (1, 0), (2, 2)], 3))
+    assert not directions.is_symmetric(graph_of([(0, 1), (1, 0), (1, 2)], 3))
+    ring = graph_of([(0, 1), (1, 2), (2, 0)], 3)
+    assert not directions.is_symmetric(ring)
+    assert Schema.of(ring, "node").directed
 
 
 def test_remove_self_loops() -> None:

@@ -63,7 +63,7 @@ def test_damage_anywhere_is_seen(tmp_path):
         bad = bytearray(good)
         bad[place] ^= 1
         path.write_bytes(bytes(bad))
-        with pytest.raises(RunError, match=r"seed-3\.ckpt is damaged\. Delete it to start seed 3 anew"):
+        with pytest.raises(RunError, match=r"seed-3\.ckpt is damaged\. Delete it to start seed 3 again"):
             kept.load(3)
     for length in (0, 10, 32, 33, len(good) - 1):
         path.write_bytes(good[:length])

@@ -190,7 +190,7 @@ def test_a_damaged_checkpoint_is_refused(small, tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(RunError, match=r"seed-0\.ckpt is damaged\. Delete it to start seed 0 anew"):
+    with pytest.raises(RunError, match=r"seed-0\.ckpt is damaged\. Delete it to start seed 0 again"):
         run(config, out=tmp_path / "run", resume=True)
     path.unlink()
     assert conformance.numbers(run(config, out=tmp_path / "run", resume=True).tree) == conformance.numbers(

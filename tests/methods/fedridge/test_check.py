@@ -13,9 +13,10 @@ import torch
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.errors import FederationError, MessageError
+from graphsilo.federation.candidates import Candidates
 from graphsilo.methods import fedridge
 from graphsilo.methods.fedridge.check import find_fault, is_semidefinite
-from graphsilo.methods.fedridge.messages import Counts, Scores, Statistics
+from graphsilo.methods.fedridge.messages import Counts, Statistics
 from graphsilo.methods.fedridge.solve import pack
 
 BLOCKS = [(2, 1.0), (1, 0.01)]
@@ -125,7 +126,7 @@ def collected(kit, monkeypatch, **settings):
 
         return check_answer
 
-    for kind in (Counts, Statistics, Scores):
+    for kind in (Counts, Statistics, Candidates):
         monkeypatch.setattr(kind, "check_answer", noted(kind.check_answer))
     server.set_up(federation)
     server.round(federation, 1)
@@ -169,18 +170,13 @@ def test_answers_that_contradict_themselves(kit, monkeypatch):
     for change in ({"classes": -counts.classes}, {"classes": counts.classes + 9}, {"sizes": -counts.sizes}):
         with pytest.raises(MessageError, match=r"Counts counts -?\d+ training items among"):
             replace(counts, **change).check()
-    scores, request = heard[Scores]
-    other = scores.counts.clone()
-    other[1] = other[1].flip(0)
+    scores, request = heard[Candidates]
     for table, words in (
-        (scores.counts - 1, "in one place; each is scored on the same"),
-        (scores.counts * 2, "Scores counts 4 to 4 items for a candidate"),
-        (other, "items of one class with one candidate"),
+        (scores.counts[:-1], "were asked about"),
+        (scores.counts[:, :1, :1], "is of 1 classes; there are 2"),
     ):
         with pytest.raises(MessageError, match=words):
-            replace(scores, counts=table).check()
-    with pytest.raises(MessageError, match="candidates were asked about"):
-        replace(scores, counts=scores.counts[:-1]).check_answer(request)
+            replace(scores, counts=table).check_answer(request)
 
 
 def test_a_liar_fails_and_the_others_go_on(kit, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphsilo.errors import MessageError
-from graphsilo.methods.fedridge.messages import ScoreRequest, Scores, Statistics, StatisticsRequest
+from graphsilo.methods.fedridge.messages import Statistics, StatisticsRequest
 from graphsilo.methods.fedridge.solve import pack
 from kit.fedridge import PLAIN, played, pooled
 
@@ -29,19 +29,6 @@ def test_bytes_are_those_expected_but_for_headers(kit):
         sent = {way: sum(federation.ledger.total(phase)[way] for phase in ("setup", "round")) for way in ("up", "down")}
         assert up <= sent["up"] < 1.2 * up + 6000
         assert down <= sent["down"] < 1.2 * down + 9000
-
-
-@pytest.mark.parametrize("ranked", [[[3.0, 1.0]], [[4.1, 1.0], [4.0, 4.0]], [[4.5, 1.0], [4.5, 4.0]], [[0.0], [4.0]]])
-def test_values_of_rankings_that_cannot_be_are_refused(ranked):
-    """Of two candidates on four items: without weights, above 1 each, of more items, of one candidate."""
-    request = ScoreRequest(
-        candidates={"mean": torch.zeros(2, 3, 2)}, shifts=torch.zeros(1, 2).double(), dim=8, size=1.0
-    )
-    counts = torch.tensor([[[2, 0], [1, 1]]] * 2)
-    fine = torch.tensor([[3.0, 1.0], [4.0, 4.0]], dtype=torch.float64)
-    Scores(counts=counts, num_samples=4, ranked={"auc": fine}).check_answer(request)
-    with pytest.raises(MessageError, match=r"Scores\.ranked of 'auc' is no mean of 2 candidates over 4 items"):
-        Scores(counts=counts, num_samples=4, ranked={"auc": torch.tensor(ranked).double()}).check_answer(request)
 
 
 def test_a_total_that_is_negative_in_some_direction_is_refused():

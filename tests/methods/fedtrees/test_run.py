@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError, MessageError
+from graphsilo.federation.interface import Failure
 from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Layout, trees
@@ -27,6 +28,7 @@ from graphsilo.methods.fedtrees.messages import (
     MomentsRequest,
     StartRequest,
 )
+from graphsilo.runtime.local.in_process import InProcess
 from kit.fedtrees import QUICK, silo_of, with_directions
 
 
@@ -266,18 +268,23 @@ def test_no_node_counts_in_two_bins_of_a_column():
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "wanted"),
     [
-        Counts(classes=torch.tensor([3, 2])),
-        Cells(counts=whole([1, 0], [2, 3])),
-        Moments(sums=torch.tensor([[-5 * LARGEST_MOMENT]])),
+        (Counts(classes=torch.tensor([3, 2])), []),
+        (Cells(counts=whole([1, 0], [2, 3])), []),
+        (Moments(sums=torch.tensor([[-5 * LARGEST_MOMENT]])), []),
+        (Histograms(gradients=whole([0]), hessians=whole([0]), counts=whole([3], [4], [2])), [[0, 0], [1, 0], [0, 3]]),
     ],
 )
-def test_no_silo_counts_more_nodes_than_it_holds(message):
+def test_no_silo_counts_more_nodes_than_it_holds(message, wanted):
     """Each of them by itself is below what it holds: only together are they more."""
-    message.check_size(5.0, 0.0)
+    asked = HistogramRequest(
+        step=0, columns=torch.zeros(2, 3), thresholds=torch.zeros(2, 3), wanted=torch.tensor(wanted),
+        ends=torch.tensor([1]), largest=10,
+    )  # fmt: skip
+    message.check_size(asked, 5.0, 0.0)
     with pytest.raises(MessageError, match=r"counts 5 nodes; there are 4 at most\."):
-        message.check_size(4.0, 0.0)
+        message.check_size(asked, 4.0, 0.0)
 
 
 # -- beside others ---------------------------------------------------------------------------------------------------
@@ -496,3 +503,34 @@ def test_silos_are_sent_the_trees_that_they_lack(kit):
     assert sent[3:] == [{0: (3, 0), 1: (3, 0), 2: (0, 3)}, dict.fromkeys(range(3), (3, 1))]
     forests = [federation.client(client)._forests["common"] for client in range(3)]
     assert all(torch.equal(each[name], server.forest[name]) for each in forests for name in each)
+
+
+SET_UP = ("count", "moments", "project", "cells", "start")
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps"),
+    [(True, {(0, "start")}), (True, {(1, "adopt")}), (False, {(0, step) for step in SET_UP}), (False, {(1, "adopt")})],
+)
+def test_a_silo_that_has_missed_something_is_given_it(kit, asked, steps):
+    """Its answer was lost, or it was never asked: of the beginning as of trees."""
+
+    class Losing(InProcess):
+        def deliver(self, handler, round, outgoing):
+            gone = (round, handler) in steps
+            reached = {client: each for client, each in outgoing.items() if asked or not gone or client != 2}
+            for client, answer in super().deliver(handler, round, reached):
+                if not gone or client != 2:
+                    yield client, answer
+            if gone:
+                yield 2, Failure(2, handler, "Gone", "it did not finish in time")
+
+    silos = [silo_of(client, [client]) for client in range(3)]
+    server, federation = kit.build("fedtrees", silos, min_clients=2, **WIDE, **QUICK)
+    federation.__class__ = Losing
+    kit.rounds(server, federation, 3)
+    assert server.current == {0, 1, 2}
+    for client in range(3):
+        forests = federation.client(client)._forests
+        assert all(torch.equal(forests["common"][name], each) for name, each in server.forest.items())
+        assert [len(each["columns"]) for each in forests.values()] == [3, 3, 3]

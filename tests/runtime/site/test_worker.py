@@ -24,6 +24,7 @@ from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import FederationError
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.federation import journal, registry
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.interface import handlers_of
 from graphsilo.federation.model_files import tensor_file
@@ -186,14 +187,14 @@ RIDGES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "more-rows-by-class": (
         "count", lambda reply: replace(reply, classes=reply.classes + 10**9), "training items among|claims to stand for"
     ),
-    "fewer-than-none": ("score", lambda reply: replace(reply, counts=reply.counts - 1), "Scores counts"),
+    "fewer-than-none": ("score", lambda reply: replace(reply, counts=reply.counts - 1), "Candidates has -1 items"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("lie", list(RIDGES))
 def test_sums_of_no_rows_are_left_out(lie: str, sites: Any, tmp_path: Path) -> None:
     handler, change, words = RIDGES[lie]
-    kind = {"statistics": fedridge.Statistics, "count": fedridge.Counts, "score": fedridge.Scores}[handler]
+    kind = {"statistics": fedridge.Statistics, "count": fedridge.Counts, "score": Candidates}[handler]
     meddling = Meddling(sites.transport, after=telling(handler, kind, change))
     with pytest.raises(FederationError, match=f"client 1 failed in '{handler}'.*({words})"):
         carry_out(sites, meddling, tmp_path / "out", method__name="fedridge")
@@ -334,6 +335,25 @@ def test_strange_opening_is_refused_and_nothing_is_written(changes: dict[str, An
     assert not ask(site, {"do": "save", "run": "strange", "seed": 0, "mark": "seed0-round1"})["ok"]
     assert sorted(path for path in site.folder.rglob("*") if path.name != "worker.log") == before
     assert site.worker_pid == pid
+
+
+@pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        ({"do": "open", "run": "a", "seed": 0}, "Object missing required field `method`"),
+        ({"do": "call", "run": "a", "seed": "x"}, r"Expected `int`, got `str` - at `\$\.seed`"),
+        ({"do": "call", "run": "a", "seed": 0, "handler": "x", "round": 1, "to": [[0]]}, r"got 1 - at `\$\.to\[0\]`"),
+        ({"do": "save", "run": "a", "seed": 0, "mark": 7}, r"got `int` - at `\$\.mark`"),
+        ({"do": "result", "run": "a", "results": {}}, r"at `\$\.results`"),
+    ],
+)
+def test_a_malformed_request_is_one_sentence_in_the_log(header: dict[str, Any], what: str, sites: Any) -> None:
+    site = sites.supervisors["north"]
+    log = site.folder / "run" / "worker.log"
+    before = len(log.read_text())
+    answer = ask(site, header)
+    assert re.fullmatch(f"what '{header['do']}' was asked with cannot be read: .*{what}.*\\.", answer["text"])
+    assert log.read_text()[before:] == f"{header['do']}: ProtocolError: {answer['text']}\n"
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def submit(
         if said or out is not None:
             raise ConfigError(
                 f"a job that is continued keeps its settings and its folder: leave out "
-                f"{'--set' if assignments else '--without' if without else '--out'}, or submit it anew."
+                f"{'--set' if assignments else '--without' if without else '--out'}, or submit it again."
             )
         job = jobs.get(go_on)
         if job.state not in ("stopped", "failed"):

@@ -28,7 +28,9 @@ class GraphOptions(PartitionOptions):
     """What every rule for collections has."""
 
     features: Literal["strict", "degree"] = setting(
-        "strict", "collections with different features are refused, or all features become a one-hot degree"
+        "strict",
+        "collections with different features are refused, or all features become a one-hot degree (of edges "
+        "out of a node)",
     )
 
 

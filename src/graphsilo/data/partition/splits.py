@@ -155,7 +155,7 @@ def refuse_ratios(graph: Graph, ratios: Sequence[float] | None) -> None:
         raise ConfigError(
             f"{graph.name} brings masks that say which nodes train, validate and test, and ratios of "
             f"{', '.join(f'{value:g}' for value in ratios)} are asked for, too. Leave out the ratios "
-            f"(partition.ratios), or divide the nodes anew with partition.split=stratified."
+            f"(partition.ratios), or divide the nodes again with partition.split=stratified."
         )
 
 

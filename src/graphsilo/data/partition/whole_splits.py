@@ -44,7 +44,7 @@ def predefined_split(graph: Graph, *, split_index: int = 0) -> Split:
     missing = [name for name in SPLITS if name not in graph.splits]
     if missing:
         raise DataError(
-            f"{graph.name} carries no predefined {' or '.join(missing)} split: divide its nodes anew with "
+            f"{graph.name} carries no predefined {' or '.join(missing)} split: divide its nodes with "
             f"partition.split=stratified or global, or give it all three masks (train, val, test)."
         )
     columns: list[NodeIds] = []

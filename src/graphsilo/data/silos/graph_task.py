@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-import scipy.sparse as sp
-
 from graphsilo.data.graph import GraphCollection
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.joining import disjoint_union
 from graphsilo.data.silos.parts import require_training, split_items
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.sources.transforms import one_hot_degree
 from graphsilo.errors import DataError, several
 
 
@@ -30,7 +28,7 @@ def build_graph_silos(
         collections: One collection, or one per client (rule ``domains``).
         partition: Made by ``partition_graphs`` of the same collections.
         features: How collections with different features are brought together: ``strict`` refuses them, ``degree``
-            replaces all features by a one-hot degree.
+            replaces all features by a one-hot degree: of edges out of a node, as ``data.degree_features`` counts.
         max_degree: Larger degrees share the last column.
 
     Raises:
@@ -91,9 +89,6 @@ def _names(collections: Sequence[GraphCollection]) -> tuple[str, ...] | None:
 
 
 def _with_degrees(collection: GraphCollection, max_degree: int) -> GraphCollection:
-    """The collection with a one-hot degree, [nodes, max_degree + 1] CSR, for features."""
-    n = collection.union.num_nodes
-    degree = np.minimum(np.bincount(collection.union.edges[1], minlength=n), max_degree)
-    ones = np.ones(n, dtype=np.float32)
-    features = sp.csr_matrix((ones, degree, np.arange(n + 1)), shape=(n, max_degree + 1), dtype=np.float32)
+    """The collection with a one-hot degree, [nodes, max_degree + 1], for features."""
+    features = one_hot_degree(collection.union, max_degree=max_degree)
     return replace(collection, union=replace(collection.union, features=features, feature_names=None))

@@ -98,7 +98,7 @@ def require_training(silos: Sequence[Silo], what: str, split: str = "stratified"
     if split == "predefined":
         raise PartitionError(
             f"the training masks choose no {what} that has a label, and {counts.sum()} of {len(labels)} {what}s have "
-            f"one: mend the masks, or divide the {what}s anew with partition.split=stratified."
+            f"one: mend the masks, or divide the {what}s again with partition.split=stratified."
         )
     cause = ""
     if counts.max() < _FEW:

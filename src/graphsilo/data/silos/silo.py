@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.directions import has_directions
+from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Schema:
         """What a graph says of itself, for a task of nodes or links."""
         return cls(
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
-            has_directions(graph), graph.edge_weights is not None,
+            not is_symmetric(graph), graph.edge_weights is not None,
         )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ _GRAPH_FILES = (*_DESCRIPTIONS, ".npz", ".pt")
 
 OTHER_CONTENT = (
     "the raw files hold as many nodes, links, features and classes as the published data set, but not the same ones, "
-    "so that scores cannot be compared with published ones; where the files were not meant to differ, fetch them anew"
+    "so that scores cannot be compared with published ones; where the files were not meant to differ, fetch them again"
 )
 
 
@@ -54,8 +54,8 @@ class LoadOptions(ScaleOptions):
         "`directed: true` stay as they are unless this is said",
     )  # fmt: skip
     degree_features: bool | Literal["auto"] = setting(
-        "auto", "one-hot degrees: auto where there are no features (IMDB-BINARY, COLLAB), true beside the features "
-        "that are there, false never",
+        "auto", "one-hot degrees (of edges out of a node): auto where there are no features (IMDB-BINARY, COLLAB), "
+        "true beside the features that are there, false never",
     )  # fmt: skip
     max_degree: int | None = setting(
         None, "larger degrees share the last column; none takes the largest degree of the data set", ge=1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -28,14 +26,7 @@ def is_undirected(edges: NDArray[np.int64], num_nodes: int) -> bool:
 def is_symmetric(graph: Graph) -> bool:
     """Whether every edge has its counterpart in the other direction; weights and parallel edges aside."""
     pattern = pattern_of(graph.edges, graph.num_nodes)
-    differences: Any = pattern != pattern.T.tocsr()
-    return bool(differences.nnz == 0)
-
-
-def has_directions(graph: Graph) -> bool:
-    """Whether some node has more edges in than out: for sure not where :func:`is_symmetric`, and without sorting."""
-    sources, targets = (np.bincount(ends, minlength=graph.num_nodes) for ends in graph.edges)
-    return not np.array_equal(sources, targets)
+    return are_equal(pattern, pattern.T.tocsr())
 
 
 def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:

@@ -208,7 +208,7 @@ def class_numbers(
         raise DataError(
             f"{name}: {what} has {count} different classes, one of them numbered {int(distinct[-1])}; classes are "
             f"numbered from 0, and all numbers below it would be classes, too. Where {int(distinct[-1])} stands for "
-            f"unknown, write -1 instead; else number them anew, as numpy.unique(y, return_inverse=True)[1] does."
+            f"unknown, write -1 instead; else number them again, as numpy.unique(y, return_inverse=True)[1] does."
         )
     signed = distinct.tolist() == [-1, 1] and num_classes in (None, 2)
     labels = np.full(len(values), -1, dtype=np.int64)

@@ -141,7 +141,7 @@ def one_hot_degree(graph: Graph, *, max_degree: int | None = None) -> Features:
     """One column per degree, for graphs that come without node features.
 
     Args:
-        graph: Its edges' sources are counted: in an undirected graph that is the degree.
+        graph: Edges out of each node are counted: where links have no direction that is the degree.
         max_degree: Larger degrees share the last column. None: the largest degree that occurs.
 
     Returns:

@@ -108,7 +108,7 @@ class Checkpoints:
         except OSError as error:
             raise RunError(f"the checkpoint {path} cannot be read ({error.strerror}).") from None
         if len(raw) < 32 or hashlib.sha256(raw[32:]).digest() != raw[:32]:
-            raise RunError(f"the checkpoint {path} is damaged. Delete it to start seed {seed} anew, then --resume.")
+            raise RunError(f"the checkpoint {path} is damaged. Delete it to start seed {seed} again, then --resume.")
         try:
             tree = decode_tree(raw[32:])
         except MessageError as error:
@@ -182,7 +182,7 @@ class Checkpoints:
         if not whole:
             raise RunError(
                 f"the checkpoint {self._path(seed)} is damaged: {path} is missing or changed. Delete both to start "
-                f"seed {seed} anew, then --resume."
+                f"seed {seed} again, then --resume."
             )
 
     def _digest(self, path: Path, *, flush: bool = False) -> str:

@@ -84,7 +84,7 @@ class History:
             self._begin()
             raise RunError(
                 f"{self.path}, which holds the rounds before a checkpoint, is missing or damaged. Delete the "
-                f"checkpoints of this seed beside it to start it anew, then --resume."
+                f"checkpoints of this seed beside it to start it again, then --resume."
             )
         tables: dict[str, list[Any]] = {}
         for part in _parts(data):

@@ -219,7 +219,7 @@ class Sum:
         if wanted > 1 and count_honest(count) < wanted:
             raise DisclosureError(
                 f"noise was shared between {wanted} silos that do not collude, and a sum of {count} is sure of "
-                f"{count_honest(count)} only. Begin anew with as many silos as there are, or with method.noise=silo."
+                f"{count_honest(count)} only. Begin again with as many silos as there are, or with method.noise=silo."
             )
         stated = roster.bits, roster.asked, roster.keys, roster.identities, roster.signatures
         if {len(each) for each in stated} != {count}:

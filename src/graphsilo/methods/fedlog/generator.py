@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Output: TypeAlias = Literal["tanh", "identity"]
 Matching: TypeAlias = Literal["mean", "last"]
-"""Which random networks count: all, or one that is drawn anew each epoch, with weight 1/N, as in the release."""
+"""Which random networks count: all, or one that is drawn again each epoch, with weight 1/N, as in the release."""
 HIDDEN = (256, 512)
 """Widths between input and output (release; the paper gives none)."""
 RATE = 0.5

@@ -73,7 +73,7 @@ class FedPGConfig(LocalTrainingConfig):
         "free", "length of universal prototypes: as generated, the mean length of the first uploads, or a number",
         source="paper: free",
     )  # fmt: skip
-    restart: bool = setting(False, "start the generator anew in each round", when=_TRAINED)
+    restart: bool = setting(False, "start the generator again in each round", when=_TRAINED)
     server_epochs: int = setting(30, "steps E_s of the generator in a round", source="validation", ge=1, when=_TRAINED)
     server_lr: float = setting(0.01, "learning rate of the generator", source="ours", gt=0, when=_TRAINED)
     server_optimizer: Literal["adam", "sgd"] = setting("adam", "optimiser of the generator", when=_TRAINED)

@@ -16,6 +16,7 @@ from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import Judge, confusions, weight_scores
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.evaluate.scores import Score
+from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
@@ -28,7 +29,6 @@ from graphsilo.methods.fedridge.messages import (
     CountRequest,
     Counts,
     ScoreRequest,
-    Scores,
     Statistics,
     StatisticsRequest,
     halves,
@@ -130,7 +130,7 @@ class Client(ClientBase[FedRidgeConfig]):
         return Features(self.data, replace(self._recipe(self.config.released), hops=0))
 
     @handler
-    def score(self, request: ScoreRequest) -> Scores:
+    def score(self, request: ScoreRequest) -> Candidates:
         """Confusion counts of every candidate on the own validation items."""
         refuse_without_noise(self.config)
         self._refuse_others(request.candidates, request.dim, len(request.shifts), len(self.config.prior))
@@ -152,10 +152,10 @@ class Client(ClientBase[FedRidgeConfig]):
                 outputs = (features.times(each, items) + shift for each in candidates for shift in shifts)
                 ranked += [self.metric.rank(labels, _logarithms(output)) for output in outputs]
         self._forget_others(self._seen, request.candidates, request.dim)
-        return Scores(
-            counts=torch.from_numpy(np.concatenate(found)), num_samples=len(items),
+        return Candidates(
+            counts=torch.from_numpy(np.concatenate(found)),
             ranked={self.metric.name: torch.from_numpy(weight_scores(ranked))} if ranked else {},
-        )  # fmt: skip
+        )
 
     def _refuse_others(self, kinds: Iterable[str], dim: int, times: int, most: int) -> None:
         """Refuse features that no run of these settings asks for: of others the silo's owner was told nothing.

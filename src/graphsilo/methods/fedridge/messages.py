@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
+from graphsilo.federation.candidates import CandidatesRequest
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.methods.fedridge.check import find_fault, is_semidefinite
 
@@ -103,7 +104,7 @@ class Statistics(Message):
                     raise MessageError(f"Statistics of {name} are sums of no rows: {trouble}.")
 
 
-class ScoreRequest(Message):
+class ScoreRequest(CandidatesRequest):
     """Ask how good candidates are.
 
     Attributes:
@@ -118,47 +119,11 @@ class ScoreRequest(Message):
     dim: int = sends("control")
     size: float = sends("counts")
 
+    def count_models(self) -> tuple[int, ...]:
+        return (sum(map(len, self.candidates.values())) * len(self.shifts),)
 
-class Scores(Message):
-    """What candidates are worth to one client.
-
-    Attributes:
-        counts: [candidates, C true, C predicted] validation items, all candidates in turn.
-        num_samples: Validation items.
-        ranked: Where ``evaluation.select_by`` is a metric of scores, by its name [2, candidates]: its value times the
-            items that it rests on, and these.
-    """
-
-    counts: Tensor = sends("counts", dtype=torch.int64, shape=("candidates", "classes", "classes"), evaluated=True)
-    num_samples: int = sends("counts")
-    ranked: Tensors = sends("score", dtype=torch.float64, default=(), evaluated=True)
-
-    def check(self) -> None:
-        if not self.counts.numel():
-            return
-        true = self.counts.sum(2)
-        if int(self.counts.min()) < 0 or not bool((true.sum(1) == self.num_samples).all()):
-            raise MessageError(
-                f"Scores counts {int(true.sum(1).min())} to {int(true.sum(1).max())} items for a candidate, and "
-                f"{int(self.counts.min())} in one place; each is scored on the same {self.num_samples}."
-            )
-        if bool((true != true[0]).any()):
-            raise MessageError("Scores has items of one class with one candidate, of another with the next.")
-
-    def check_answer(self, request: Message) -> None:
-        assert isinstance(request, ScoreRequest)
-        wanted = sum(map(len, request.candidates.values())) * len(request.shifts)
-        if self.counts.shape != (wanted, *(2 * request.shifts.shape[1:])):
-            raise MessageError(
-                f"Scores has the shape {tuple(self.counts.shape)}; {wanted} candidates were asked about."
-            )
-        for name, ranked in dict(self.ranked).items():
-            if ranked.shape != (2, wanted) or bool(
-                ((ranked[0] < 0) | (ranked[0] > ranked[1])).any() or ranked[1].max() > self.num_samples
-            ):
-                raise MessageError(
-                    f"Scores.ranked of '{name[:40]}' is no mean of {wanted} candidates over {self.num_samples} items."
-                )
+    def count_classes(self) -> int:
+        return self.shifts.shape[1]
 
 
 class AdoptRequest(Message):

@@ -81,7 +81,7 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         source="Zhang et al., Algorithm 1, line 25; release neighbours", when={"neighgen": ("own",)},
     )  # fmt: skip
     helpers: int = setting(
-        3, "how many other clients, drawn anew in every epoch, compare a client's generator; their sum is scaled up to "
+        3, "how many other clients, drawn in every epoch, compare a client's generator; their sum is scaled up to "
         "all of them. 0: all of them do", source="ours, for fewer bytes; Zhang et al. 0", ge=0,
         when={"neighgen": ("own",)},
     )  # fmt: skip

@@ -222,6 +222,6 @@ def check_volume(config: FedSagePlusConfig, clients: int, features: int) -> None
     raise UnsupportedError(
         f"FedSage+ has every client's generator compared by {config.num_comparing(clients)} others in each epoch: with "
         f"{clients} clients and {config.generator_epochs} epochs these are {relays:.2g} comparisons{carried}. Set "
-        f"method.helpers=3 (that many others, drawn anew in every epoch), method.neighgen=shared (one generator for "
+        f"method.helpers=3 (that many others, drawn in every epoch), method.neighgen=shared (one generator for "
         f"all, the paper's appendix D), method.alpha=0 (no comparisons), or lower method.generator_epochs."
     )

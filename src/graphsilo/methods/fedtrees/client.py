@@ -133,7 +133,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     @handler
     def start(self, request: StartRequest) -> Done:
-        """Begin a forest."""
+        """Begin a forest; one that began like this goes on."""
         weights, edges, steps = request.class_weights.numpy(), request.edges.numpy(), request.scale
         refuse_unless(
             edges.shape == (self._trained.shape[1], self.config.bins - 1) and (edges[:, 1:] >= edges[:, :-1]).all()
@@ -144,6 +144,8 @@ class Client(ClientBase[FedTreesConfig]):
             and (self.config.own or not request.own),
             "a beginning",
         )  # fmt: skip
+        if self._has_begun(request):
+            return Done(clients=1)
         self._edges, self._class_weights = request.edges.clone(), request.class_weights.clone()
         self._scale = steps
         self._forget()
@@ -153,6 +155,14 @@ class Client(ClientBase[FedTreesConfig]):
             self._forests[CORRECTED] = dict(self._forests[COMMON])
             self._forests[ALONE] = forest.empty(base, self.config.depth)
         return Done(clients=1)
+
+    def _has_begun(self, request: StartRequest) -> bool:
+        common = self._forests.get(COMMON)
+        return (
+            common is not None and torch.equal(common["base"], request.base)
+            and torch.equal(self._edges, request.edges) and torch.equal(self._class_weights, request.class_weights)
+            and (self._scale, ALONE in self._forests) == (request.scale, request.own)
+        )  # fmt: skip
 
     @handler
     def histograms(self, request: HistogramRequest) -> Histograms:
@@ -177,11 +187,19 @@ class Client(ClientBase[FedTreesConfig]):
         first, second, counts = torch.from_numpy(found.astype(np.int32))
         return Histograms(gradients=first, hessians=second, counts=counts)
 
+    def _require_beginning(self) -> None:
+        if not self._forests:
+            raise RequestError(
+                "this silo has missed the beginning of the forest, and with it the bins of its columns. It can take "
+                "part once it is sent these again."
+            )
+
     def _require_steps(self, steps: int) -> None:
-        have = len(self._forests[COMMON]["columns"]) if self._forests else -1
+        self._require_beginning()
+        have = len(self._forests[COMMON]["columns"])
         if have != steps:
             raise RequestError(
-                f"this silo has {max(have, 0)} trees of the common forest, and the next one after {steps} was asked "
+                f"this silo has {have} trees of the common forest, and the next one after {steps} was asked "
                 f"for or sent: it has missed some. It can take part again once it is given the forest."
             )
 
@@ -256,8 +274,7 @@ class Client(ClientBase[FedTreesConfig]):
     @handler
     def adopt(self, request: AdoptRequest) -> Candidates:
         """Keep the common forest; correct its new leaves, grow trees of the own rows, and choose by own validation."""
-        if not self._forests:
-            raise RequestError("this silo has missed the beginning of the forest, and with it the bins of its columns.")
+        self._require_beginning()
         refuse_unless(
             self._is_forest(request.forest) and request.first >= 0
             and request.first + len(request.forest["columns"]) <= self.config.rounds
@@ -271,7 +288,7 @@ class Client(ClientBase[FedTreesConfig]):
         refuse_unless(torch.equal(known["base"], given["base"]), "a forest")
         # It has some of the new ones, too, where its answer was lost.
         kept = request.first + forest.count_common_trees(forest.trees(known, request.first), given)
-        if kept < have:  # the run went back, and other trees grew: what was made of these is made anew
+        if kept < have:  # the run went back, and other trees grew: what was made of these is made again
             self._forests = {track: forest.trees(each, 0, kept) for track, each in self._forests.items()}
             self._margins, self._held = {}, {}
         self._forests[COMMON] = forest.extend(forest.trees(known, 0, request.first), given) if request.first else given

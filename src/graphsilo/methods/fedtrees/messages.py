@@ -29,7 +29,7 @@ class Counts(Message):
         if int(self.classes.min()) < 0:
             raise MessageError(f"Counts has {int(self.classes.min())} training nodes of a class; at least 0 can be.")
 
-    def check_size(self, items: float, degrees: float) -> None:
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
         _check_nodes(self, self.classes.sum(), items)
 
 
@@ -57,7 +57,7 @@ class Moments(Message):
         if self.sums.shape != request.basis.shape:
             raise MessageError(f"Moments has the shape {tuple(self.sums.shape)}, not that of the directions asked for.")
 
-    def check_size(self, items: float, degrees: float) -> None:
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
         _check_nodes(self, self.sums.abs() / LARGEST_MOMENT, items)
 
 
@@ -100,7 +100,7 @@ class Cells(Message):
         if tuple(self.counts.shape) != (columns, refined << FINE if refined else 1 << COARSE):
             raise MessageError(f"Cells has the shape {tuple(self.counts.shape)}; {columns} columns were asked about.")
 
-    def check_size(self, items: float, degrees: float) -> None:
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
         _check_nodes(self, self.counts.sum(1), items)
 
 
@@ -182,6 +182,12 @@ class Histograms(Message):
                 f"Histograms has larger gradients or hessians than its nodes can have: {request.largest} steps each at "
                 f"most, and a quarter of that."
             )
+
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
+        """Each of its nodes is in one node of an output's tree."""
+        assert isinstance(request, HistogramRequest)
+        each = torch.zeros(len(request.columns), dtype=torch.int64)
+        _check_nodes(self, each.index_add_(0, request.wanted[:, 0], self.counts[:, 0].long()), items)
 
 
 FORESTS = ("common", "corrected", "alone")

@@ -38,6 +38,9 @@ class Server(ServerBase[FedTreesConfig]):
         edges: [p, bins - 1] between the bins of the columns.
         scale: Steps of a gradient of 1.
         largest: Steps of the largest gradient that a node can have.
+        class_weights: [C].
+        directions: [d, k] what wide features are projected onto; k = 0 where they are not.
+        begun: Who has these, the edges, and where the forest begins.
         current: Who has the first trees.
         given: How many these are: all, but while one grows.
         preferred: Number of the kind of forest that all silos' validation nodes together liked best.
@@ -47,6 +50,9 @@ class Server(ServerBase[FedTreesConfig]):
         super().__init__(context)
         self.edges = torch.zeros(0, self.config.bins - 1)
         self.scale = self.largest = 1
+        self.class_weights = torch.ones(self.schema.num_classes, dtype=torch.float64)
+        self.directions = torch.zeros(self.schema.num_features, 0)
+        self.begun: set[ClientId] = set()
         self.current, self.given = set(context.clients), 0
         self.preferred = 0
         outputs = forest.outputs_of(self.schema.num_classes)
@@ -86,11 +92,8 @@ class Server(ServerBase[FedTreesConfig]):
         self.scale = forest.scale_of(int(total.sum()), heaviest)
         self.largest = forest.largest_of(self.scale, heaviest)
         self.forest = forest.empty(base, config.depth)
-        start = StartRequest(
-            base=self.forest["base"], edges=self.edges, class_weights=torch.from_numpy(weights), scale=self.scale,
-            own=config.own and len(federation.clients) > 1,
-        )  # fmt: skip
-        federation.sum(Client.start, start).require(config.min_clients)
+        self.class_weights = torch.from_numpy(weights)
+        self._start(federation, federation.clients)
 
     def _find_directions(self, federation: Federation, asked: tuple[ClientId, ...]) -> None:
         """The first principal directions of all training rows, where features are wide: by subspace iteration."""
@@ -102,8 +105,22 @@ class Server(ServerBase[FedTreesConfig]):
             request = MomentsRequest(basis=torch.from_numpy(found))
             sums = federation.sum(Client.moments, request, to=asked).require(self.config.min_clients).sums.numpy()
             found = next_basis(sums) if further else directions_of(found, sums)
-        chosen = DirectionsRequest(directions=torch.from_numpy(found))
-        federation.sum(Client.project, chosen).require(self.config.min_clients)
+        self.directions = torch.from_numpy(found)
+        self._project(federation, federation.clients)
+
+    def _project(self, federation: Federation, to: tuple[ClientId, ...]) -> None:
+        if self.directions.shape[1]:
+            request = DirectionsRequest(directions=self.directions)
+            federation.sum(Client.project, request, to=to).require(self.config.min_clients)
+
+    def _start(self, federation: Federation, to: tuple[ClientId, ...]) -> None:
+        request = StartRequest(
+            base=self.forest["base"], edges=self.edges, class_weights=self.class_weights, scale=self.scale,
+            own=self.config.own and len(federation.clients) > 1,
+        )  # fmt: skip
+        found = federation.sum(Client.start, request, to=to)
+        found.require(self.config.min_clients)
+        self.begun.update(found.clients)
 
     def _find_edges(self, federation: Federation, asked: tuple[ClientId, ...]) -> torch.Tensor:
         config = self.config
@@ -121,6 +138,9 @@ class Server(ServerBase[FedTreesConfig]):
     def round(self, federation: Federation, number: int) -> None:
         """One step: a tree of each output, a level at a time."""
         config, asked, step = self.config, self.select(federation, number), len(self.forest["columns"])
+        if not self.begun.issuperset(asked):  # some have missed set-up; the others keep what they have
+            self._project(federation, asked)
+            self._start(federation, asked)
         if not self.current.issuperset(asked):  # some have missed trees; a sum of few might show theirs
             self._hand_out(federation, asked)
         layout = forest.Layout.draw(self.edges.numpy(), config.num_drawn(len(self.edges)), self.context.seed, step)
@@ -155,10 +175,14 @@ class Server(ServerBase[FedTreesConfig]):
     def state(self) -> dict[str, Any]:
         return {
             "forest": self.forest, "edges": self.edges, "scale": self.scale, "largest": self.largest,
+            "class_weights": self.class_weights, "directions": self.directions, "begun": sorted(self.begun),
             "current": sorted(self.current), "given": self.given, "preferred": self.preferred,
         }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.forest, self.edges = dict(state["forest"]), state["edges"]
-        self.scale, self.current = int(state["scale"]), set(state["current"])
-        self.largest, self.given, self.preferred = (int(state[name]) for name in ("largest", "given", "preferred"))
+        self.class_weights, self.directions = state["class_weights"], state["directions"]
+        self.begun, self.current = set(state["begun"]), set(state["current"])
+        self.scale, self.largest, self.given, self.preferred = (
+            int(state[name]) for name in ("scale", "largest", "given", "preferred")
+        )

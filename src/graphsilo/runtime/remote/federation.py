@@ -315,7 +315,7 @@ class Remote(Exchange):
             marks = {states[client]["mark"] for client in status.clients}
             if len(marks) != 1:
                 raise RunError(
-                    f"the checkpoint names no single mark of site '{site}'; begin the run anew with another --out."
+                    f"the checkpoint names no single mark of site '{site}'; begin the run again with another --out."
                 )
             mark = marks.pop()
             if mark is not None:

@@ -111,7 +111,7 @@ class Pinned:
         known = self._known.setdefault(str(client), public)
         if known != public:
             raise DisclosureError(
-                f"client {client} signs with another key than before: it was set up anew, or somebody poses as it. If "
+                f"client {client} signs with another key than before: it was set up again, or somebody poses as it. If "
                 f"its owner says so, remove what is known of it and begin again.",
                 peer=client,
             )

@@ -79,13 +79,13 @@ class SiteState:
             held = sorted(item.stem for item in self.folder.glob("*.ckpt"))
             raise RunError(
                 f"this site holds no checkpoint '{mark}' of run '{self.folder.name}', only "
-                f"{', '.join(held) or 'none at all'}. Begin the run anew with another --out."
+                f"{', '.join(held) or 'none at all'}. Begin the run again with another --out."
             ) from None
         except OSError as error:
             raise RunError(f"the site's checkpoint {path} cannot be read ({error.strerror}).") from None
         if len(raw) < 32 or not hmac.compare_digest(self._tag(mark, raw[32:].data), raw[:32].tobytes()):
             raise RunError(
-                f"the site's checkpoint {path} is damaged, or was written by somebody else. Begin the run anew with "
+                f"the site's checkpoint {path} is damaged, or was written by somebody else. Begin the run again with "
                 f"another --out."
             )
         try:

@@ -84,7 +84,7 @@ from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import HostedClient
 from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, make_repeatable, peak
 from graphsilo.runtime.parties import Parties
-from graphsilo.runtime.protocol import OPERATIONS, Packet, pack_error, parts, unpack
+from graphsilo.runtime.protocol import Packet, check_header, pack_error, parts, unpack
 from graphsilo.runtime.site.certified import Kits
 from graphsilo.runtime.site.identities import Pinned, load_identity, load_secret
 from graphsilo.runtime.site.state import SiteState, safe_name
@@ -157,8 +157,7 @@ class SiteWorker:
         """The answer to one packet; what goes wrong is an answer, too."""
         started = time.process_time()
         try:
-            if packet.header["do"] not in OPERATIONS:
-                raise FederationError("a site cannot do what was asked of it.")
+            check_header(packet.header)
             header, payloads = getattr(self, f"do_{packet.header['do']}")(packet)
             header["cpu"] = _coarse_seconds(started)
             return parts({"id": packet.id, "ok": True, **header}, payloads)
@@ -196,7 +195,7 @@ class SiteWorker:
         run, seed = safe_name(header["run"]), int(header["seed"])
         if any(self._is_complete(run, client) for client in self.members):
             raise RunError(
-                f"run '{run}' is complete at this site, and its models stay as they are. Begin it anew with another "
+                f"run '{run}' is complete at this site, and its models stay as they are. Begin it again with another "
                 f"--out."
             )
         if free_disk(self.folder) < LEAST_FREE:  # whatever a coordinator begins, the owner's machine goes on

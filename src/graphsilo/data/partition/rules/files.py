@@ -89,7 +89,7 @@ def cut(graph: Graph, clients: int | None, seed: int, options: FilesOptions) -> 
         if clients not in (None, stored.num_clients):
             raise PartitionError(
                 f"{path} holds {stored.num_clients} clients, {clients} were asked for: ask for {stored.num_clients}, "
-                f"or cut anew."
+                f"or cut again."
             )
         stored.check(graph)
         splits = tuple(zip(stored.train, stored.val, stored.test, strict=True)) if stored.has_splits else None
