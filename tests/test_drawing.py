@@ -52,6 +52,21 @@ def test_lines_and_dots_have_the_values_of_the_result(runs):
         one.plot("accurac")
 
 
+@pytest.mark.parametrize(
+    ("ends", "places"),
+    [([5.0, 1.0], [1.0, 5.0]), ([1.0, 9.9, 9.8, 0.5], [0.5, 0.7, 9.15, 10.0]), ([], [])],
+)
+def test_names_at_the_ends_of_lines_keep_apart_and_below_the_edge(ends, places):
+    """0.85 apart on an axis from 0 to 10: 0.5, 1.35, 9.8 and 10.65, 0.65 too high; all but the lowest move down."""
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    axes.set_ylim(0, 10)
+    drawing._name_ends(axes, [(end, "", "black") for end in ends])
+    assert [text.get_position()[1] for text in axes.texts] == pytest.approx(places)
+    assert [text.xy[1] for text in axes.texts] == sorted(ends)
+
+
 def test_files_hold_text_and_are_the_same_again(tmp_path, runs):
     one, _ = runs
     for name in ("a.pdf", "a.svg", "a.png"):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsilo.attacks.attribute import attribute, evidence
+from graphsilo.attacks.attribute import attribute, evidence, measure_change
 from kit.attacks import cases, recorded
 
 
 def test_class_sums_say_which_features_are_there():
     run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", method__hops=0)
     # Without neighbours Σ yφᵀ is above 0 exactly where a training node of the class has the feature.
-    one, _ = attribute(cases(run), run.simulation.silos)
+    one, whole = attribute(cases(run), run.simulation.silos)
     assert (one.value, one.low, one.high) == (1.0, 1.0, 1.0)
-    assert one.uses == "Σ yφᵀ"
+    assert (one.uses, whole.uses) == ("Σ yφᵀ", "Σ φφᵀ")
     assert one.verdict == "above the prior"
+    view, silo = cases(run)[0]
+    rows = silo.graph.union.features[silo.train]  # of length 1 there
+    wanted = (np.asarray(rows) ** 2 / (np.asarray(rows) ** 2).sum(1, keepdims=True)).sum(0)
+    np.testing.assert_allclose(measure_change(view)[0][0], wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -35,9 +39,12 @@ def test_what_a_method_does_to_all_weights_is_worked_out(method):
     assert attribute(cases(run), run.simulation.silos)[1].value > 0.99
 
 
-def test_projected_sums_are_projected_back():
-    run = recorded(method__name="fedridge", method__rounds=1, method__features="mean", method__hops=0, method__dim=16)
-    one, _ = attribute(cases(run), run.simulation.silos)
+@pytest.mark.parametrize("random", [0, 30])
+def test_projected_sums_are_projected_back(random):
+    more = {"method__features": "mean", "method__hops": 0, "method__dim": 16, "method__random_features": random}
+    run = recorded(method__name="fedridge", method__rounds=1, **more)
+    one, whole = attribute(cases(run), run.simulation.silos)
+    assert whole.value is None  # no column is a feature, however many there are
     assert one.uses == "Σ yφᵀ, projected back"
     assert 0.6 < one.value < 1.0
 

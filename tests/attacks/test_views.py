@@ -39,6 +39,11 @@ def test_a_silo_sees_what_it_is_sent_and_its_own_data():
         assert (view.updates[0].after[name] != mine[0].weights[name]).any()
 
 
+def test_where_there_is_one_silo_no_other_sees_it():
+    ((view, _),) = cases(recorded(partition__clients=1), "silo")
+    assert (view.calls, view.updates, view.own, view.saved) == ((), [], None, None)
+
+
 def test_of_a_secure_sum_a_silo_does_not_see_the_sum():
     for view, _ in cases(recorded(run__secure_sums=True, evaluation__report="federation"), "silo"):
         assert all(not call.answer.specs() for call in view.calls)

@@ -32,7 +32,12 @@ def test_mean_curve_covers_the_rounds_all_seeds_reached(tmp_path: Path, sample: 
 def test_megabytes_add_up_and_start_with_the_set_up(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", seeds=1, rounds=3, clients=2, payload=500_000))
     assert [figure.name for figure in curves.curves(run)] == ["curve-rounds"]  # megabytes would be rounds again
+    assert [figure.name for figure in curves.round_cost(run)] == ["round-seconds"]  # every round costs the same
     run.seeds[0].rounds[2].upload_bytes += 1_000_000
+    by_round = curves.round_cost(run)[0].plots["bytes"]
+    assert {mark.name: mark.y for mark in by_round.marks if isinstance(mark, Line)} == {
+        "sent": [1.0, 1.0, 2.0], "received": [1.0, 1.0, 1.0],
+    }  # fmt: skip
     [by_size] = [figure for figure in curves.curves(run) if figure.name == "curve-size"]
     test = next(mark for mark in by_size.plots["accuracy"].marks if mark.name == "Test")
     # Per round 2 clients * (500,004 up + 500,000 down), the last one 1 MB more; set-up 2 * 40 bytes

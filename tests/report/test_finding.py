@@ -11,6 +11,7 @@ import pytest
 from graphsilo import report
 from graphsilo.report.clients import gains
 from graphsilo.report.finding import choice, finding, gains_of
+from graphsilo.report.headline import headline
 from graphsilo.report.record import Run, load
 from kit import result_tree, round_tree, seed_tree
 from kit.pages import Page
@@ -209,6 +210,11 @@ def test_silos_stand_by_gain_under_their_names_and_as_text(tmp_path: Path) -> No
     assert [(row["name"], row["sign"], row["gain"], row["way"]) for row in context["rows"]] == [
         ("south", "▲", "+30.0", "right"), ("west", "=", "0.0", "right"), (names[0], "▼", "−10.0", "left"),
     ]  # fmt: skip
+    # The axis is 0.432 long: from 0.5 to 0.9, and 4 % of that beyond either end
+    assert [(row["ring"], row["head"], row["from"], row["width"]) for row in context["rows"]] == [
+        ("26.85", "96.30", "26.85", "69.44"), ("26.85", "26.85", "26.85", "0.00"), ("26.85", "3.70", "3.70", "23.15"),
+    ]  # fmt: skip
+    assert (context["axis"], context["unit"], context["intervals"]) == (("50.0", "90.0"), ", points", False)
     page = Page(report.write(run.path).read_text(encoding="utf-8"))
     assert page.open == []
     assert len(page.scripts) == 1
@@ -243,8 +249,21 @@ def test_the_interval_counts_seeds_and_test_items(tmp_path: Path) -> None:
     (gain,) = found.gains
     assert gain.span == pytest.approx((0.05 - 0.1011, 0.05 + 0.1011), abs=2e-4)
     assert gain.may_be_chance
+    context = gains(load(tmp_path / "r"), found)
+    assert context is not None
+    assert (context["intervals"], context["rows"][0]["interval"]) == (True, "−5.1 to +15.1")
     assert "(95\u00a0% interval over three seeds: +2.5 to +7.5)" in found.sentence
     assert "Other test items might move it by up to 9.8 points more (95 %)." in found.certainty
+
+
+def test_dots_of_the_run_and_of_alone_share_an_axis(tmp_path: Path) -> None:
+    """Seeds .6 and .8 are .7 ± .1414, alone is .5: from .5 to .8414, and 8 % of that, .0273, beyond either end."""
+    shown = headline(run_of(tmp_path / "r", [[0.6], [0.8]], [[0.5], [0.5]]))["references"]
+    assert shown["axis"] == ["47.3", "86.9"]
+    assert [row["dot"] for row in shown["rows"]] == [
+        {"at": "6.90", "from": "6.90", "width": "0.00"},
+        {"at": "57.40", "from": "21.69", "width": "71.42"},
+    ]
 
 
 def test_the_headline_is_in_the_metric_that_chose(tmp_path: Path) -> None:

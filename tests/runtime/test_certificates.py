@@ -26,10 +26,27 @@ def test_certificates_say_what_they_are_for(tmp_path: Path) -> None:
     for party, purpose in (("coordinator", Purpose.SERVER_AUTH), ("north", Purpose.CLIENT_AUTH)):
         certificate = certificates.read_cert(tmp_path / "fed" / party / "certificate.pem")
         assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
-        assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        assert (basic.critical, basic.value.ca) == (True, False)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         hosts = names.get_values_for_type(x509.DNSName), [str(ip) for ip in names.get_values_for_type(x509.IPAddress)]
         assert hosts == ((["coordinator", "localhost"], ["127.0.0.1"]) if party == "coordinator" else (["north"], []))
+
+
+def test_only_the_roots_rsa_key_certifies(tmp_path: Path) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    provision(spec(), tmp_path / "fed")
+    root, party = (
+        certificates.read_cert(tmp_path / "fed" / "north" / name) for name in ("root.pem", "certificate.pem")
+    )
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = x509.CertificateBuilder(root.subject, root.subject, key.public_key(), 1)
+    other = names.not_valid_before(root.not_valid_before_utc).not_valid_after(root.not_valid_after_utc)
+    signers = (root, party, other.sign(key, hashes.SHA256()))
+    assert [certificates.is_signed_by(party, each) for each in signers] == [True, False, False]
 
 
 def test_a_key_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ def test_what_is_tried_comes_from_the_type_and_its_bounds():
     assert idle["momentum", "optimizer"] == {"lr": 0.25, "optimizer": "adam"}
 
 
+def test_of_the_tasks_where_a_setting_is_idle_one_is_tried():
+    class OfGraphs(fedavg.FedAvgConfig):
+        pools: bool = setting(False, "a switch", when={"task": ("graph",)})
+
+    found = cases(replace(method(config=OfGraphs), tasks=("node", "link", "graph")), {})
+    tried = [(case.task, case.off, case.value) for case in found if case.field == "pools"]
+    assert tried == [("graph", None, True), ("node", "task", True)]
+
+
 def test_who_knows_no_other_value_is_asked_for_a_trial():
     with pytest.raises(ConformanceError, match="what else could setting 'limit' be than None"):
         cases(method(config=Config), {})

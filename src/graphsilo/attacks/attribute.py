@@ -24,7 +24,6 @@ from graphsilo.attacks.rows import reach, ridge_sums
 from graphsilo.attacks.views import Update, View, dense, weights_in
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.message import Tensors
-from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.models.columns import projection
 from graphsilo.types import ClientId
 
@@ -80,13 +79,11 @@ def evidence(view: View) -> tuple[Tensor | None, str]:
     """[C, d] the larger, the likelier a feature is there among the class's nodes; and what that was made of."""
     classes, features = view.public.schema.num_classes, view.public.schema.num_features
     sums = max(ridge_sums(view), key=lambda each: each.products.shape[1], default=None)
-    ridge = view.public.settings(FedRidgeConfig)
-    if sums is not None and ridge is not None:
-        width = sums.products.shape[1] - 1 - ridge.random_features
-        columns = sums.products[:, :width]
-        if width >= features:
+    if sums is not None:
+        columns = sums.products[:, : sums.plain]
+        if sums.plain >= features:
             return columns[:, :features], f"Σ yφᵀ{sums.whose}"
-        back = torch.from_numpy(projection(features, width, view.public.seed).toarray()).double()
+        back = torch.from_numpy(projection(features, sums.plain, view.public.seed).toarray()).double()
         return columns @ back.t(), f"Σ yφᵀ, projected back{sums.whose}"
     for call, spec, tensor in view.fields("statistic", "synthetic"):
         whose = "" if call.client is not None else ", made of all silos"
@@ -137,7 +134,7 @@ def measure_change(view: View) -> tuple[Tensor | None, str]:
             return far[None], f"change of the first layer{update.whose}"
     for sums in ridge_sums(view):
         width = view.public.schema.num_features
-        if len(sums.moments) > width:
+        if sums.plain >= width:
             return sums.moments.diag()[None, :width], f"Σ φφᵀ{sums.whose}"
     return None, ""
 

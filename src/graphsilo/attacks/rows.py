@@ -116,12 +116,14 @@ class RidgeSums:
         space: Which features, and most of their columns.
         moments: [p, p] Σ φφᵀ.
         products: [C, p] Σ yφᵀ.
+        plain: How many of the p columns are of features as they are, or projected; they come first.
         whose: As of the message.
     """
 
     space: tuple[str, int]
     moments: Tensor
     products: Tensor
+    plain: int
     whose: str
 
 
@@ -147,7 +149,8 @@ def ridge_sums(view: View) -> Iterator[RidgeSums]:
             width = config.width(kind, dim, schema)
             square = unpack(packed, products[name].shape[1]).triu()
             square = (square + square.t() - square.diag().diag())[:width, :width]
-            yield RidgeSums((kind, dim), square, products[name][:, :width].double(), call.whose)
+            plain = width - 1 - config.random_features
+            yield RidgeSums((kind, dim), square, products[name][:, :width].double(), plain, call.whose)
 
 
 # -- truth ---------------------------------------------------------------------------------------------------------

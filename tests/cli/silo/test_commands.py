@@ -65,6 +65,7 @@ def test_check_points_at_what_is_odd(call, tmp_path, small_tables):
     assert code == 0
     assert "!  features  one_hot declares no words for 'ward': those that occur here are reported" in out
     assert "!  links     2 nodes (40.0 %) have no link" in out
+    assert "!  labels    all are 'a': nothing here tells classes apart" in out
     assert "!  classes   not declared" in out
     assert "!  split     0 train, 2 val, 3 test: without a training item nothing is learned here" in out
     assert out.splitlines()[-1] == "The silo can take part; 5 points above (!) are worth a look."
@@ -80,7 +81,12 @@ def test_check_tells_a_class_with_few_items_to_train_on(call, tmp_path, small_ta
 
 def test_check_without_labels_and_links(call, tmp_path, small_tables):
     (tmp_path / "e.csv").write_text("a,b\n")
-    small_tables["nodes"] = {"path": "n.csv", "id": "id", "features": "x"}
+    (tmp_path / "n.csv").write_text("id,x,y\np0,1,a\np1,2,\n")
+    small_tables["nodes"] = {"path": "n.csv", "id": "id", "label": "y", "features": "x"}
+    out = call("silo", "check", write(tmp_path, **small_tables))[1]
+    assert "1 of 2 nodes, 1 of 1 classes occur" in out
+    assert "!  labels    all are 'a'" in out
+    del small_tables["nodes"]["label"]
     out = call("silo", "check", write(tmp_path, **small_tables))[1]
     assert "!  links     there is none" in out
     assert "!  labels    none of the nodes has one: this silo can receive a model, not teach it" in out

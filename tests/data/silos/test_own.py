@@ -206,8 +206,11 @@ def test_a_silo_that_has_changed_since_is_noticed(trio: list[SiloFile], tmp_path
     change(tmp_path / "south.tables.yaml", classes=["home", "stays", "other"])
     with pytest.raises(DataError, match="silo 'south' has nodes of class 'other', which the federation does not know"):
         read_silo_file(tmp_path / "south.yaml").load(1, schema=schema)
-    with pytest.raises(DataError, match="silo 'north' has other features now"):
-        trio[0].load(0, schema=replace(schema, num_features=3, feature_names=("a", "b", "c")))
+    for count, names in ((3, ("a", "b", "c")), (schema.num_features, ("a", "b")), (3, None)):
+        with pytest.raises(DataError, match=f"silo 'north' has other features now.*agreed on .{count}"):
+            trio[0].load(0, schema=replace(schema, num_features=count, feature_names=names))
+    with pytest.raises(DataError, match="silo 'north' has 3 classes, the federation 2 without names"):
+        trio[0].load(0, schema=replace(schema, num_classes=2, class_names=None))
 
 
 @pytest.mark.parametrize(

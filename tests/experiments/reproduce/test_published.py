@@ -85,6 +85,28 @@ def test_the_paper_with_most_scores_is_taken_and_of_equals_the_nearer_one() -> N
     assert match_scores([(QUESTION, 50), (other, 50)], both) == {(QUESTION, 50): ONE, (other, 50): both[2]}
 
 
+OTHER = {
+    "data": "PubMed", "setting": "seen graph (closed set)", "partition": "metis", "clients": 3, "metric": "macro_f1",
+    "method": "FedGTA",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [(["method"], "metric"), (["metric"], "clients"), (["metric"], "partition"), (["clients"], "setting"),
+     (["partition"], "setting"), (["setting", "partition"], "data")],
+)  # fmt: skip
+def test_the_closest_score_differs_in_what_matters_least(near: list[str], far: str) -> None:
+    assert QUESTION is not None
+    among = [
+        replace(ONE, table=table, **{name: OTHER[name] for name in names})  # type: ignore[arg-type]
+        for table, names in (("far", [far]), ("near", near))  # of equals the first would be named
+    ]
+    said = published.describe_closest([QUESTION], among)
+    assert said.startswith("No published score is of Cora, louvain+, 10 clients, gcn, accuracy of these methods.")
+    assert "Nearest: O-pFGL, table near, " in said
+
+
 def test_backbones_and_views_are_those_of_the_rows_in_which_scores_are_run_again() -> None:
     usual = {each.name: RunConfig.of({"method": each.name}).model.name for each in registry.listings()}
     for table in description.tables():

@@ -49,6 +49,9 @@ def test_bytes_add_up(small, tmp_path):
     tree = run(small(run__seeds=[0, 1]), out=tmp_path / "run").tree
     table = pq.read_table(tmp_path / "run" / "ledger.parquet").to_pylist()
     for seed in tree["seeds"]:
+        steps = [seed["setup"], *seed["rounds"]]
+        for name in ("cpu_seconds", "server_cpu_seconds"):
+            assert seed[name] == sum(step[name] for step in steps) > 0
         for row in seed["rounds"]:
             for direction, key in (("up", "upload_bytes"), ("down", "download_bytes")):
                 noted = sum(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import time
 
 import pytest
@@ -33,6 +34,25 @@ def curve(folder, run_id, name):
             if name in items:
                 found.append((record.history.step.num, json.loads(items[name])))
     return found
+
+
+def test_a_file_is_read_over_its_blocks_up_to_where_it_was_cut_off(tmp_path, monkeypatch):
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    def part(kind, data):
+        return struct.pack("<IHB", 0, len(data), kind) + data
+
+    def found(*parts):
+        (tmp_path / "one.wandb").write_bytes(bytes(7) + b"".join(parts))
+        return [record.num for record in records(tmp_path / "one.wandb")]
+
+    monkeypatch.setattr("graphsilo.experiments.tracking.wandb.BLOCK", 32)
+    one, two, three = (Record(num=number).SerializeToString() for number in (1, 300, 3))
+    # 7 + 9 + 10 bytes, and six are left of the block: no part's head
+    assert found(part(1, one), part(1, two), bytes(6), part(1, three)) == [1, 300, 3]
+    assert found(part(1, one), part(2, two[:1]), bytes(8), part(3, two[1:2]), part(4, two[2:]), part(1, one)) == [1]
+    assert found(part(2, two[:1]), part(3, two[1:2]), part(4, two[2:]), bytes(1), part(1, one)) == [300, 1]
+    assert found(part(1, one), part(1, two)[:-1]) == [1]
 
 
 def test_offline_files_hold_the_rounds(tmp_path, small, monkeypatch):

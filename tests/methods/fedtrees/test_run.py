@@ -56,6 +56,22 @@ def test_the_forest_is_that_of_one_place_bit_for_bit(kit, classes, more, changed
         assert all(torch.equal(forests[0][name], other[name]) for name in other)
 
 
+@pytest.mark.parametrize(
+    ("balance", "weights", "base"), [(1.0, [2, 2 / 3], 0.0), (0.5, [2**0.5, (2 / 3) ** 0.5], np.log(3) / 2)]
+)
+def test_a_class_of_one_node_weighs_as_much_as_one_of_three(kit, balance, weights, base):
+    """Of 4 nodes and 2 classes: (4 / (2 · 1))^balance and (4 / (2 · 3))^balance; the base is the log of their odds."""
+    silo = silo_of(0, [0], 2)
+    silo = replace(
+        silo, train=np.concatenate([np.flatnonzero(silo.labels == label)[: 1 + 2 * label] for label in (0, 1)])
+    )
+    server, federation = kit.build("fedtrees", [silo], **QUICK, balance=balance)
+    server.set_up(federation)
+    assert federation.client(0)._class_weights.tolist() == pytest.approx(weights)
+    assert server.forest["base"].tolist() == pytest.approx([base])
+    assert server.log["training_items"] == 4
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_loss_falls_with_every_tree(kit, classes):
     silos = [silo_of(client, [client], classes) for client in range(3)]

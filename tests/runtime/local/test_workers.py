@@ -12,7 +12,11 @@ import torch
 from graphsilo.errors import FederationError
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.storage.disk import write_tensors
 from graphsilo.federation import registry
+from graphsilo.federation.client import EvaluateRequest
+from graphsilo.federation.ledger import Ledger
+from graphsilo.federation.model_files import answers_path
 from graphsilo.methods.fedavg import TrainRequest
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.spread import expected_work, spread_clients
@@ -116,6 +120,15 @@ def test_failures_come_from_other_processes(spread, troubled, how, text):
     assert ("troubled.py" in "".join(getattr(caught.value, "__notes__", []))) == (how == "raise")
     # The processes are fit for more.
     assert len(federation.ask(troubled.Client.echo, troubled.Echo(client=0, round=0, process=0))) == 4
+
+
+def test_answers_of_the_run_beside_are_read_in_every_process(pool, troubled, config_of, simulation_of, tmp_path):
+    for silo in simulation_of.silos:
+        none = torch.zeros(len(silo.seen.items["test"]), dtype=torch.int64)
+        write_tensors(answers_path(tmp_path, 0, silo.client), {"answers": none})
+    setup = ClientSetup(troubled.METHOD, config_of().method_config(), simulation_of.models, 0, beside=tmp_path)
+    replies = pool.federation(setup, Ledger()).ask(troubled.Client.evaluate, EvaluateRequest(views=["own"]))
+    assert ["own/seen/paired/accuracy" in reply.scores for _, reply in replies] == [True] * 4
 
 
 def test_large_messages_do_not_block(spread, troubled):
