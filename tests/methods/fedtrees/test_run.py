@@ -534,3 +534,21 @@ def test_a_silo_that_has_missed_something_is_given_it(kit, asked, steps):
         forests = federation.client(client)._forests
         assert all(torch.equal(forests["common"][name], each) for name, each in server.forest.items())
         assert [len(each["columns"]) for each in forests.values()] == [3, 3, 3]
+
+
+def test_a_silo_that_has_lost_the_beginning_is_sent_it_again(kit):
+    """Its site was started again, and had kept no checkpoint. The others keep what they made of the rows so far."""
+    server, federation = kit.build("fedtrees", [silo_of(i, [i]) for i in range(3)], min_clients=2, **WIDE, **QUICK)
+    fresh = federation.client(2).state()
+    server.set_up(federation)
+    server.round(federation, 1)
+    federation.client(2).load_state(fresh)
+    federation.client(0)._margins["mark"] = None
+    server.round(federation, 2)
+    assert (server.begun, server.current) == ({0, 1}, {0, 1})
+    server.round(federation, 3)
+    assert (server.begun, server.current) == ({0, 1, 2}, {0, 1, 2})
+    assert "mark" in federation.client(0)._margins
+    forests = federation.client(2)._forests
+    assert all(torch.equal(forests["common"][name], each) for name, each in server.forest.items())
+    assert [len(each["columns"]) for each in forests.values()] == [3, 3, 3]

@@ -90,8 +90,9 @@ class Client(ClientBase[FedTreesConfig]):
 
     @handler
     def project(self, request: DirectionsRequest) -> Done:
-        """Take the directions onto which wide features are projected."""
-        self._project(request.directions)
+        """Take the directions onto which wide features are projected; whoever has these keeps what it made of them."""
+        if not (self._directions.numel() and torch.equal(self._directions, request.directions)):
+            self._project(request.directions)
         return Done(clients=1)
 
     def _project(self, directions: Tensor) -> None:

@@ -40,7 +40,7 @@ class Server(ServerBase[FedTreesConfig]):
         largest: Steps of the largest gradient that a node can have.
         class_weights: [C].
         directions: [d, k] what wide features are projected onto; k = 0 where they are not.
-        begun: Who has these, the edges, and where the forest begins.
+        begun: Who has these, the edges, and where the forest begins, as far as is known.
         current: Who has the first trees.
         given: How many these are: all, but while one grows.
         preferred: Number of the kind of forest that all silos' validation nodes together liked best.
@@ -164,6 +164,7 @@ class Server(ServerBase[FedTreesConfig]):
         found = federation.sum(Client.adopt, requests, to=asked)
         scores = found.require(self.config.min_clients)
         self.current, self.given = set(found.clients), len(self.forest["columns"])
+        self.begun.difference_update(found.failures)  # a site that was started again may have lost the beginning
         metric = METRICS[self.context.select_by]
         if values := rate_candidates(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
