@@ -46,6 +46,9 @@ def test_sums_of_silos_say_what_each_candidate_is_worth():
     assert rate_candidates(METRICS["accuracy"], np.zeros_like(counts), {}) == []
     ranked = weight_scores([Score(0.5, 4), Score(None, 0)]) + weight_scores([Score(1.0, 12), Score(0.8, 5)])
     assert rate_candidates(METRICS["auc"], counts[:0], {"auc": ranked}) == pytest.approx([14 / 16, 0.8])
+    # Whoever answers may name other metrics than were asked for.
+    assert rate_candidates(METRICS["accuracy"], counts, {"auc": ranked}) == [1.0, 0.5]
+    assert rate_candidates(METRICS["auc"], counts, {"other": ranked}) == []
 
 
 def test_how_good_a_choice_is_is_told_by_other_items() -> None:

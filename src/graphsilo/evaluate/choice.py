@@ -43,12 +43,14 @@ def rate_candidates(metric: Metric, counts: NDArray[np.int64], ranked: Mapping[s
     Args:
         metric: What counts.
         counts: [candidates, C true, C predicted] the sum of ``confusions``.
-        ranked: Where the metric is one of scores, by its name the sum of ``weight_scores``.
+        ranked: Where the metric is one of scores, by its name the sum of ``weight_scores``; others are passed over.
     """
-    if ranked:
-        value, weight = np.asarray(ranked[metric.name])
-        return [metric.goodness(each) for each in (value / weight).tolist()] if weight.all() else []
-    return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
+    if metric.ranking is None:
+        return [metric.goodness(metric.of_confusion(each) or 0.0) for each in counts] if counts.any() else []
+    if metric.name not in ranked:
+        return []
+    value, weight = np.asarray(ranked[metric.name])
+    return [metric.goodness(each) for each in (value / weight).tolist()] if weight.all() else []
 
 
 def describe_choice(chosen: int, metric: Metric, values: Sequence[float]) -> dict[str, float]:

@@ -422,7 +422,7 @@ class Server(ServerBase[AutoConfig]):
         request = ScoreRequest(choices=choices, course=course)
         found = federation.sum(Client.score, request).require(self.config.min_clients)
         metric = METRICS[self.context.select_by]
-        values = rate_candidates(metric, found.counts.numpy(), found.ranked if metric.ranking is not None else {})
+        values = rate_candidates(metric, found.counts.numpy(), found.ranked)
         if not values:  # nobody can tell whether trees are better
             self.ends_early = True
             return
