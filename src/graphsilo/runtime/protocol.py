@@ -46,6 +46,7 @@ OPERATIONS = {operation: msgspec.defstruct(operation, fields) for operation, fie
         ("schema", _SCHEMA), ("scaling", _Tree), ("compression", list[Any]), ("sparse", bool | None),
         ("common", _Spec), ("models", list[tuple[int, _Spec]]), ("agreeing", bool), ("counting", bool, False),
         ("alone", bool, False), ("beside", str | None, None), ("mark", str | None, None),
+        ("secure_sums", bool, False), ("report", str | None, None),
     ],
     "call": [*_OF_RUN, ("handler", str), ("round", int), ("to", _Pairs), ("step", int, 0), ("back", _Pairs, ())],
     "remember": [*_OF_RUN, ("clients", list[int]), ("view", str)],

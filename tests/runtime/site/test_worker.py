@@ -323,7 +323,8 @@ def test_strange_operation_is_refused_unseen(operation: Any, sites: Any) -> None
         {"models": [[0, ["gcn", {"num_features": 3}, "float32"]]]}, {"models": [[0, ["gcn", {}, "float16"]]]},
         {"models": [[0, ["gcn", {}, ["float32"]]]]}, {"models": [[0, ["gcn", {}]]]}, {"schema": {}},
         {"config": {"rounds": -1}}, {"select_by": "ap_of"}, {"select_by": 7}, {"task": ["node"]}, {"task": "graph"},
-        {"sparse": []}, {"mark": "../x"}, {"scaling": {"scale": "huge", "scale_by": "silo"}}, {"scaling": None},
+        {"sparse": []}, {"secure_sums": "off"}, {"report": 7}, {"mark": "../x"}, {"scaling": None},
+        {"scaling": {"scale": "huge", "scale_by": "silo"}},
     ],
 )  # fmt: skip
 def test_strange_opening_is_refused_and_nothing_is_written(changes: dict[str, Any], sites: Any) -> None:
