@@ -99,7 +99,7 @@ def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
     """What a client's file holds: its models, and the scale, the fill values and the words that they need.
 
     Args:
-        found: As ``ClientBase.finish`` returns it.
+        found: As a runtime's ``finish`` gives it.
         when: best or last.
     """
     weights = flatten(found[when])
@@ -115,7 +115,7 @@ def kept_files(
         folder: Of the run, or of the silo's own results.
         seed: Of the run.
         client: Whose.
-        found: As ``ClientBase.finish`` returns it.
+        found: As a runtime's ``finish`` gives it.
         models: Whether its models are kept.
     """
     for when in ("best", "last") if models else ():
