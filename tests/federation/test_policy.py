@@ -220,6 +220,11 @@ def test_only_what_the_settings_send_is_needed():
     few = policy(kinds=["model", "counts", "synthetic"])
     assert "GeneratorReply.generators" in refusal(few, "fedlog")
     admit(few, "fedlog", [9], neighbour_generator=False)
+    # Candidates are ranked where evaluation.select_by is a metric of scores, and by Auto in any run.
+    counted = policy(kinds=["model", "counts", "statistic"])
+    for name in ("fedridge", "fedtrees"):
+        admit(counted, name, [9])
+    assert "RankedCandidates.ranked, which 'score' sends, discloses" in refusal(counted, "auto")
 
 
 def test_what_gives_features_away_needs_a_word():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -37,17 +37,17 @@ class Candidates(Message):
     """
 
     counts: Tensor = sends("counts", dtype=torch.int64, shape=("models", "classes", "classes"), evaluated=True)
-    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
+    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True, default=())
 
     @classmethod
-    def none(cls, classes: int) -> Candidates:
+    def none(cls, classes: int) -> Self:
         """Of no models."""
         return cls(counts=torch.zeros(0, classes, classes, dtype=torch.int64), ranked={})
 
     @classmethod
     def from_outputs(
         cls, judge: Judge, outputs: Sequence[NDArray[Any]], classes: int, further: Iterable[str] = ()
-    ) -> Candidates:
+    ) -> Self:
         """Of models that say ``outputs``, [items, C] each, of the judge's items.
 
         Args:
@@ -72,7 +72,7 @@ class Candidates(Message):
                 f"Candidates has {int(self.counts.min())} items in one place, or not the same items for each model."
             )
         items = self.counts.sum((1, 2))
-        for ranked in self.ranked.values():
+        for ranked in dict(self.ranked).values():
             if ranked.shape != (2, len(items)) or bool(
                 ((ranked[0] < 0) | (ranked[0] > ranked[1]) | (ranked[1] > items)).any()
             ):

@@ -133,6 +133,12 @@ class ScoreRequest(CandidatesRequest):
         return (self.choices,)
 
 
+class RankedCandidates(Candidates):
+    """Counts of each kind of model, and always scores: before the first step, the AUC."""
+
+    ranked: Tensors = sends("score", dtype=torch.float64, evaluated=True)
+
+
 class ChooseRequest(Message):
     """Tell what all silos' validation items together prefer.
 
@@ -188,11 +194,12 @@ class Client(ClientBase[AutoConfig]):
         return part
 
     @handler
-    def score(self, request: ScoreRequest) -> Candidates:
+    def score(self, request: ScoreRequest) -> RankedCandidates:
         """Say how good each kind of model is by own validation items."""
         self._check(request.choices)
         judge, outputs = self._judge(request.choices)
-        return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes, [COURSE] if request.course else ())
+        further = [COURSE] if request.course else ()
+        return RankedCandidates.from_outputs(judge, outputs, self.silo.schema.num_classes, further)
 
     @handler
     def choose(self, request: ChooseRequest) -> Done:
