@@ -235,7 +235,7 @@ def pretended_gpu() -> Iterator[None]:
             mock.patch.object(torch.autograd, "_engine_run_backward", run_backward),
             mock.patch.object(base, "vmap", mapped),
             mock.patch.object(dropout, "draw_bits", drawn),
-            mock.patch.object(dropout, "_beside", generator_there),
+            mock.patch.object(dropout, "_move_generator", generator_there),
             PretendedGPU(),
         ):
             yield
