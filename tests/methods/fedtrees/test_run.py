@@ -346,6 +346,13 @@ def test_no_made_up_question_tells_whether_a_row_is_there(kit, change):
             client.histograms(replace(usual, **{field: changed(getattr(usual, field))}))
 
 
+def beginning_of(server):
+    """What its silos were sent."""
+    return StartRequest(
+        base=server.forest["base"], edges=server.edges, class_weights=server.class_weights, scale=server.scale, own=True
+    )
+
+
 BEGINNINGS = {
     "edges-that-fall": {"edges": lambda each: -each},
     "no-edges": {"edges": lambda each: each * float("nan")},
@@ -362,10 +369,7 @@ def test_no_made_up_beginning(kit, change):
     server, federation = kit.build("fedtrees", [silo_of(0, [0]), silo_of(1, [1])], **QUICK)
     server.set_up(federation)
     client = federation.client(0)
-    usual = StartRequest(
-        base=server.forest["base"], edges=server.edges, class_weights=client._class_weights, scale=server.scale,
-        own=True,
-    )  # fmt: skip
+    usual = beginning_of(server)
     client.start(usual)
     with pytest.raises(MessageError, match="that no run of these settings asks"):
         client.start(
@@ -379,9 +383,7 @@ def test_whether_a_beginning_is_taken_tells_nothing_of_rows(kit):
     server.set_up(federation)
     client, weights = federation.client(0), torch.zeros(3, dtype=torch.float64)
     weights[0] = 2.0**31 - 1
-    client.start(
-        StartRequest(base=server.forest["base"], edges=server.edges, class_weights=weights, scale=1, own=False)
-    )
+    client.start(replace(beginning_of(server), class_weights=weights, scale=1, own=False))
     layout, nothing = client.layout(0)[0], torch.zeros(3, 0)
     found = client.histograms(
         HistogramRequest(
@@ -402,10 +404,7 @@ def test_no_own_forests_in_a_run_without(kit):
     """Their validation counts would leave."""
     server, federation = played(kit, [silo_of(0, [0]), silo_of(1, [1])], own=False)
     client = federation.client(0)
-    usual = StartRequest(
-        base=server.forest["base"], edges=server.edges, class_weights=client._class_weights, scale=server.scale,
-        own=False,
-    )  # fmt: skip
+    usual = replace(beginning_of(server), own=False)
     client.start(usual)
     with pytest.raises(MessageError, match="a beginning of a kind was asked"):
         client.start(replace(usual, own=True))
