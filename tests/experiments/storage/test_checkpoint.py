@@ -76,10 +76,10 @@ def test_damage_anywhere_is_seen(tmp_path):
 def test_a_later_format_is_refused(tmp_path, monkeypatch):
     from graphsilo.experiments.storage import checkpoint
 
-    monkeypatch.setattr(checkpoint, "FORMAT", 7)
+    monkeypatch.setattr(checkpoint, "FORMAT", 8)
     Checkpoints(tmp_path, "print").save(0, TREE, {})
     monkeypatch.undo()
-    with pytest.raises(RunError, match="has format 7; this graphsilo reads 6"):
+    with pytest.raises(RunError, match="has format 8; this graphsilo reads 7"):
         Checkpoints(tmp_path, "print").load(0)
 
 

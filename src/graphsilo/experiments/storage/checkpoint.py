@@ -24,7 +24,7 @@ from graphsilo.runtime.local.offloading import OffloadedState, link_or_copy
 from graphsilo.runtime.local.shared_files import encode_shared, join_shared, read_shared, split_shared
 from graphsilo.training.sharing import SharedTensors
 
-FORMAT = 6
+FORMAT = 7
 
 
 class Checkpoints:

@@ -46,6 +46,8 @@ class Server(ServerBase[FedTreesConfig]):
         preferred: Number of the kind of forest that all silos' validation nodes together liked best.
     """
 
+    kept = ("forest", "edges", "scale", "largest", "class_weights", "directions", "given", "preferred")
+
     def __init__(self, context: ServerContext[FedTreesConfig]):
         super().__init__(context)
         self.edges = torch.zeros(0, self.config.bins - 1)
@@ -174,16 +176,8 @@ class Server(ServerBase[FedTreesConfig]):
         return self.forest if len(self.forest["columns"]) else None
 
     def state(self) -> dict[str, Any]:
-        return {
-            "forest": self.forest, "edges": self.edges, "scale": self.scale, "largest": self.largest,
-            "class_weights": self.class_weights, "directions": self.directions, "begun": sorted(self.begun),
-            "current": sorted(self.current), "given": self.given, "preferred": self.preferred,
-        }  # fmt: skip
+        return {**super().state(), "begun": sorted(self.begun), "current": sorted(self.current)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.forest, self.edges = dict(state["forest"]), state["edges"]
-        self.class_weights, self.directions = state["class_weights"], state["directions"]
+        super().load_state(state)
         self.begun, self.current = set(state["begun"]), set(state["current"])
-        self.scale, self.largest, self.given, self.preferred = (
-            int(state[name]) for name in ("scale", "largest", "given", "preferred")
-        )
