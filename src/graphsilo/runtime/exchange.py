@@ -116,7 +116,6 @@ class Exchange(Federation):
                     f"client {client} claims to stand for {found}; its silo said before round 1 that it holds "
                     f"{limit:g} at most."
                 )
-            self._check_steady(client, message)
         check_whole(message)
 
     def _check_steady(self, client: ClientId, message: Message) -> None:
@@ -211,6 +210,7 @@ class Exchange(Federation):
                         asked, degrees = requests[client], self.degrees.get(client, math.inf)
                         answer.check_answer(asked)
                         answer.check_size(asked, self.limits[client], degrees)
+                        self._check_steady(client, answer)  # what is not taken is no word to hold a client to
                     if check is not None:
                         check(client, answer)
                 if self.witness is not None:
