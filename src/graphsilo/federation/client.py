@@ -277,6 +277,11 @@ class ClientBase(ABC, Generic[ConfigT]):
 
         return shared_copy(tensors, self.context.device)
 
+    def predict_undecided(self, items: int) -> Tensor:
+        """[items, C] log-probabilities of all classes alike: of who has no model."""
+        classes = self.silo.schema.num_classes
+        return torch.full((items, classes), -float(np.log(classes)), device=self.context.device)
+
     @handler
     def evaluate(self, request: EvaluateRequest) -> EvaluateReply:
         """Count true against predicted classes on every evaluation set."""

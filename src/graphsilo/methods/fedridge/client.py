@@ -317,7 +317,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         models = self._aggregate if view == "aggregate" else self._models.get(view)
         if models is None:  # before round 1
-            return self._say_undecided(data.full.num_items).to(data.device)
+            return self.predict_undecided(data.full.num_items)
         names = self._fitting(models, data)
         sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(names[0], USUAL_SHARPNESS)
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
@@ -327,14 +327,9 @@ class Client(ClientBase[FedRidgeConfig]):
         """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
         how good the own models are. Kept where ``holds_out`` is true."""
         if not self._models:  # it has missed them
-            return self._say_undecided(len(self._validation))
+            return self.predict_undecided(len(self._validation)).cpu()
         name = self._fitting(self._models["own"], self._seen)[0]
         return F.log_softmax(self._sharpness["own"][name] * self._held_out[name], dim=1)
-
-    def _say_undecided(self, items: int) -> Tensor:
-        """[items, C] log-probabilities where there is no model."""
-        classes = self.silo.schema.num_classes
-        return torch.full((items, classes), -float(np.log(classes)))
 
     def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
         """The features whose scores are added up for a graph: with label features where validation could judge them, on

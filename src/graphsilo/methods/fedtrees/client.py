@@ -349,9 +349,8 @@ class Client(ClientBase[FedTreesConfig]):
     # -- prediction ----------------------------------------------------------------------------------------------
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        classes = self.silo.schema.num_classes
         if not (self._aggregate if view == "aggregate" else self._forests):  # before round 1
-            return torch.full((data.full.num_items, classes), -float(np.log(classes)), device=data.device)
+            return self.predict_undecided(data.full.num_items)
         if view == "aggregate" and self._aggregate is not None:
             common = self._forests.get(COMMON)
             if common is not None and _are_equal(common, self._aggregate):
