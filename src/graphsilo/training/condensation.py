@@ -22,7 +22,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.graph import Graph
 from graphsilo.errors import ConfigError
+from graphsilo.models.view import GraphTensors, View
 from graphsilo.settings import ABOVE_ZERO, WIDEST, Settings, setting
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.upstream import gradients_of
@@ -321,6 +323,33 @@ class Surrogate:
     features: Tensor
     labels: Tensor
     adjacency: Tensor
+
+    def view(self, num_classes: int, device: str) -> View:
+        """All rows, as models see a graph."""
+        ends = self.adjacency.triu(1).nonzero().t()
+        return view_of(self.features, self.labels, ends, self.adjacency[ends[0], ends[1]], num_classes, device)
+
+
+def view_of(features: Tensor, labels: Tensor, ends: Tensor, weights: Tensor, num_classes: int, device: str) -> View:
+    """All rows of a synthetic graph, as models see a graph.
+
+    Args:
+        features: [n', d].
+        labels: [n'].
+        ends: [2, m] int64 linked nodes, each pair once.
+        weights: [m] of these links, above 0.
+        num_classes: C.
+        device: Where models compute.
+    """
+    graph = Graph(
+        features=features.cpu().numpy(),
+        edges=torch.cat([ends, ends.flip(0)], 1).numpy(),
+        labels=labels.numpy(),
+        num_classes=num_classes,
+        name="surrogate",
+        edge_weights=weights.repeat(2).numpy(),
+    )
+    return GraphTensors(graph, device=device).full
 
 
 class Moments:

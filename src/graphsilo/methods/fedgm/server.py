@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphsilo.data.graph import Graph
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.choice import rate_candidates
 from graphsilo.evaluate.metrics import METRICS
@@ -20,7 +19,8 @@ from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedgm.client import Client
 from graphsilo.methods.fedgm.config import FedGMConfig
 from graphsilo.methods.fedgm.messages import CondensedGraph, GradientRequest, ModelRequest, ScoreRequest
-from graphsilo.models.view import GraphTensors, View
+from graphsilo.models.view import View
+from graphsilo.training.condensation import view_of
 from graphsilo.training.local import weights_of
 from graphsilo.training.matching import Distance, Layers, Target, draw_network
 from graphsilo.training.optimizer import Adam
@@ -120,12 +120,8 @@ class Server(ServerBase[FedGMConfig]):
 
     def _view(self) -> View:
         """All rows of the joint graph, as models see a graph."""
-        both = torch.cat([self.ends, self.ends.flip(0)], 1)
-        graph = Graph(
-            self.features.cpu().numpy(), both.numpy(), self.labels.numpy(), self.schema.num_classes, "condensed",
-            edge_weights=self.links.repeat(2).numpy(),
-        )  # fmt: skip
-        return GraphTensors(graph, device=self.context.device).full
+        parts = self.features, self.labels, self.ends, self.links
+        return view_of(*parts, self.schema.num_classes, self.context.device)
 
     # -- the model -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""FedGM: the invariants of its specification, through the real machinery."""
+"""FedGM's server: the joint graph, its refinement, and the choice of a model."""
 
 from __future__ import annotations
 
@@ -8,40 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from graphsilo.errors import ConfigError, FederationError, MessageError
-from graphsilo.federation.message import Empty
 from graphsilo.methods.fedgm import server as server_module
-from graphsilo.methods.fedgm.client import condensed_labels
-from graphsilo.methods.fedgm.messages import CondensedGraph, GradientReply, GradientRequest
-from graphsilo.training import condensation
+from graphsilo.methods.fedgm.messages import GradientRequest
 from graphsilo.training.matching import Distance
-from kit.messages import check_sent
-
-SHORT = {"ratio": 0.5, "steps": 8, "match_hidden": 4, "epochs": 8, "checkpoints": 2, "train_every": 1}
-
-
-def silos_of(kit, count=2, **more):
-    return [kit.tiny_silo(client, nodes=20, train=range(6 + 4 * client), **more) for client in range(count)]
-
-
-def built(kit, silos=None, **settings):
-    return kit.build("fedgm", silos or silos_of(kit), **{**SHORT, **settings})
-
-
-@pytest.mark.parametrize(
-    ("counts", "ratio", "sizes"),
-    [
-        ([20, 3, 9], 0.25, [6, 0, 2]),  # ⌊8⌋ in all: what the classes' ⌊5⌋ + ⌊0.75⌋ + ⌊2.25⌋ lack has the largest
-        ([3, 2, 0], 0.1, [1, 0, 0]),
-        ([0, 0, 0], 0.5, [0, 0, 0]),
-        ([100, 0, 0], 0.29, [29, 0, 0]),
-        ([1, 4, 2], 1.0, [1, 4, 2]),
-    ],
-)
-def test_how_many_condensed_nodes_a_class_has(counts, ratio, sizes):
-    labels = condensed_labels(np.array(counts), ratio)
-    assert np.bincount(labels, minlength=3).tolist() == sizes
-    assert (np.diff(labels) >= 0).all()
+from kit.fedgm import built, silos_of
 
 
 def test_the_joint_graph_has_every_clients_block_and_nothing_between(kit):
@@ -152,56 +122,3 @@ def test_silos_without_training_nodes_or_with_one_class(kit):
     first = server.weights
     kit.rounds(server, federation, 2)
     assert server.weights is first
-
-
-def test_a_graph_that_is_none_is_refused(kit):
-    rows, sizes, links = torch.ones(3, 2), torch.tensor([1, 2]), torch.tensor([0.5, 0.0, 1.0])
-    CondensedGraph(features=rows, sizes=sizes, links=links).check()
-    CondensedGraph(features=rows, sizes=sizes, links=links[:0]).check()
-    for wrong in ({"sizes": torch.tensor([1, 1])}, {"links": links[:2]}, {"links": 2 * links}, {"links": -links}):
-        with pytest.raises(MessageError, match="CondensedGraph"):
-            CondensedGraph(**{"features": rows, "sizes": sizes, "links": links, **wrong}).check()
-    graph = CondensedGraph(features=rows, sizes=sizes, links=links)
-    graph.check_size(Empty(), 3, 0)
-    with pytest.raises(MessageError, match="made of 2 at most"):
-        graph.check_size(Empty(), 2, 0)
-    server, _ = built(kit)
-    with pytest.raises(MessageError, match="3 features and 2 classes"):
-        server.check(0, graph)
-
-
-def test_gradients_that_are_none_are_refused():
-    request = GradientRequest(network={"first": torch.ones(4, 5), "second": torch.ones(6, 2)})
-    right = {"first": torch.ones(2, 4, 5), "second": torch.ones(2, 6, 2)}
-    GradientReply(gradients=right, sizes=torch.tensor([1, 0])).check_answer(request)
-    for wrong, sizes in (({"first": torch.ones(3, 4, 5)}, [1, 0]), ({"third": torch.ones(1)}, [1, 0]), ({}, [1])):
-        with pytest.raises(MessageError, match="2 classes"):
-            GradientReply(gradients={**right, **wrong}, sizes=torch.tensor(sizes)).check_answer(request)
-    with pytest.raises(MessageError, match="counts 3 nodes"):
-        GradientReply(gradients=right, sizes=torch.tensor([1, 2])).check_size(request, 2, 0)
-
-
-@pytest.mark.parametrize("links", ["learned", "cosine"])
-def test_more_pairs_than_fit_are_refused(kit, monkeypatch, links):
-    monkeypatch.setattr(condensation, "PAIR_BYTES", 100)
-    server, federation = built(kit, links=links)
-    with pytest.raises((ConfigError, FederationError), match=r"every pair of the 3 nodes.*Lower method\.ratio"):
-        kit.rounds(server, federation)
-    server, federation = built(kit, links="edgeless")
-    kit.rounds(server, federation)
-
-
-def test_what_leaves_a_silo():
-    check_sent(
-        "fedgm",
-        """
-        condense features: synthetic float32 [nodes, features] per_class=True largest=1000000000.0
-        condense sizes: counts int64 [classes] per_class=True
-        condense links: synthetic float32 [pairs] per_class=True
-        gradients gradients: gradient float32 recoverable per_class=True largest=1e+16 where a class has few nodes
-        gradients sizes: counts int64 [classes] per_class=True
-        score counts: counts int64 [models, classes, classes]
-        score ranked: score float64
-        adopt clients: counts
-        """,
-    )
