@@ -40,8 +40,6 @@ SUMMARISED = ("accuracy", "macro f1", "hete f1", "unseen node, accuracy", "missi
 """Scores that the summary of FedRidge has."""
 NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
 """Rows that are none of a paper's federated methods: FedRidge is not held against them, nor are they counted."""
-TITLES = {"Co-Boost": "Co-Boosting", "Moon": "MOON", "Scaffold": "SCAFFOLD"}
-"""What some papers call a method, and we do."""
 VERDICTS = ("above", "level", "below")
 COMPARED = {
     "ours against print": ("ours", "", "published"),
@@ -235,13 +233,14 @@ def _beside(section: Section, score: str) -> list[str] | None:
 def of_methods(sections: Mapping[str, Section]) -> Iterator[str]:
     """Each method's numbers over all tables, counted by how they stand to others, in Markdown."""
     yield f"| method | {' | '.join(COMPARED)} |\n|---|{'---|' * len(COMPARED)}"
-    names = {listing.title: listing.name for listing in registry.listings()}
+    names = {each.title: each.name for each in registry.listings()}
     found: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for section in sections.values():
         for (label, score), cells in section.lines.items():
-            title = TITLES.get(label, label)
-            if _metric(score) in ("auc", *NOT_COMPARED) or label in NOT_FEDERATED or title not in names:
+            listing = registry.listing(label)
+            if _metric(score) in ("auc", *NOT_COMPARED) or label in NOT_FEDERATED or listing is None:
                 continue
+            title = listing.title
             for heading, (mine, other, theirs) in COMPARED.items():
                 beside = section.lines.get((other or label, score), {}).get(theirs, "")
                 if cells[mine] and beside and title != other:
