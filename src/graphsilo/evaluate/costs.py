@@ -32,8 +32,8 @@ COSTS = {
         ("bytes_sent", "Bytes", "sent and received by all clients in training"),
         ("values_sent", "Values sent", "by a client in a round, four bytes each"),
         ("training_seconds", "Seconds", "that training took, on the machine that it ran on"),
-        ("distance_local", "Distance, cut", "of the mean neighbour's features in the cut graph to the intact one's"),
-        ("distance_mended", "Distance, mended", "the same in the mended graph"),
+        ("distance_local", "Distance, cut", "of mean neighbours' features in the cut graph to the intact one's"),
+        ("distance_mended", "Distance, mended", "of mean neighbours' features in the mended graph to the intact one's"),
     )
 }
 """What a whole run cost, and what its clients noted of their graphs."""
