@@ -23,7 +23,7 @@ from graphsilo.training.synthesis import (
     spread_classes,
     synthesise,
     unpack,
-)  # fmt: skip
+)
 
 WIDTH, CLASSES = 4, 3
 

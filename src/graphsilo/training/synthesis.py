@@ -52,7 +52,7 @@ class Synthetic(NamedTuple):
 
     def live(self, features: Tensor) -> View:
         """The same links under features that need a gradient."""
-        return GeneratedGraph(features, _matrix(self.ends, len(features))).full
+        return GeneratedGraph(features, link_matrix(self.ends, len(features))).full
 
 
 class Generator(nn.Module):
@@ -97,20 +97,11 @@ class ConditionalGenerator(Generator):
         classes: C; a class's row has so many entries.
         features: d.
         draw: Source of the weights: Xavier-uniform in layers, N(0, 1) in the rows of classes.
-        row_length: As of ``Generator``.
         rate: Of dropout behind each Tanh.
     """
 
-    def __init__(
-        self,
-        noise: int,
-        classes: int,
-        features: int,
-        draw: torch.Generator,
-        row_length: float | None = None,
-        rate: float = 0.0,
-    ):
-        super().__init__(noise + classes, features, draw, row_length)
+    def __init__(self, noise: int, classes: int, features: int, draw: torch.Generator, rate: float = 0.0):
+        super().__init__(noise + classes, features, draw)
         self.classes = nn.Parameter(torch.randn(classes, classes, generator=draw))
         self.rate = rate
 
@@ -248,6 +239,7 @@ def unpack(state: Sequence[Mapping[str, Tensor]]) -> list[Synthetic]:
     return [Synthetic(**graph) for graph in state]
 
 
-def _matrix(ends: Tensor, count: int) -> sp.csr_matrix:
+def link_matrix(ends: Tensor, count: int) -> sp.csr_matrix:
+    """[n, n] with 1 where a link [2, m] is."""
     rows, columns = ends.cpu().numpy()
     return sp.csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns)), shape=(count, count))
