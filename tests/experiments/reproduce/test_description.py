@@ -9,7 +9,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.description import find_tables, tables
 from graphsilo.federation import registry
-from graphsilo.federation.training_client import CoreClient
+from graphsilo.federation.core_client import CoreClient
 
 
 def test_the_five_papers_have_tables_with_something_printed_in_every_row() -> None:
