@@ -30,7 +30,6 @@ from graphsilo.federation.ledger import Ledger, Traffic
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig
-from graphsilo.federation.training_client import CoreClient
 from graphsilo.federation.wire import Encoded
 from graphsilo.runtime.exchange import Exchange
 from graphsilo.runtime.hosted import Reported as ReportedModel
@@ -380,16 +379,15 @@ class SeedRun:
         """Keep each view's models when its validation has never been better."""
         first = self.modes[0]
         by_view = {view_of(mode): better.get(mode, False) for mode in reversed(self.modes)}
-        # A common model that only completes a client's own is of no use without it: both are of the same round.
-        together = issubclass(self.method.client, CoreClient)
         for view in ("own", "aggregate"):
-            found = better.get(first, False) if together else by_view.get(view, better.get(first, False))
+            found = by_view.get(view, better.get(first, False))
             if not found:
                 continue
             whose = None if found is True else frozenset(found)
-            if view == "own" or self.config.run.alone:  # alone, the server's model is the client's, too
+            alone = self.config.run.alone  # then the server's model is the client's, too
+            if view == "own" or alone or self.method.client.completes_common:
                 federation.remember(whose, view)
-            else:
+            if view == "aggregate" and not alone:
                 self.best.keep(server.aggregates(), whose)
 
     def _is_due(self, number: int) -> bool:

@@ -37,6 +37,8 @@ ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 COMMON = "common model"
 """Among a client's models the server's, which of a federation of one is in no other file."""
+BESIDE_COMMON = "beside the common model"
+"""Likewise what the server's predicts only together with, as it was in the round that the latter is of."""
 _ROUNDING = 1e-9
 """By which a mean of shares in float64 may be above 1."""
 
@@ -170,9 +172,12 @@ class ClientBase(ABC, Generic[ConfigT]):
             taken back where its answer was not counted. Tensors and plain values, also in lists and by name.
         stateful: Names of the attributes that are saved as well, and never taken back: models, optimisers, accounts of
             what was released. Each is a module, has ``state`` and ``load_state``, or is None.
+        completes_common: Whether the server's model predicts only together with what the client keeps to itself, which
+            is among its final models as ``BESIDE_COMMON``.
     """
 
     takes_unscaled: ClassVar[bool] = False
+    completes_common: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
     stateful: ClassVar[tuple[str, ...]] = ()
 
