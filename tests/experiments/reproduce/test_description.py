@@ -17,7 +17,7 @@ from graphsilo.experiments.reproduce.description import find_tables, tables
 from graphsilo.experiments.reproduce.published import read_scores
 from graphsilo.experiments.reproduce.runs import with_protocol
 from graphsilo.federation import registry
-from graphsilo.federation.training_client import CoreClient
+from graphsilo.federation.core_client import CoreClient
 
 
 def test_the_five_papers_have_tables_with_something_printed_in_every_row() -> None:
