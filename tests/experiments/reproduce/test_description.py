@@ -9,7 +9,7 @@ import pytest
 
 from graphsilo import models
 from graphsilo.data.sources.entries import entry
-from graphsilo.errors import ConfigError
+from graphsilo.errors import ConfigError, GraphsiloError
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce import description
@@ -62,10 +62,13 @@ def test_every_cell_can_be_run() -> None:
                 kinds.setdefault(json.dumps(apart, sort_keys=True), (row.id, line.label, settings))
     assert len(kinds) > 150
     for row_id, label, settings in kinds.values():
-        config = load_config(overrides=settings)
-        method = registry.load(config.method.name)
+        try:
+            config = load_config(overrides=settings)
+            method = registry.load(config.method.name)
+            check_models(config, method, config.method_config())
+        except GraphsiloError as error:
+            pytest.fail(f"{row_id}, {label}: {error}")
         assert config.task in method.tasks, (row_id, label)
-        check_models(config, method, config.method_config())
 
 
 def test_a_method_is_found_by_the_papers_name_as_soon_as_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
