@@ -1,0 +1,472 @@
+"""What came of sweeps: curves and heat maps over settings with the points that validation chose, a table, and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphsilo.errors import RunError, one_line
+from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.storage import disk
+from graphsilo.experiments.sweep import Sweep, carry_out
+from graphsilo.notebook import table as notebook_table
+from graphsilo.report.curves import overlaid_curves, trade_off
+from graphsilo.report.formats import (
+    Spread,
+    cost_texts,
+    explain_references,
+    in_sentence,
+    join_words,
+    metric,
+    number,
+    plus_minus,
+    reference_title,
+    spread,
+    with_unit,
+)
+from graphsilo.report.html import page
+from graphsilo.report.plot import METRIC, SERIES, Axis, Dots, Figure, Heat, Line, Mark, Plot, axis_title, present, short
+from graphsilo.report.record import Run, load
+from graphsilo.report.sections import Block, Page, Section, Table, pair_figures, warn_of
+from graphsilo.report.tables import reference_spread
+from graphsilo.report.views import Column, columns, titles
+from graphsilo.settings.words import format_value
+from graphsilo.spreadsheets import csv_text
+
+WIDE = 30
+"""From so many times the smallest value on, an axis has steps of equal factors."""
+_DIGITS = 1
+"""Decimals in the cells of a heat map."""
+_SENTENCES = 4
+"""Choices that the sentence at the top names; the table has all."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A point of a grid that was run.
+
+    Attributes:
+        series: Which; a method, or a variant of one.
+        values: By setting.
+        validation: Score that points are chosen by.
+        scores: Test scores, by name of the column.
+        references: Title of a reference row to its test scores.
+        chosen: Whether validation chose it among the values of its methods' and models' settings.
+        run: Its run; ``run.path`` is the folder.
+    """
+
+    series: str
+    values: dict[str, Any]
+    validation: Spread | None
+    scores: dict[str, Spread | None]
+    references: dict[str, dict[str, Spread | None]]
+    chosen: bool
+    run: Run
+
+    @property
+    def label(self) -> str:
+        """Its values in words; its series where nothing is swept."""
+        return ", ".join(f"{_short(name)} {format_value(value)}" for name, value in self.values.items()) or self.series
+
+
+@dataclass(frozen=True)
+class Found:
+    """A sweep, as far as it was run.
+
+    Attributes:
+        sweep: What was asked for.
+        shown: The scores that are drawn.
+        rows: One for each point that has a result.
+    """
+
+    sweep: Sweep
+    shown: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def series(self) -> list[str]:
+        """Names of the series, in order."""
+        return list(dict.fromkeys(row.series for row in self.rows))
+
+    @property
+    def main(self) -> str:
+        """The score that stands first."""
+        return self.shown[0].name
+
+    def of(self, series: str) -> list[Row]:
+        """The rows of a series."""
+        return [row for row in self.rows if row.series == series]
+
+    def label(self, row: Row) -> str:
+        """A row in words, with its series where there are several."""
+        return f"{row.series}, {row.label}" if len(self.series) > 1 and row.values else row.label
+
+
+@dataclass(frozen=True, repr=False)
+class Swept:
+    """What came of sweeps.
+
+    Attributes:
+        found: One for each sweep that has a finished run.
+        files: The page and the CSV.
+        failed: Name of a point to why there is no result of it.
+        out: Folder of everything.
+    """
+
+    found: tuple[Found, ...]
+    files: tuple[Path, ...]
+    failed: dict[str, str]
+    out: Path
+
+    @property
+    def rows(self) -> list[Row]:
+        """Every point that was run."""
+        return [row for each in self.found for row in each.rows]
+
+    @property
+    def complaint(self) -> str:
+        """What is said where points failed, in a paragraph."""
+        name, error = next(iter(self.failed.items()))
+        many = f"{len(self.failed)} of {len(self.failed) + len(self.rows)} points failed"
+        return f"{many}; the same command tries again. First: {name}: {error}"
+
+    def __repr__(self) -> str:
+        failed = f"; {len(self.failed)} failed" if self.failed else ""
+        return f"Swept({self.out}: {len(self.rows)} points{failed}; {' '.join(map(sentence, self.found))})"
+
+    def _repr_html_(self) -> str:
+        return "".join(notebook_table(each.sweep.title, *cells(each), [sentence(each)]) for each in self.found)
+
+
+def sweep(
+    sweeps: Sequence[Sweep],
+    out: Path,
+    executor: str | None = None,
+    *,
+    title: str = "",
+    name: str = "sweep",
+    notes: Sequence[str] = (),
+    say: Callable[[str], None] = lambda text: None,
+    follow: Callable[[], None] | None = None,
+) -> Swept:
+    """Make the runs that are not made, and draw and write what came of all: a page and CSV.
+
+    Args:
+        sweeps: Which points.
+        out: Folder of the page.
+        executor, follow: As ``batch.run`` takes them.
+        title: Heading of the page; one is made of the settings where it is empty.
+        name: Of the files, without an ending.
+        notes: Sentences below the heading.
+        say: Called with a line for every run that ends.
+
+    Raises:
+        GraphsiloError: As ``carry_out``, before anything is run.
+        RunError: A file cannot be written, or every run failed.
+    """
+    failed: dict[str, str] = {}
+    total = sum(len(each.points) for each in sweeps)
+    for count, (point, outcome) in enumerate(carry_out(sweeps, executor, follow=follow), start=1):
+        if outcome.error is not None:
+            failed[point.name] = outcome.error
+        say(f"{count} of {total}: {point.name}: {outcome.error or 'done'}")
+    found = tuple(each for one in sweeps if (each := read(one)).rows)
+    swept = Swept(found, (), failed, out)
+    if not found:
+        raise RunError(swept.complaint)
+    texts = {"html": page(describe(found, title, notes, failed)), "csv": to_csv(found)}
+    files = tuple(out / f"{name}.{ending}" for ending in texts)
+    for path, text in zip(files, texts.values(), strict=True):
+        disk.write_text(path, text)
+    return Swept(found, files, failed, out)
+
+
+def read(sweep: Sweep) -> Found:
+    """The finished runs of a sweep, whoever made them."""
+    done = [(point, load(point.out, with_ledger=False)) for point in sweep.points if point.is_done]
+    shown = columns([run for _, run in done], sweep.metrics) if done else ()
+    validation = [run.spread(run.main_metric, lambda seed: seed.validation) for _, run in done]
+    best: dict[str, tuple[float, int]] = {}  # of each question, to which settings of methods and models are answers
+    for place, ((point, run), score) in enumerate(zip(done, validation, strict=True)):
+        fixed = {name: value for name, value in point.values.items() if name not in sweep.chosen_by_validation}
+        question = repr((point.series, fixed))
+        if score is not None and len(fixed) < len(point.values):
+            good = metric_of(run.main_metric).goodness(score.mean)
+            if question not in best or good > best[question][0]:
+                best[question] = good, place
+    chosen = {place for _, place in best.values()}
+    rows = [
+        Row(
+            point.series,
+            point.values,
+            score,
+            {each.name: spread(each.of(seed) for seed in run.seeds) for each in shown},
+            {
+                reference_title(key, run.result.method.title): {
+                    each.name: reference_spread(run, key, each.metric, each.items) for each in shown
+                }
+                for key in run.result.reference_rows
+            },
+            place in chosen,
+            run,
+        )
+        for place, ((point, run), score) in enumerate(zip(done, validation, strict=True))
+    ]
+    return Found(sweep, shown, tuple(rows))
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def sentence(found: Found) -> str:
+    """What validation chose and what that reaches, and how far scores go over the grid."""
+    scored = [(score.mean, row) for row in found.rows if (score := row.scores[found.main]) is not None]
+    if not scored:
+        return ""
+    name = found.main
+    chosen = [row for row in found.rows if row.chosen]
+    said = "; ".join(f"{found.label(row)} (test {with_unit(row.scores[name], name)})" for row in chosen[:_SENTENCES])
+    more = f"; and {len(chosen) - _SENTENCES} more" if len(chosen) > _SENTENCES else ""
+    low, high = min(value for value, _ in scored), max(value for value, _ in scored)
+    if len(scored) > 1 and high - low < 1e-12 and len({str(row.scores) for row in found.rows}) == 1:
+        return "All points have the same scores: what was swept changed nothing here."
+    way = f"Over the grid, test {in_sentence(name)} goes from {metric(low, name)} to {metric(high, name)}"
+    return f"{f'Validation chose {said}{more}. ' if chosen else ''}{way}{' %' if metric_of(name).is_share else ''}."
+
+
+def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: Mapping[str, str]) -> Page:
+    """Everything that the page shows."""
+    first = found[0]
+    swept = " and ".join(map(_short, first.sweep.grid)) or "name"
+    data = ", ".join(dict.fromkeys(row.run.result.data.name for each in found for row in each.rows))
+    sections = []
+    for place, each in enumerate(found):
+        group = f"sweep-{place}"
+        keys = dict.fromkeys(key for row in each.rows for key in row.run.result.reference_rows)
+        words = [each.sweep.title and sentence(each), explain_references(keys)]
+        drawn = [*figures(each, group), *_beside(each, group)]
+        blocks: list[Block] = [
+            ("plain", words[0]),
+            *pair_figures(group, drawn),
+            ("table", _table(each)),
+            ("note", words[1]),
+        ]
+        sections.append(Section(group, each.sweep.title or "Scores", blocks, each.sweep.title))
+    seeds = {len(row.run.seeds) for each in found for row in each.rows}
+    alone = "One seed: nothing says how much of a difference is chance." if seeds == {1} else ""
+    lede = [("finding", sentence(first) if len(found) == 1 else ""), *(("lede", text) for text in (*notes, alone))]
+    notices = [warn_of([f"{name}: {one_line(error)}" for name, error in failed.items()])]
+    return Page(
+        title or f"{join_words(first.series)} by {swept} on {data}", "graphsilo sweep", lede, sections, notices=notices
+    )
+
+
+def cells(found: Found) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the table: test scores, and those of the references in the first of them."""
+    several, names = len(found.series) > 1 or not found.sweep.grid, titles(found.shown)
+    references = list(dict.fromkeys(title for row in found.rows for title in row.references))
+    chosen_by = f"Validation {in_sentence(found.rows[0].run.main_metric)}"
+    head = [*(["Method"] if several else []), *map(_short, found.sweep.grid), "Chosen", chosen_by]
+    head += [*(names[each.name] for each in found.shown), *references, "Sent", "CPU"]
+    rows = []
+    for row in found.rows:
+        validation = plus_minus(row.validation, row.run.main_metric)
+        beside = (row.references.get(title, {}).get(found.main) for title in references)
+        sent, _, processor, _ = cost_texts(row.run.result.spent)
+        rows.append([
+            *([row.series] if several else []), *map(format_value, row.values.values()), "✓" if row.chosen else "",
+            validation, *(plus_minus(row.scores[each.name], each.name) for each in found.shown),
+            *(plus_minus(score, found.main) for score in beside), sent, processor,
+        ])  # fmt: skip
+    return head, rows
+
+
+def _table(found: Found) -> Table:
+    head, rows = cells(found)
+    kept = [place for place, title in enumerate(head) if title != "Chosen" or any(row.chosen for row in found.rows)]
+    told = (
+        "mean ± standard deviation over seeds; bytes and processor time per seed" if _has_spread(found) else "one seed"
+    )
+    caption = f"Test scores of every point, {told}. ✓: what validation chose, never the test."
+    text = {"Method", *map(_short, found.sweep.grid), "Chosen"}
+    return Table(
+        caption, [(head[place], "text" if place and head[place] in text else "") for place in kept],
+        [[row[place] for place in kept] for row in rows], is_hidden=False,
+    )  # fmt: skip
+
+
+HEADINGS = ("sweep", "series", "values", "chosen", "row", "metric", "mean", "std", "seeds", "folder")
+
+
+def to_csv(found: Sequence[Found]) -> str:
+    """A line for each number, in full precision: ``row`` is test, validation or a reference; a column per setting."""
+    settings = list(dict.fromkeys(name for each in found for name in each.sweep.grid))
+    lines: list[list[Any]] = [[*HEADINGS[:2], *settings, *HEADINGS[3:]]]
+    for each in found:
+        for row in each.rows:
+            told: list[tuple[str, str, Spread | None]] = [("validation", row.run.main_metric, row.validation)]
+            told += [("test", name, score) for name, score in row.scores.items()]
+            told += [(title, name, score) for title, part in row.references.items() for name, score in part.items()]
+            values = [format_value(row.values[name]) if name in row.values else None for name in settings]
+            seeds = " ".join(map(str, row.run.seed_names))
+            for kind, name, score in told:
+                numbers = [None, None] if score is None else [score.mean, score.std]
+                lines.append(
+                    [each.sweep.title, row.series, *values, row.chosen, kind, name, *numbers, seeds, str(row.run.path)]
+                )
+    return csv_text(lines)
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def figures(found: Found, group: str) -> list[Figure]:
+    """One setting: a curve for each series. Two: a heat map for each. None: a dot for each. One choice per metric."""
+    settings = len(found.sweep.grid)
+    if settings == 2:
+        return [_heat_map(found, series, f"{group}-{place}", group) for place, series in enumerate(found.series)]
+    spreads = " Bands" if settings else " Lines"
+    band = f"{spreads}: one standard deviation over seeds to each side." if _has_spread(found) else ""
+    ring = " Rings: what validation chose." if any(row.chosen for row in found.rows) else ""
+    draw = _curve if settings else _dots
+    what = f"Test score by {_short(next(iter(found.sweep.grid)))}" if settings else "Test scores"
+    return [
+        Figure(
+            group, f"{what}, mean over seeds.{band}{ring}", f"{what}: {METRIC} of {len(found.series)} series",
+            330 if settings else 70 + 26 * (len(found.rows) + len(found.rows[0].references)),
+            {each.name: draw(found, each.name) for each in found.shown}, group,
+        )
+    ]  # fmt: skip
+
+
+def _beside(found: Found, group: str) -> list[Figure]:
+    """Scores against bytes where points differ in these, and along rounds, of as many runs as have colours."""
+    if len(found.rows) > len(SERIES):
+        return []
+    labels, spent = [found.label(row) for row in found.rows], [row.run.result.spent for row in found.rows]
+    sizes = [
+        None if one.upload_bytes is None else (one.upload_bytes + (one.download_bytes or 0)) / 1e6 for one in spent
+    ]
+    along = overlaid_curves([row.run for row in found.rows], labels)[:1]
+    drawn = present(*along, trade_off(labels, sizes, [row.scores[found.main] for row in found.rows], found.main))
+    first = {found.rows[0].run.main_metric: 0}
+    return [
+        Figure(f"{group}-{each.name}", each.caption, each.label, each.height,
+               dict(sorted(each.plots.items(), key=lambda plot: first.get(plot[0], 1))), group)
+        for each in drawn
+    ]  # fmt: skip
+
+
+def _curve(found: Found, name: str) -> Plot:
+    [setting] = found.sweep.grid
+    axis, places = _axis(setting, found.sweep.grid[setting])
+    marks: list[Mark] = []
+    rings: list[Mark] = []
+    for position, series in enumerate(found.series):
+        rows = [(places[repr(row.values[setting])], row) for row in found.of(series)]
+        marks += _line(series, position, [(x, row.scores[name]) for x, row in rows], name)
+        for hollow, into in ((False, marks), (True, rings)):
+            kept = [(x, row, score) for x, row in rows if (score := row.scores[name]) and (row.chosen or not hollow)]
+            tips = [f"{found.label(row)}: {plus_minus(score, name)}" for _, row, score in kept]
+            y = [_point(score.mean, name) for *_, score in kept]
+            into.append(Dots("", [x for x, *_ in kept], y, position, tips, small=not hollow, hollow=hollow))
+    first = found.of(found.series[0])
+    for place, title in enumerate(dict.fromkeys(title for row in first for title in row.references)):
+        points = [(places[repr(row.values[setting])], row.references.get(title, {}).get(name)) for row in first]
+        marks += _line(title, len(found.series) + place, points, name, dash=2, band=False)
+    return Plot(axis, Axis(axis_title(name)), (*marks, *(ring for ring in rings if isinstance(ring, Dots) and ring.x)))
+
+
+def _line(
+    label: str,
+    position: int,
+    points: Sequence[tuple[float, Spread | None]],
+    name: str,
+    *,
+    dash: int = 0,
+    band: bool = True,
+) -> list[Mark]:
+    known = sorted(((x, score) for x, score in points if score is not None), key=lambda point: point[0])
+    if not known:
+        return []
+    x, y = [x for x, _ in known], [_point(score.mean, name) for _, score in known]
+    low: list[float] = []
+    high: list[float] = []
+    if band and all(score.std is not None for _, score in known):
+        low, high = ([_point(one.mean + sign * (one.std or 0.0), name) for _, one in known] for sign in (-1, 1))
+    return [Line(label, x, y, position, dash, low, high)]
+
+
+def _dots(found: Found, name: str) -> Plot:
+    """Series, and below them the reference rows of the first."""
+    told = [(row.series, row.scores[name]) for row in found.rows]
+    beside = [(title, part.get(name)) for title, part in found.rows[0].references.items()]
+    marks = []
+    for rows, first, hollow in ((told, 0, False), (beside, len(told), True)):
+        known = [(place, label, score) for place, (label, score) in enumerate(rows, start=first) if score is not None]
+        reach = [tuple(_point(s.mean + sign * (s.std or 0.0), name) for sign in (-1, 1)) for *_, s in known]
+        tips = [f"{label}: {plus_minus(score, name)}" for _, label, score in known]
+        means = [_point(score.mean, name) for *_, score in known]
+        marks.append(Dots("", means, [place for place, *_ in known], 5 if hollow else 0, tips, reach, hollow=hollow))  # type: ignore[arg-type]
+    return Plot(Axis(axis_title(name)), Axis(names=tuple(label for label, _ in (*told, *beside))), tuple(marks))
+
+
+def _heat_map(found: Found, series: str, figure: str, group: str) -> Figure:
+    """The first setting along x, the second along y; colours from the least to the largest score of all series."""
+    across, down = ([*map(repr, values)] for values in found.sweep.grid.values())
+    x, y = (Axis(_short(name), tuple(map(format_value, values))) for name, values in found.sweep.grid.items())
+    plots = {}
+    for each in found.shown:
+        values = np.full((len(down), len(across)), np.nan)
+        framed = []
+        for row in found.of(series):
+            column, line = map(repr, row.values.values())
+            place = down.index(line), across.index(column)
+            score = row.scores[each.name]
+            values[place] = np.nan if score is None else _point(score.mean, each.name)
+            framed += [place] if row.chosen else []
+        scores = (row.scores[each.name] for row in found.rows)
+        known = [round(_point(score.mean, each.name), _DIGITS) for score in scores if score is not None]
+        unit = f"{'% ' if metric_of(each.name).is_share else ''}{in_sentence(each.name)}"
+        heat = Heat(
+            values,
+            max(known, default=1.0),
+            unit=unit,
+            written=True,
+            low=min(known, default=0.0),
+            digits=_DIGITS,
+            framed=framed,
+        )
+        plots[each.name] = Plot(x, y, (heat,))
+    ring = " Frame: what validation chose." if any(row.chosen for row in found.of(series)) else ""
+    caption = f"{series}: test score, mean over seeds; pale is the least of the grid, not 0.{ring}"
+    return Figure(figure, caption, f"Heat map of {METRIC} of {series}", 130 + 30 * len(down), plots, group)
+
+
+def _axis(setting: str, values: Sequence[Any]) -> tuple[Axis, dict[str, float]]:
+    """The axis of a setting, and where each value stands: by its size, or one beside the other."""
+    known = [value for each in values if (value := number(each)) is not None]
+    above = [value for value in known if value > 0]
+    is_wide = bool(above) and max(above) > WIDE * min(above)
+    if len(known) < len(values) or (is_wide and len(above) < len(known)):
+        return Axis(_short(setting), tuple(map(format_value, values))), {repr(v): i for i, v in enumerate(values)}
+    whole = all(value.is_integer() for value in known)
+    return Axis(_short(setting), log=is_wide, whole=whole), {repr(v): at for v, at in zip(values, known, strict=True)}
+
+
+def _has_spread(found: Found) -> bool:
+    return any(score is not None and score.std is not None for row in found.rows for score in row.scores.values())
+
+
+def _point(value: float, name: str) -> float:
+    return short(metric_of(name).factor * value)
+
+
+def _short(setting: str) -> str:
+    """A setting without its section; ``data.name`` and the like are called by it."""
+    section, _, key = setting.partition(".")
+    return section if key in ("name", "rule") else key
