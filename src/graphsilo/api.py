@@ -573,17 +573,18 @@ def reproduce(
     out: PathName | None = None,
     data_root: PathName | None = None,
     progress: bool = False,
-) -> Reproduction:
-    """Run a paper's table again, and put ours beside what it prints.
+) -> Reproduction | Swept:
+    """Run a paper's table again, and put ours beside what it prints; or run and draw one of its figures.
 
     Every method, data set and seed is a run in a folder of its own; what is done is not run again.
 
     Args:
         paper: ``FedSage+``, ``FedLoG``, ``O-pFGL``, ``FedPG`` or ``FairFGL``.
-        table: Number of one table, such as ``"II"``; None takes all of the paper's that can be run.
-        data: Only these data sets.
-        clients: Only rows with so many.
-        methods: Only these methods beside the references, as the table names them.
+        table: Number of one table, such as ``"II"``, or of one figure, such as ``"fig4"`` or ``"fig5a"``; None takes
+            all of the paper's tables that can be run.
+        data: Only these data sets; of a figure any.
+        clients: Only rows with so many; of a figure this number.
+        methods: Only these methods beside the references, as the table or figure names them.
         seeds: Seeds of training; None takes the table's own, mostly three.
         quick: A look: shortened runs, one seed, one data set. Its numbers are no reproduction.
         executor: ``processes:N``, ``dask://HOST:PORT``; None is this process.
@@ -592,28 +593,34 @@ def reproduce(
         progress: Say on stderr what has ended.
 
     Returns:
-        The tables, the files that were written, and what failed.
+        The tables, the files that were written, and what failed; of a figure its points.
 
     Raises:
-        ConfigError: There is no such paper, table, data set, number of clients, method or executor.
+        ConfigError: There is no such paper, table, figure, data set, number of clients, method or executor; or a figure
+            has several parts.
         RunError: Every run failed.
     """
     from graphsilo.cli.reproduce import tell
-    from graphsilo.experiments.reproduce import runs
-    from graphsilo.report import reproduced
+    from graphsilo.experiments.reproduce import figures, runs
+    from graphsilo.report import reproduced, sweep_page
 
-    planned = runs.plan(
-        paper,
-        None if table is None else str(table),
-        data=[data] if isinstance(data, str) else data,
-        clients=clients,
-        methods=[methods] if isinstance(methods, str) else methods,
-        seeds=None if seeds is None else _seeds(seeds),
-        quick=quick,
-        out=None if out is None else Path(out),
-        data_root=None if data_root is None else fspath(data_root),
-    )
-    return reproduced.reproduce(planned, executor, say=tell if progress else lambda text: None)
+    say = tell if progress else lambda text: None
+    number = None if table is None else str(table)
+    asked: dict[str, Any] = {
+        "data": [data] if isinstance(data, str) else data, "clients": clients, "quick": quick,
+        "methods": [methods] if isinstance(methods, str) else methods,
+        "seeds": None if seeds is None else _seeds(seeds), "out": None if out is None else Path(out),
+        "data_root": None if data_root is None else fspath(data_root),
+    }  # fmt: skip
+    if number is None or not figures.is_figure(number):
+        return reproduced.reproduce(runs.plan(paper, number, **asked), executor, say=say)
+    figure, *more = figures.find_figures(paper, number)
+    if more:
+        parts = ", ".join(f"fig{each.number}" for each in (figure, *more))
+        raise ConfigError(f"one figure is drawn at a time, and '{table}' has several parts: name one of {parts}.")
+    sweeps, folder, notes = figures.plan(figure, **asked)
+    name = f"figure-{figure.number}"
+    return sweep_page.sweep(sweeps, folder, executor, title=figure.title, name=name, notes=notes, say=say)
 
 
 @_usual_torch()

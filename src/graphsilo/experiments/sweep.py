@@ -74,6 +74,7 @@ class Sweep:
         bases: Series to what is the same at all of its points.
         out: Folder of everything.
         metrics: What is drawn; none stands for the usual ones.
+        shows: What is drawn of its first run beside scores: clients' ``study``, their ``labels``, F1 of ``classes``.
     """
 
     title: str
@@ -82,6 +83,7 @@ class Sweep:
     bases: dict[str, dict[str, Any]]
     out: Path
     metrics: tuple[str, ...] | None = None
+    shows: str = ""
 
     @property
     def chosen_by_validation(self) -> tuple[str, ...]:

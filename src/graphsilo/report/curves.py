@@ -68,6 +68,7 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
                 x, y, low, high = _mean_line(group, "test", name, by_size=by_size)
                 if x:
                     lines.append(Line(label, x, y, position, position % 4, low, high))
+                if len(x) > 1:
                     rings += _chosen(group, name, position, by_size=by_size, label=f"{label}, ", hollow=True)
             if lines:
                 x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)

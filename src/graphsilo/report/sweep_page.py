@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphsilo.experiments.storage import disk
 from graphsilo.experiments.sweep import Sweep, carry_out
 from graphsilo.notebook import table as notebook_table
 from graphsilo.report.curves import overlaid_curves, trade_off
+from graphsilo.report.figures import label_map, per_class
 from graphsilo.report.formats import (
     Spread,
     cost_texts,
@@ -31,6 +32,7 @@ from graphsilo.report.formats import (
 from graphsilo.report.html import page
 from graphsilo.report.plot import METRIC, SERIES, Axis, Dots, Figure, Heat, Line, Mark, Plot, axis_title, present, short
 from graphsilo.report.record import Run, load
+from graphsilo.report.run_page import f1_of_classes, study_of
 from graphsilo.report.sections import Block, Page, Section, Table, pair_figures, warn_of
 from graphsilo.report.tables import reference_spread
 from graphsilo.report.views import Column, columns, titles
@@ -39,9 +41,10 @@ from graphsilo.spreadsheets import csv_text
 
 WIDE = 30
 """From so many times the smallest value on, an axis has steps of equal factors."""
+_FAR = "Where such a row is far from all points, it stands in the table alone."
 _DIGITS = 1
 """Decimals in the cells of a heat map."""
-_SENTENCES = 4
+_MOST = 4
 """Choices that the sentence at the top names; the table has all."""
 
 
@@ -96,6 +99,11 @@ class Found:
     def main(self) -> str:
         """The score that stands first."""
         return self.shown[0].name
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether there are several seeds."""
+        return any(score is not None and score.std is not None for row in self.rows for score in row.scores.values())
 
     def of(self, series: str) -> list[Row]:
         """The rows of a series."""
@@ -223,19 +231,20 @@ def read(sweep: Sweep) -> Found:
 
 
 def sentence(found: Found) -> str:
-    """What validation chose and what that reaches, and how far scores go over the grid."""
-    scored = [(score.mean, row) for row in found.rows if (score := row.scores[found.main]) is not None]
+    """What validation chose and what that reaches, and how far scores go over the points."""
+    name, chosen = found.main, [row for row in found.rows if row.chosen]
+    scored = sorted(score.mean for row in found.rows if (score := row.scores[name]) is not None)
     if not scored:
         return ""
-    name = found.main
-    chosen = [row for row in found.rows if row.chosen]
-    said = "; ".join(f"{found.label(row)} (test {with_unit(row.scores[name], name)})" for row in chosen[:_SENTENCES])
-    more = f"; and {len(chosen) - _SENTENCES} more" if len(chosen) > _SENTENCES else ""
-    low, high = min(value for value, _ in scored), max(value for value, _ in scored)
-    if len(scored) > 1 and high - low < 1e-12 and len({str(row.scores) for row in found.rows}) == 1:
+    if len(scored) > 1 and len({str(row.scores) for row in found.rows}) == 1:
         return "All points have the same scores: what was swept changed nothing here."
-    way = f"Over the grid, test {in_sentence(name)} goes from {metric(low, name)} to {metric(high, name)}"
-    return f"{f'Validation chose {said}{more}. ' if chosen else ''}{way}{' %' if metric_of(name).is_share else ''}."
+    what, unit = in_sentence(name), " %" if metric_of(name).is_share else ""
+    said = "; ".join(f"{found.label(row)} (test {what} {with_unit(row.scores[name], name)})" for row in chosen[:_MOST])
+    more = f"; and {len(chosen) - _MOST} more" if len(chosen) > _MOST else ""
+    way = f"Test {what} goes from {metric(scored[0], name)} to {metric(scored[-1], name)}{unit}."
+    if len(scored) == 1:
+        way = f"Test {what}: {metric(scored[0], name)}{unit}."
+    return f"Validation chose {said}{more}. {way}" if chosen else way
 
 
 def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: Mapping[str, str]) -> Page:
@@ -247,13 +256,15 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
     for place, each in enumerate(found):
         group = f"sweep-{place}"
         keys = dict.fromkeys(key for row in each.rows for key in row.run.result.reference_rows)
-        words = [each.sweep.title and sentence(each), explain_references(keys)]
-        drawn = [*figures(each, group), *_beside(each, group)]
-        blocks: list[Block] = [
-            ("plain", words[0]),
+        explained = explain_references(keys)
+        drawn = [] if each.sweep.shows == "study" else [*figures(each, group), *_beside(each, group)]
+        told = ("plain", sentence(each) if len(found) > 1 else "")
+        blocks = [
+            told,
+            *_shown(each),
             *pair_figures(group, drawn),
             ("table", _table(each)),
-            ("note", words[1]),
+            ("note", f"{explained} {_FAR}" if explained else ""),
         ]
         sections.append(Section(group, each.sweep.title or "Scores", blocks, each.sweep.title))
     seeds = {len(row.run.seeds) for each in found for row in each.rows}
@@ -267,36 +278,30 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
 
 def cells(found: Found) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the table: test scores, and those of the references in the first of them."""
-    several, names = len(found.series) > 1 or not found.sweep.grid, titles(found.shown)
-    references = list(dict.fromkeys(title for row in found.rows for title in row.references))
     chosen_by = f"Validation {in_sentence(found.rows[0].run.main_metric)}"
-    head = [*(["Method"] if several else []), *map(_short, found.sweep.grid), "Chosen", chosen_by]
-    head += [*(names[each.name] for each in found.shown), *references, "Sent", "CPU"]
     rows = []
     for row in found.rows:
-        validation = plus_minus(row.validation, row.run.main_metric)
-        beside = (row.references.get(title, {}).get(found.main) for title in references)
         sent, _, processor, _ = cost_texts(row.run.result.spent)
-        rows.append([
-            *([row.series] if several else []), *map(format_value, row.values.values()), "✓" if row.chosen else "",
-            validation, *(plus_minus(row.scores[each.name], each.name) for each in found.shown),
-            *(plus_minus(score, found.main) for score in beside), sent, processor,
-        ])  # fmt: skip
-    return head, rows
+        rows.append({
+            **({"Method": row.series} if len(found.series) > 1 or not row.values else {}),
+            **{_short(name): format_value(value) for name, value in row.values.items()},
+            **({"Chosen": "✓" if row.chosen else ""} if any(each.chosen for each in found.rows) else {}),
+            chosen_by: plus_minus(row.validation, row.run.main_metric),
+            **{title: plus_minus(row.scores[name], name) for name, title in titles(found.shown).items()},
+            **{title: plus_minus(part.get(found.main), found.main) for title, part in row.references.items()},
+            "Sent": sent, "CPU": processor,
+        })  # fmt: skip
+    head = list(dict.fromkeys(title for row in rows for title in row))
+    return head, [[row.get(title, "") for title in head] for row in rows]
 
 
 def _table(found: Found) -> Table:
     head, rows = cells(found)
-    kept = [place for place, title in enumerate(head) if title != "Chosen" or any(row.chosen for row in found.rows)]
-    told = (
-        "mean ± standard deviation over seeds; bytes and processor time per seed" if _has_spread(found) else "one seed"
-    )
-    caption = f"Test scores of every point, {told}. ✓: what validation chose, never the test."
-    text = {"Method", *map(_short, found.sweep.grid), "Chosen"}
-    return Table(
-        caption, [(head[place], "text" if place and head[place] in text else "") for place in kept],
-        [[row[place] for place in kept] for row in rows], is_hidden=False,
-    )  # fmt: skip
+    told = "mean ± standard deviation over seeds; bytes and processor time per seed" if found.has_spread else "one seed"
+    mark = " ✓: what validation chose, never the test." if "Chosen" in head else ""
+    text = {"Method", "Chosen", *map(_short, found.sweep.grid)}
+    columns_ = [(title, "text" if place and title in text else "") for place, title in enumerate(head)]
+    return Table(f"Test scores of every point, {told}.{mark}", columns_, rows, is_hidden=False)
 
 
 HEADINGS = ("sweep", "series", "values", "chosen", "row", "metric", "mean", "std", "seeds", "folder")
@@ -330,7 +335,7 @@ def figures(found: Found, group: str) -> list[Figure]:
     if settings == 2:
         return [_heat_map(found, series, f"{group}-{place}", group) for place, series in enumerate(found.series)]
     spreads = " Bands" if settings else " Lines"
-    band = f"{spreads}: one standard deviation over seeds to each side." if _has_spread(found) else ""
+    band = f"{spreads}: one standard deviation over seeds to each side." if found.has_spread else ""
     ring = " Rings: what validation chose." if any(row.chosen for row in found.rows) else ""
     draw = _curve if settings else _dots
     what = f"Test score by {_short(next(iter(found.sweep.grid)))}" if settings else "Test scores"
@@ -351,14 +356,34 @@ def _beside(found: Found, group: str) -> list[Figure]:
     sizes = [
         None if one.upload_bytes is None else (one.upload_bytes + (one.download_bytes or 0)) / 1e6 for one in spent
     ]
-    along = overlaid_curves([row.run for row in found.rows], labels)[:1]
+    several = any(len(seed.rounds) > 1 for row in found.rows for seed in row.run.seeds)
+    along = overlaid_curves([row.run for row in found.rows], labels)[:1] if several else []
     drawn = present(*along, trade_off(labels, sizes, [row.scores[found.main] for row in found.rows], found.main))
-    first = {found.rows[0].run.main_metric: 0}
+    kept = [{one.name: each.plots[one.name] for one in found.shown if one.name in each.plots} for each in drawn]
     return [
-        Figure(f"{group}-{each.name}", each.caption, each.label, each.height,
-               dict(sorted(each.plots.items(), key=lambda plot: first.get(plot[0], 1))), group)
-        for each in drawn
-    ]  # fmt: skip
+        replace(each, name=f"{group}-{each.name}", plots=plots or each.plots, group=group)
+        for each, plots in zip(drawn, kept, strict=True)
+    ]
+
+
+def _shown(found: Found) -> list[Block]:
+    """What a sweep shows beside scores."""
+    run = found.rows[0].run
+    if found.sweep.shows == "study":
+        return study_of(run)
+    if found.sweep.shows == "labels":
+        return [("pair", present(label_map(run.result.partition, run.class_names, run.names)))]
+    drawn = [per_class(f1_of_classes(row.run), run.class_names) for row in found.rows]
+    if found.sweep.shows != "classes" or drawn[0] is None:
+        return []
+    dots = [
+        replace(mark, name=row.series, series=place, hollow=place % 2 == 1)
+        for place, (row, figure) in enumerate(zip(found.rows, drawn, strict=True))
+        for mark in (figure.plots["f1"].marks if figure else ())
+        if isinstance(mark, Dots)
+    ]
+    plots = {"f1": replace(drawn[0].plots["f1"], marks=tuple(dots))}
+    return [("pair", [replace(drawn[0], height=drawn[0].height + 60, plots=plots)])]
 
 
 def _curve(found: Found, name: str) -> Plot:
@@ -375,10 +400,18 @@ def _curve(found: Found, name: str) -> Plot:
             y = [_point(score.mean, name) for *_, score in kept]
             into.append(Dots("", [x for x, *_ in kept], y, position, tips, small=not hollow, hollow=hollow))
     first = found.of(found.series[0])
-    for place, title in enumerate(dict.fromkeys(title for row in first for title in row.references)):
+    for place, title in enumerate(dict.fromkeys(title for row in first for title in _near(found, row, name))):
         points = [(places[repr(row.values[setting])], row.references.get(title, {}).get(name)) for row in first]
         marks += _line(title, len(found.series) + place, points, name, dash=2, band=False)
     return Plot(axis, Axis(axis_title(name)), (*marks, *(ring for ring in rings if isinstance(ring, Dots) and ring.x)))
+
+
+def _near(found: Found, row: Row, name: str) -> list[str]:
+    """References of a row that are not so far from all points that these could not be told apart any more."""
+    known = [score.mean for each in found.rows if (score := each.scores[name]) is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    scores = {title: part.get(name) for title, part in row.references.items()}
+    return [t for t, score in scores.items() if score and 2 * low - high <= score.mean <= 2 * high - low]
 
 
 def _line(
@@ -404,7 +437,7 @@ def _line(
 def _dots(found: Found, name: str) -> Plot:
     """Series, and below them the reference rows of the first."""
     told = [(row.series, row.scores[name]) for row in found.rows]
-    beside = [(title, part.get(name)) for title, part in found.rows[0].references.items()]
+    beside = [(title, found.rows[0].references[title][name]) for title in _near(found, found.rows[0], name)]
     marks = []
     for rows, first, hollow in ((told, 0, False), (beside, len(told), True)):
         known = [(place, label, score) for place, (label, score) in enumerate(rows, start=first) if score is not None]
@@ -456,10 +489,6 @@ def _axis(setting: str, values: Sequence[Any]) -> tuple[Axis, dict[str, float]]:
         return Axis(_short(setting), tuple(map(format_value, values))), {repr(v): i for i, v in enumerate(values)}
     whole = all(value.is_integer() for value in known)
     return Axis(_short(setting), log=is_wide, whole=whole), {repr(v): at for v, at in zip(values, known, strict=True)}
-
-
-def _has_spread(found: Found) -> bool:
-    return any(score is not None and score.std is not None for row in found.rows for score in row.scores.values())
 
 
 def _point(value: float, name: str) -> float:
