@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,7 @@ def sweep(
         if outcome.error is not None:
             failed[point.name] = outcome.error
         say(f"{count} of {total}: {point.name}: {outcome.error or 'done'}")
-    found = tuple(each for one in sweeps if (each := read(one)).rows)
+    found = tuple(each for one in sweeps if (each := read(one, failed)).rows)
     swept = Swept(found, (), failed, out)
     if not found:
         raise RunError(swept.complaint)
@@ -193,38 +194,37 @@ def sweep(
     return Swept(found, files, failed, out)
 
 
-def read(sweep: Sweep) -> Found:
-    """The finished runs of a sweep, whoever made them."""
-    done = [(point, load(point.out, with_ledger=False)) for point in sweep.points if point.is_done]
-    shown = columns([run for _, run in done], sweep.metrics) if done else ()
-    validation = [run.spread(run.main_metric, lambda seed: seed.validation) for _, run in done]
-    best: dict[str, tuple[float, int]] = {}  # of each question, to which settings of methods and models are answers
-    for place, ((point, run), score) in enumerate(zip(done, validation, strict=True)):
-        fixed = {name: value for name, value in point.values.items() if name not in sweep.chosen_by_validation}
-        question = repr((point.series, fixed))
-        if score is not None and len(fixed) < len(point.values):
-            good = metric_of(run.main_metric).goodness(score.mean)
-            if question not in best or good > best[question][0]:
-                best[question] = good, place
-    chosen = {place for _, place in best.values()}
-    rows = [
-        Row(
-            point.series,
-            point.values,
-            score,
-            {each.name: spread(each.of(seed) for seed in run.seeds) for each in shown},
-            {
-                reference_title(key, run.result.method.title): {
-                    each.name: reference_spread(run, key, each.metric, each.items) for each in shown
-                }
-                for key in run.result.reference_rows
-            },
-            place in chosen,
-            run,
-        )
-        for place, ((point, run), score) in enumerate(zip(done, validation, strict=True))
+def read(sweep: Sweep, failed: Collection[str] = ()) -> Found:
+    """The finished runs of a sweep, whoever made them, but for those of points that failed now."""
+    done = [
+        (each, load(each.out, with_ledger=False)) for each in sweep.points if each.is_done and each.name not in failed
     ]
+    shown = columns([run for _, run in done], sweep.metrics) if done else ()
+    rows = []
+    for point, run in done:
+        validation = run.spread(run.main_metric, lambda seed: seed.validation)
+        scores = {each.name: spread(each.of(seed) for seed in run.seeds) for each in shown}
+        references = {
+            reference_title(key, run.result.method.title): {
+                each.name: reference_spread(run, key, each.metric, each.items) for each in shown
+            }
+            for key in run.result.reference_rows
+        }
+        rows.append(Row(point.series, point.values, validation, scores, references, False, run))
+    questions: dict[str, list[int]] = {}  # to which settings of methods and models are the answers
+    for place, row in enumerate(rows):
+        fixed = {name: value for name, value in row.values.items() if name not in sweep.chosen_by_validation}
+        if row.validation is not None and len(fixed) < len(row.values):
+            questions.setdefault(repr((row.series, fixed)), []).append(place)
+    for places in questions.values():
+        best = max(places, key=lambda place: _goodness(rows[place]))
+        rows[best] = replace(rows[best], chosen=True)
     return Found(sweep, shown, tuple(rows))
+
+
+def _goodness(row: Row) -> float:
+    """By validation."""
+    return -math.inf if row.validation is None else metric_of(row.run.main_metric).goodness(row.validation.mean)
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -258,22 +258,15 @@ def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: M
         keys = dict.fromkeys(key for row in each.rows for key in row.run.result.reference_rows)
         explained = explain_references(keys)
         drawn = [] if each.sweep.shows == "study" else [*figures(each, group), *_beside(each, group)]
-        told = ("plain", sentence(each) if len(found) > 1 else "")
-        blocks = [
-            told,
-            *_shown(each),
-            *pair_figures(group, drawn),
-            ("table", _table(each)),
-            ("note", f"{explained} {_FAR}" if explained else ""),
-        ]
+        blocks: list[Block] = [("plain", sentence(each) if len(found) > 1 else ""), *_shown(each)]
+        blocks += [*pair_figures(group, drawn), ("table", _table(each)), ("note", explained and f"{explained} {_FAR}")]
         sections.append(Section(group, each.sweep.title or "Scores", blocks, each.sweep.title))
     seeds = {len(row.run.seeds) for each in found for row in each.rows}
     alone = "One seed: nothing says how much of a difference is chance." if seeds == {1} else ""
     lede = [("finding", sentence(first) if len(found) == 1 else ""), *(("lede", text) for text in (*notes, alone))]
     notices = [warn_of([f"{name}: {one_line(error)}" for name, error in failed.items()])]
-    return Page(
-        title or f"{join_words(first.series)} by {swept} on {data}", "graphsilo sweep", lede, sections, notices=notices
-    )
+    title = title or f"{join_words(first.series)} by {swept} on {data}"
+    return Page(title, "graphsilo sweep", lede, sections, notices=notices)
 
 
 def cells(found: Found) -> tuple[list[str], list[list[str]]]:
@@ -320,9 +313,8 @@ def to_csv(found: Sequence[Found]) -> str:
             seeds = " ".join(map(str, row.run.seed_names))
             for kind, name, score in told:
                 numbers = [None, None] if score is None else [score.mean, score.std]
-                lines.append(
-                    [each.sweep.title, row.series, *values, row.chosen, kind, name, *numbers, seeds, str(row.run.path)]
-                )
+                place = [each.sweep.title, row.series, *values, row.chosen]
+                lines.append([*place, kind, name, *numbers, seeds, str(row.run.path)])
     return csv_text(lines)
 
 
@@ -353,12 +345,11 @@ def _beside(found: Found, group: str) -> list[Figure]:
     if len(found.rows) > len(SERIES):
         return []
     labels, spent = [found.label(row) for row in found.rows], [row.run.result.spent for row in found.rows]
-    sizes = [
-        None if one.upload_bytes is None else (one.upload_bytes + (one.download_bytes or 0)) / 1e6 for one in spent
-    ]
+    sizes = [(each.upload_bytes, each.download_bytes or 0) for each in spent]
+    megabytes = [None if up is None else (up + down) / 1e6 for up, down in sizes]
     several = any(len(seed.rounds) > 1 for row in found.rows for seed in row.run.seeds)
     along = overlaid_curves([row.run for row in found.rows], labels)[:1] if several else []
-    drawn = present(*along, trade_off(labels, sizes, [row.scores[found.main] for row in found.rows], found.main))
+    drawn = present(*along, trade_off(labels, megabytes, [row.scores[found.main] for row in found.rows], found.main))
     kept = [{one.name: each.plots[one.name] for one in found.shown if one.name in each.plots} for each in drawn]
     return [
         replace(each, name=f"{group}-{each.name}", plots=plots or each.plots, group=group)
@@ -389,21 +380,34 @@ def _shown(found: Found) -> list[Block]:
 def _curve(found: Found, name: str) -> Plot:
     [setting] = found.sweep.grid
     axis, places = _axis(setting, found.sweep.grid[setting])
-    marks: list[Mark] = []
+    lines: list[Mark] = []
     rings: list[Mark] = []
     for position, series in enumerate(found.series):
-        rows = [(places[repr(row.values[setting])], row) for row in found.of(series)]
-        marks += _line(series, position, [(x, row.scores[name]) for x, row in rows], name)
-        for hollow, into in ((False, marks), (True, rings)):
-            kept = [(x, row, score) for x, row in rows if (score := row.scores[name]) and (row.chosen or not hollow)]
-            tips = [f"{found.label(row)}: {plus_minus(score, name)}" for _, row, score in kept]
-            y = [_point(score.mean, name) for *_, score in kept]
-            into.append(Dots("", [x for x, *_ in kept], y, position, tips, small=not hollow, hollow=hollow))
+        rows = sorted(found.of(series), key=lambda row: places[repr(row.values[setting])])
+        points = [(places[repr(row.values[setting])], found.label(row), row.scores[name]) for row in rows]
+        x, y, tips, edges = _known(points, name)
+        low, high = zip(*edges, strict=True) if edges else ((), ())
+        lines += [Line(series, x, y, position, 0, low, high), Dots("", x, y, position, tips, small=True)]
+        x, y, tips, _ = _known([point for point, row in zip(points, rows, strict=True) if row.chosen], name)
+        rings += [Dots("", x, y, position, tips, hollow=True)] if x else []
     first = found.of(found.series[0])
     for place, title in enumerate(dict.fromkeys(title for row in first for title in _near(found, row, name))):
-        points = [(places[repr(row.values[setting])], row.references.get(title, {}).get(name)) for row in first]
-        marks += _line(title, len(found.series) + place, points, name, dash=2, band=False)
-    return Plot(axis, Axis(axis_title(name)), (*marks, *(ring for ring in rings if isinstance(ring, Dots) and ring.x)))
+        beside = [(places[repr(row.values[setting])], title, row.references.get(title, {}).get(name)) for row in first]
+        x, y, *_ = _known(sorted(beside, key=lambda point: point[0]), name)
+        lines.append(Line(title, x, y, len(found.series) + place, 2))
+    return Plot(axis, Axis(axis_title(name)), (*lines, *rings))
+
+
+def _dots(found: Found, name: str) -> Plot:
+    """Series, and below them the reference rows of the first."""
+    told = [(row.series, row.scores[name]) for row in found.rows]
+    told += [(title, found.rows[0].references[title][name]) for title in _near(found, found.rows[0], name)]
+    points = [(float(place), label, score) for place, (label, score) in enumerate(told)]
+    marks = []
+    for part, series in ((points[: len(found.rows)], 0), (points[len(found.rows) :], 5)):
+        y, x, tips, edges = _known(part, name)
+        marks.append(Dots("", x, y, series, tips, edges, hollow=bool(series)))
+    return Plot(Axis(axis_title(name)), Axis(names=tuple(label for label, _ in told)), tuple(marks))
 
 
 def _near(found: Found, row: Row, name: str) -> list[str]:
@@ -414,38 +418,17 @@ def _near(found: Found, row: Row, name: str) -> list[str]:
     return [t for t, score in scores.items() if score and 2 * low - high <= score.mean <= 2 * high - low]
 
 
-def _line(
-    label: str,
-    position: int,
-    points: Sequence[tuple[float, Spread | None]],
-    name: str,
-    *,
-    dash: int = 0,
-    band: bool = True,
-) -> list[Mark]:
-    known = sorted(((x, score) for x, score in points if score is not None), key=lambda point: point[0])
-    if not known:
-        return []
-    x, y = [x for x, _ in known], [_point(score.mean, name) for _, score in known]
-    low: list[float] = []
-    high: list[float] = []
-    if band and all(score.std is not None for _, score in known):
-        low, high = ([_point(one.mean + sign * (one.std or 0.0), name) for _, one in known] for sign in (-1, 1))
-    return [Line(label, x, y, position, dash, low, high)]
-
-
-def _dots(found: Found, name: str) -> Plot:
-    """Series, and below them the reference rows of the first."""
-    told = [(row.series, row.scores[name]) for row in found.rows]
-    beside = [(title, found.rows[0].references[title][name]) for title in _near(found, found.rows[0], name)]
-    marks = []
-    for rows, first, hollow in ((told, 0, False), (beside, len(told), True)):
-        known = [(place, label, score) for place, (label, score) in enumerate(rows, start=first) if score is not None]
-        reach = [tuple(_point(s.mean + sign * (s.std or 0.0), name) for sign in (-1, 1)) for *_, s in known]
-        tips = [f"{label}: {plus_minus(score, name)}" for _, label, score in known]
-        means = [_point(score.mean, name) for *_, score in known]
-        marks.append(Dots("", means, [place for place, *_ in known], 5 if hollow else 0, tips, reach, hollow=hollow))  # type: ignore[arg-type]
-    return Plot(Axis(axis_title(name)), Axis(names=tuple(label for label, _ in (*told, *beside))), tuple(marks))
+def _known(
+    points: Sequence[tuple[float, str, Spread | None]], name: str
+) -> tuple[list[float], list[float], list[str], list[tuple[float, float]]]:
+    """Of the points that have a score: places, means, what they say, and one standard deviation to each side."""
+    known = [(at, label, score, score.std or 0.0) for at, label, score in points if score is not None]
+    return (
+        [at for at, *_ in known],
+        [_point(score.mean, name) for _, _, score, _ in known],
+        [f"{label}: {plus_minus(score, name)}" for _, label, score, _ in known],
+        [(_point(score.mean - std, name), _point(score.mean + std, name)) for _, _, score, std in known],
+    )
 
 
 def _heat_map(found: Found, series: str, figure: str, group: str) -> Figure:
@@ -465,15 +448,8 @@ def _heat_map(found: Found, series: str, figure: str, group: str) -> Figure:
         scores = (row.scores[each.name] for row in found.rows)
         known = [round(_point(score.mean, each.name), _DIGITS) for score in scores if score is not None]
         unit = f"{'% ' if metric_of(each.name).is_share else ''}{in_sentence(each.name)}"
-        heat = Heat(
-            values,
-            max(known, default=1.0),
-            unit=unit,
-            written=True,
-            low=min(known, default=0.0),
-            digits=_DIGITS,
-            framed=framed,
-        )
+        low, top = min(known, default=0.0), max(known, default=1.0)
+        heat = Heat(values, top, unit=unit, written=True, low=low, digits=_DIGITS, framed=framed)
         plots[each.name] = Plot(x, y, (heat,))
     ring = " Frame: what validation chose." if any(row.chosen for row in found.of(series)) else ""
     caption = f"{series}: test score, mean over seeds; pale is the least of the grid, not 0.{ring}"

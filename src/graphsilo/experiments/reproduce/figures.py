@@ -80,24 +80,18 @@ def plan(
     figure: Figure,
     *,
     data: Sequence[str] | None = None,
-    clients: int | None = None,
-    methods: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
     quick: bool = False,
     out: Path | None = None,
-    data_root: Path | str | None = None,
+    **asked: Any,
 ) -> tuple[list[Sweep], Path, list[str]]:
     """What is run for a figure.
 
     Args:
         figure: Which.
         data: Other data sets than the figure's.
-        clients: Another number of clients.
-        methods: Only these series.
-        seeds: Of training; None takes the table's whose protocol the figure has.
         quick: Shortened runs on the first data set with the first seed.
         out: Folder; None is ``runs/reproduce-PAPER``.
-        data_root: Where data sets are, as ``data.root``.
+        asked: ``clients``, ``methods`` (series), ``seeds`` and ``data_root``, as ``runs.plan`` takes them.
 
     Returns:
         A sweep for each data set, the folder of the page, and what must be said of the figure.
@@ -108,7 +102,7 @@ def plan(
     said = figure.said
     names = [name for text in data or said["data"] for name in text.split(",")][: 1 if quick else None]
     folder = (out or folder_of(figure.paper)) / "figures" / ("quick" if quick else "full") / figure.number
-    sweeps = [_sweep(figure, name, clients, methods, seeds, quick, folder / name, data_root) for name in names]
+    sweeps = [_sweep(figure, name, folder / name, quick=quick, **asked) for name in names]
     other = "" if set(names) <= set(said["data"]) else f"The paper's data: {', '.join(said['data'])}."
     cut = f"Protocol of its table {said['table']}, with one cut and split for all seeds."
     return sweeps, folder, [text for text in (QUICK if quick else "", cut, said.get("note", ""), other) if text]
@@ -117,12 +111,13 @@ def plan(
 def _sweep(
     figure: Figure,
     data: str,
-    clients: int | None,
-    methods: Sequence[str] | None,
-    seeds: Sequence[int] | None,
-    quick: bool,
     out: Path,
-    data_root: Path | str | None,
+    *,
+    quick: bool,
+    clients: int | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    data_root: Path | str | None = None,
 ) -> Sweep:
     said = figure.said
     rows = [row for table in find_tables(figure.paper, said["table"]) for row in table.rows]
