@@ -64,7 +64,7 @@ def test_what_is_asked_for_goes_over_what_a_figure_says(tmp_path: Path) -> None:
     config = found.points[0].config
     assert (config.data.name, config.partition.clients, config.run.seeds) == ("Cora", 3, [4, 5])
     assert (config.model.name, config.partition.rule, config.method_config().rounds) == ("gcn", "metis", 100)
-    assert notes[-1] == "The paper's data: Reddit, ogbn-products."
+    assert "The paper's data are Reddit and ogbn-products" in notes[-1]
     assert found.chosen_by_validation == ("method.hop_share",)
     with pytest.raises(ConfigError, match="a series of this figure was wanted, got 'gin'"):
         plan(figure, methods=["GIN"])

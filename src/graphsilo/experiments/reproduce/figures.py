@@ -12,9 +12,9 @@ from typing import Any
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.description import find_tables, tree
-from graphsilo.experiments.reproduce.published import key
 from graphsilo.experiments.reproduce.runs import QUICK, folder_of, shorten, with_protocol
 from graphsilo.experiments.sweep import FREE, Sweep, places, point
+from graphsilo.federation.registry import plain_name
 
 _NUMBER = re.compile(r"fig(?:ure)?\.?\s*(\w+)", re.IGNORECASE)
 
@@ -59,7 +59,7 @@ def find_figures(paper: str, text: str) -> list[Figure]:
     Raises:
         ConfigError: There is no such paper or figure, or it cannot be drawn.
     """
-    mine = [each for each in figures() if key(each.paper) == key(paper)]
+    mine = [each for each in figures() if plain_name(each.paper) == plain_name(paper)]
     if not mine:
         known = dict.fromkeys(each.paper for each in figures())
         raise ConfigError(f"a paper whose figures can be drawn was wanted, got '{paper}': {nearest(paper, known)}")
@@ -103,9 +103,8 @@ def plan(
     names = [name for text in data or said["data"] for name in text.split(",")][: 1 if quick else None]
     folder = (out or folder_of(figure.paper)) / "figures" / ("quick" if quick else "full") / figure.number
     sweeps = [_sweep(figure, name, folder / name, quick=quick, **asked) for name in names]
-    other = "" if set(names) <= set(said["data"]) else f"The paper's data: {', '.join(said['data'])}."
     cut = f"Protocol of its table {said['table']}, with one cut and split for all seeds."
-    return sweeps, folder, [text for text in (QUICK if quick else "", cut, said.get("note", ""), other) if text]
+    return sweeps, folder, [text for text in (QUICK if quick else "", cut, said.get("note", "")) if text]
 
 
 def _sweep(
