@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from graphsilo import models
 from graphsilo.random import generator
+from graphsilo.training import synthesis
 from graphsilo.training.local import weights_of
 from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, nearest, pack, synthesise, unpack
 
@@ -38,6 +39,16 @@ def test_nearest_by_hand():
     everybody = nearest(rows, 9)
     assert everybody.shape == (2, 12)
     assert bool((everybody[0] != everybody[1]).all())
+    # Of two groups the first node is left alone, and 30 and 180 degrees are each other's.
+    assert nearest(rows, 2, torch.tensor([0, 1, 1, 1])).tolist() == [[1, 1, 2, 2, 3, 3], [2, 3, 1, 3, 1, 2]]
+
+
+def test_nearest_block_by_block(monkeypatch):
+    rows, groups = torch.randn(30, 4, generator=generator(0)), torch.arange(30) // 7
+    expected = nearest(rows, 3), nearest(rows, 3, groups)
+    monkeypatch.setattr(synthesis, "_COSINES", 100)  # three rows at once
+    assert torch.equal(nearest(rows, 3), expected[0])
+    assert torch.equal(nearest(rows, 3, groups), expected[1])
 
 
 def test_a_generators_rows_have_their_length():

@@ -26,6 +26,8 @@ from graphsilo.training.optimizer import Adam, shorten
 WIDTHS = (64, 128, 256)
 """Of the generator's hidden layers."""
 _SPREAD = 0.02
+_COSINES = 1 << 24
+"""Cosines of nodes that are computed at once."""
 
 
 class Synthetic(NamedTuple):
@@ -110,21 +112,30 @@ class Ensemble:
         return torch.cat(found).index_select(0, self.order.to(found[0].device))
 
 
-def nearest(features: Tensor, neighbours: int) -> Tensor:
+def nearest(features: Tensor, neighbours: int, groups: Tensor | None = None) -> Tensor:
     """[2, m] links of every node with those whose features have the largest cosines, both directions of each.
 
     Args:
         features: [n, d].
         neighbours: How many; all others where there are fewer.
+        groups: [n] ascending; only nodes of one group are linked. None: all are of one.
     """
-    unit = F.normalize(features.detach(), dim=1)
-    alike = (unit @ unit.t()).fill_diagonal_(-torch.inf)
-    count = min(neighbours, len(features) - 1)
-    other = alike.topk(count, dim=1).indices.flatten()
-    node = torch.arange(len(features), device=features.device).repeat_interleave(count)
-    linked = torch.zeros_like(alike, dtype=torch.bool)
-    linked[node, other] = linked[other, node] = True
-    return linked.nonzero().t().contiguous()
+    count, unit = len(features), F.normalize(features.detach(), dim=1)
+    groups = torch.zeros(count, dtype=torch.int64, device=features.device) if groups is None else groups
+    places = torch.arange(count, device=features.device)
+    found = []
+    for rows in places.split(max(1, _COSINES // max(count, 1))):
+        mine = groups[rows]
+        # Of a block's rows the columns of its groups alone.
+        first, last = (int(torch.searchsorted(groups, mine[end], right=bool(end))) for end in (0, -1))
+        alike = unit[rows] @ unit[first:last].t()
+        alike[(groups[first:last] != mine[:, None]) | (places[first:last] == rows[:, None])] = -torch.inf
+        cosines, others = alike.topk(min(neighbours, max(last - first - 1, 0)), dim=1)
+        known = (cosines > -torch.inf).nonzero()[:, 0], (others + first)[cosines > -torch.inf]
+        found.append(torch.stack([rows[known[0]], known[1]]))
+    ends = torch.cat(found, 1) if found else places.new_zeros(2, 0)
+    keys = torch.unique(torch.cat([ends[0] * count + ends[1], ends[1] * count + ends[0]]))
+    return torch.stack([keys // max(count, 1), keys % max(count, 1)])
 
 
 def synthesise(
