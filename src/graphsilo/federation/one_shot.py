@@ -24,7 +24,15 @@ from graphsilo.models.view import View
 from graphsilo.training.local import check_weights, load_weights, tensors_of, weights_of
 from graphsilo.training.losses import kd
 from graphsilo.training.optimizer import Optimizer, optimizer, shorten
-from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, pack, synthesise, unpack
+from graphsilo.training.synthesis import (
+    Ensemble,
+    Generator,
+    Synthetic,
+    check_takes_features,
+    pack,
+    synthesise,
+    unpack,
+)  # fmt: skip
 from graphsilo.training.upstream import trace
 from graphsilo.types import ClientId
 
@@ -136,10 +144,8 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
         self.weights: Tensors = weights_of(self.student)
         self.pool: list[Synthetic] = []
         self._views: list[View] = []
-        probe = Synthetic(torch.zeros(2, self.schema.num_features), torch.tensor([[0, 1], [1, 0]]), torch.zeros(2))
         for spec in {repr(spec): spec for spec in context.models.values()}.values():
-            # A backbone that has no gradient for features is refused before anybody trains.
-            self.build_model(spec)(probe.live(probe.features.to(context.device)))
+            check_takes_features(self.build_model(spec), self.schema.num_features)  # before anybody trains
 
     def set_up(self, federation: Federation) -> None:
         """The one upload, and all of the server's work."""
