@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -31,6 +32,7 @@ LIGHT_PACKAGES = ("cli", "report", "evaluate", "data")
 """Rooms whose import must not bring torch: a command that only prints answers at once."""
 
 
+@functools.cache  # several rules look at the same file
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 

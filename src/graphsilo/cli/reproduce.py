@@ -27,7 +27,7 @@ def reproduce(
     paper: str | None = argument("PAPER", "Such as FairFGL; none lists all.", complete.papers, default=None),
     number: str | None = argument("TABLE", "Such as II; else all of the paper's.", default=None),
     quick: bool = switch("--quick", "A look: shortened runs, one seed, one data set. No numbers to compare."),
-    data: list[str] | None = option("NAME,…", "Only these data sets of the table.", complete.data),
+    data: list[str] | None = option("NAME,…", "Only these data sets; else all but large graphs.", complete.data),
     clients: int | None = option("N", "Only rows with so many clients.", min=1),
     methods: list[str] | None = option(
         "NAME,…", "Only these beside the references, as the table names them.", flags="--methods"
@@ -86,16 +86,20 @@ def tell(text: str) -> None:
 
 def list_tables() -> None:
     """Papers, tables, and about what each takes."""
-    from graphsilo.experiments.reproduce.description import tables
+    from graphsilo.experiments.reproduce.description import is_large, tables
+    from graphsilo.experiments.reproduce.published import ASSUMED
 
     grid = table("Paper", "Table", "What", "Data", "Methods", "Minutes", numbers=(4, 5))
     for each in tables():
         methods = {line.label for row in each.rows for line in row.lines if line.is_default and line.paper}
         known = all(row.minutes is not None for row in each.rows)
         minutes = "–" if each.minutes is None else f"{'' if known else '> '}{each.minutes:.0f}"
-        data = ", ".join(dict.fromkeys(row.data for row in each.rows))
+        data = ", ".join(dict.fromkeys(f"({row.data})" if is_large(row.data) else row.data for row in each.rows))
         grid.add_row(each.paper, each.number, each.protocol, data, str(len(methods)), minutes)
     show(grid)
     say()
     say("Minutes: about, of one core, for all data sets, methods and seeds; --jobs N shares them among N processes.")
+    say("Data in brackets: large graphs, run where --data names them.")
+    assumed = "; ".join(f"{paper}, {what}" for paper, what in ASSUMED.items())
+    say(f"Assumed, as the paper does not say it: {assumed}.")
     say("graphsilo reproduce PAPER TABLE runs it and draws it; --quick is a look of a minute or so.")

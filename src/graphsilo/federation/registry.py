@@ -222,11 +222,25 @@ _FOLDER = Path(__file__).resolve().parents[1] / "methods"
 
 
 def resolve_name(name: str) -> str:
-    """A method's name as it is registered, of its name or an alias in any spelling."""
+    """A method's name as it is registered, of its name, title or an alias in any spelling."""
     wanted = name.lower().replace("-", "_")
-    if wanted in _REGISTERED:
+    known = [*_REGISTERED.values(), *listings()]
+    if any(wanted == each.name for each in known):
         return wanted
-    return next((listing.name for listing in listings() if wanted in (listing.name, *listing.aliases)), wanted)
+    alike = (each.name for each in known
+             if plain_name(name) in map(plain_name, (each.name, each.title, *each.aliases)))  # fmt: skip
+    return next(alike, wanted)
+
+
+@functools.lru_cache(maxsize=1024)
+def plain_name(name: str) -> str:
+    """A name without what people write differently.
+
+    Example:
+        >>> plain_name("Fed-PUB") == plain_name("fed_pub"), plain_name("FedSage+")
+        (True, 'fedsageplus')
+    """
+    return "".join(letter for letter in name.lower().replace("+", "plus") if letter.isalnum())
 
 
 def _check_method(loaded: Any, name: str) -> Method:

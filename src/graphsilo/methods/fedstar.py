@@ -9,9 +9,9 @@ GIN reads. The second alone is averaged.
 from __future__ import annotations
 
 from graphsilo.errors import UnsupportedError
+from graphsilo.federation.core_client import CoreClient, core_of
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
-from graphsilo.federation.training_client import CoreClient, core_of
 from graphsilo.methods import fedavg
 from graphsilo.models.gin_ends import FedStarGIN
 

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments import batch
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.reproduce.description import Line, Row, Table, find_tables
+from graphsilo.experiments.reproduce.description import Line, Row, Table, find_tables, is_large
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
 
@@ -79,7 +79,7 @@ def plan(
     Args:
         paper: Its method, as ``FairFGL``.
         table: Number of one table, as ``II``; None takes all that can be run.
-        data: Only these data sets.
+        data: Only these data sets; None takes all but large graphs.
         clients: Only rows with so many.
         methods: Only these methods beside the references, as the table names them; None takes all but variants. Names
             of methods and data sets may be joined by commas.
@@ -99,7 +99,7 @@ def plan(
     tables = [_narrow(each, data, clients, methods, seeds, quick=quick) for each in every]
     tables = [each for each in tables if each.rows]
     if not tables:
-        _refuse_clients(every, data, clients)
+        _refuse_rest(every, data, clients)
     name = "".join(
         letter for letter in tables[0].paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-"
     )
@@ -171,7 +171,7 @@ def _narrow(
     quick: bool,
 ) -> Table:
     """A table with what was asked for of it."""
-    rows = [row for row in table.rows if data is None or row.data in data]
+    rows = [row for row in table.rows if (not is_large(row.data) if data is None else row.data in data)]
     rows = [row for row in rows if clients in (None, row.clients)]
     if quick and data is None:
         rows = rows[:1]
@@ -187,8 +187,14 @@ def _narrow(
     return replace(table, rows=tuple(found))
 
 
-def _refuse_clients(every: Sequence[Table], data: Sequence[str] | None, clients: int | None) -> NoReturn:
-    """Say which numbers of clients there are."""
+def _refuse_rest(every: Sequence[Table], data: Sequence[str] | None, clients: int | None) -> NoReturn:
+    """Say which numbers of clients there are, or which data sets must be named."""
+    large = dict.fromkeys(row.data for each in every for row in each.rows if clients in (None, row.clients))
+    if data is None and large and all(map(is_large, large)):
+        raise ConfigError(
+            f"{every[0].paper}, table {every[0].number}, is of large graphs alone, which are run where they are named: "
+            f"give --data {','.join(large)}, or some of them."
+        )
     known = sorted({row.clients for each in every for row in each.rows if data is None or row.data in data})
     numbers = list(dict.fromkeys(each.number for each in every))
     of = f" on {' and '.join(data)}" if data else ""
