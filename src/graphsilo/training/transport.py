@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-_CONVERGED = 1e-9
-"""A step that lowers the value by a smaller share is the last one."""
+_CONVERGED = 1e-3
+"""Where the slope promises to lower the value by a smaller share, the search ends."""
 
 
 def couple(
@@ -28,7 +28,7 @@ def couple(
         steps: At most so many.
 
     Source: Vayer, Chapel, Flamary, Tavenard, Courty. "Optimal Transport for Structured Data with Application on
-    Graphs". ICML 2019, with uniform weights, squared differences and q = 1.
+    Graphs". ICML 2019, with uniform weights and squared differences.
     """
     count = len(cost)
     apart = (1 - alpha) * cost
@@ -43,7 +43,7 @@ def couple(
         way[rows, columns] += 1.0 / count
         falls = float((slope * way).sum())
         value = least + float(((apart - 2 * alpha * product) * plan).sum())
-        if falls >= -_CONVERGED * max(value, _CONVERGED):
+        if falls >= -_CONVERGED * max(value, 1e-12):
             break
         moved = _between(links, way, others)
         bend = -2 * alpha * float((moved * way).sum())
