@@ -18,6 +18,10 @@ class FedGMConfig(SyntheticGraphConfig, MethodConfig):
         0.25, "condensed nodes as a share of a client's training nodes, class by class: a class with fewer than "
         "1/ratio has none", source="ours; release 0.84 for Cora", gt=0, le=1,
     )  # fmt: skip
+    max_nodes: int = setting(
+        200, "most condensed nodes of a client, whose ratio is smaller where it would have more: links are learned "
+        "pair by pair", source="ours", ge=1, le=20000,
+    )  # fmt: skip
     steps: int = setting(300, "updates of a condensed graph at its client", source="ours; release 1000", ge=1)
     match_hidden: int = setting(
         64, "width of the random networks whose gradients are compared", source="ours; release 256", ge=1, le=WIDEST
