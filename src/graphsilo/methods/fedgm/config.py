@@ -45,8 +45,8 @@ class FedGMConfig(SyntheticGraphConfig, MethodConfig):
     )
     server_lr: float = setting(1e-2, "Adam's rate for X' at the server: one step a round", source="release", gt=0)
     epochs: int = setting(600, "steps of a model on the joint condensed graph", source="release", ge=1)
-    lr: float = setting(1e-2, "Adam's rate for them; a tenth of it in the second half", source="release", gt=0)
-    weight_decay: float = setting(5e-4, "L2 weight decay of the model", source="release", ge=0)
+    lr: float = setting(1e-2, "Adam's rate for a model; a tenth of it in the second half", source="release", gt=0)
+    weight_decay: float = setting(5e-4, "L2 weight decay of a model", source="release", ge=0)
     checkpoints: int = setting(
         6, "models along these steps, of which the best on all clients' validation nodes is taken; 1 takes the last",
         source="ours; release: all, by nodes of the server's own", ge=1, le=100,
