@@ -531,7 +531,7 @@ def reproduce(
     Args:
         paper: ``FedSage+``, ``FedLoG``, ``O-pFGL``, ``FedPG`` or ``FairFGL``.
         table: Number of one table, such as ``"II"``; None takes all of the paper's that can be run.
-        data: Only these data sets.
+        data: Only these data sets; None takes all but large graphs.
         clients: Only rows with so many.
         methods: Only these methods beside the references, as the table names them.
         seeds: Seeds of training; None takes the table's own, mostly three.
