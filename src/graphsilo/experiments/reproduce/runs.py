@@ -104,15 +104,18 @@ def plan(
     tables = [each for each in tables if each.rows]
     if not tables:
         _refuse_rest(every, data, clients)
-    name = "".join(
-        letter for letter in tables[0].paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-"
-    )
-    folder = out or Path("runs") / f"reproduce-{name}"
+    folder = out or folder_of(tables[0].paper)
     jobs: dict[Path, Job] = {}
     for _, row, line, seed, place in runs_of(tables, folder, quick=quick):
         if place not in jobs:
             jobs[place] = Job(row, line, seed, settings_of(row, line, seed, data_root, quick=quick), place)
     return Plan(tuple(tables), tuple(jobs.values()), folder, quick)
+
+
+def folder_of(paper: str) -> Path:
+    """Where what a paper takes is run, where nobody says it."""
+    name = "".join(letter for letter in paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-")
+    return Path("runs") / f"reproduce-{name}"
 
 
 def runs_of(tables: Iterable[Table], out: Path, *, quick: bool) -> Iterator[tuple[Table, Row, Line, int, Path]]:
@@ -241,10 +244,10 @@ def settings_of(
 ) -> dict[str, Any]:
     """A run's settings, by dotted name."""
     settings = {**line.settings, **({"partition.seed": seed} if row.own_cuts else {})}
-    return with_protocol({**settings, **_shorten(settings)} if quick else settings, seed, data_root)
+    return with_protocol({**settings, **shorten(settings)} if quick else settings, seed, data_root)
 
 
-def _shorten(settings: Mapping[str, Any]) -> dict[str, Any]:
+def shorten(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a quick look changes: rounds, epochs and generators that are larger than it takes, by default or said."""
     method = registry.load(settings["method.name"])
     fields = method.config.model_fields
