@@ -1,23 +1,26 @@
-"""Graphs whose features are not known but made, by a generator that learns from what a model says of them.
+"""Graphs of which features or links are not known but made, by what learns from what a model says of them.
 
-Models take features for constants, and their own gradients are written out for that. On these graphs they compute by
-autograd instead, so that a loss has a gradient for the features, too. Links are constant.
+Models take both for constants, and their own gradients are written out for that. On these graphs they compute by
+autograd instead, so that a loss has a gradient for the features, where links are constant, or for the links.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.errors import UnsupportedError
-from graphsilo.models.operators import LiveOperator, Operator, product
+from graphsilo.models.base import Model
+from graphsilo.models.operators import SPARSE_COST, LiveOperator, Operator, product
+from graphsilo.models.precision import widen
 from graphsilo.models.view import GraphTensors, Matrix, Norm, T, View
 
 
@@ -63,15 +66,10 @@ class GeneratedGraph(GraphTensors):
         return self.view(items)
 
 
-class _GeneratedView(View):
-    """Some rows, or all, of a generated graph."""
+class _LiveView(View):
+    """Rows of a graph of which something needs a gradient."""
 
-    data: GeneratedGraph
     live = True
-
-    def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
-        rows = self._frontier(norm, depth)[0] if depth else self._nodes
-        return LiveOperator(self.data.features if rows is None else self.data.features[rows])
 
     def hop(self, level: int, norm: Norm = "gcn") -> Operator:
         found: Operator = self.features(norm, level)
@@ -81,9 +79,132 @@ class _GeneratedView(View):
 
     def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
         raise UnsupportedError(
-            "this backbone propagates features once and for all, before training, and generated features change in "
-            "every step: choose gcn, sage, gat, gin, mlp, sgc, sign, gamlp, gcnii or appnp."
+            f"this backbone propagates features once and for all, before training, and {self.changes} change in every "
+            f"step: choose {self.able}."
         )
+
+    changes = "generated features"
+    able = "gcn, sage, gat, gin, mlp, sgc, sign, gamlp, gcnii or appnp"
+
+
+class _GeneratedView(_LiveView):
+    """Some rows, or all, of a generated graph."""
+
+    data: GeneratedGraph
+
+    def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
+        rows = self._frontier(norm, depth)[0] if depth else self._nodes
+        return LiveOperator(self.data.features if rows is None else self.data.features[rows])
+
+
+class RelinkedView(_LiveView):
+    """The rows of another view, all of a graph's or whole graphs of a collection, under links with a gradient.
+
+    Args:
+        view: Whose rows, features and pools these are.
+        ends: [2, m] int64 pairs of different rows, each pair once.
+        values: [m] weight of each link, in both directions; 0 where there is none.
+    """
+
+    changes = "drawn links"
+    able = "gcn, sage, gat, gin, gcnii, classic, mlp, sgc, sign or gamlp"
+
+    def __init__(self, view: View, ends: Tensor, values: Tensor):
+        super().__init__(view.data, view.items)
+        self.view, self.values = view, values
+        self.target, self.source = torch.cat([ends, ends.flip(0)], 1)
+
+    def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
+        return self.view.features()
+
+    def first_layer(self, norm: Norm, depth: int) -> Operator:
+        return product(self.blocks(norm, depth)[0], self.features())
+
+    def blocks(self, norm: Norm, depth: int) -> list[LinkOperator]:  # type: ignore[override]
+        return [self.cached(("links", norm), lambda: self._links(norm))] * depth
+
+    def pool(self, embeddings: Tensor, how: Literal["sum", "mean"] = "sum") -> Tensor:
+        return self.view.pool(embeddings, how)
+
+    def _links(self, norm: Norm) -> LinkOperator:
+        """``normalise`` of these links, with a gradient through degrees, too."""
+        found = LinkOperator(self.target, self.source, torch.cat([self.values, self.values]), self.num_rows)
+        if norm in ("gcn", "row", "loops"):
+            found = found.with_loops(1.0)
+        if norm in ("sum", "loops"):
+            return found
+        degree = found.values.new_zeros(self.num_rows).index_add(0, found.target, found.values)
+        scale = torch.where(degree > 0, degree, 1.0).rsqrt()
+        other = scale[found.source] if norm == "gcn" else scale[found.target]
+        return LinkOperator(found.target, found.source, found.values * scale[found.target] * other, self.num_rows)
+
+
+class LinkOperator(Operator):
+    """A square matrix of links with a gradient.
+
+    Args:
+        target, source: [m] row and column of each entry, no two at one place.
+        values: [m] the entries.
+        size: Rows and columns.
+    """
+
+    live = True
+
+    def __init__(self, target: Tensor, source: Tensor, values: Tensor, size: int):
+        self.target, self.source, self.values = target, source, values
+        self.shape, self.nnz, self.cost = (size, size), len(values), SPARSE_COST * len(values)
+        self._matrix: Tensor | None = None
+
+    @property
+    def entries(self) -> tuple[Tensor, Tensor]:
+        """Row and column of each link that there is; for attention, which weighs links by itself."""
+        there = self.values > 0
+        return self.target[there], self.source[there]
+
+    def with_loops(self, weight: float) -> LinkOperator:
+        """The matrix plus weight · I, where its diagonal is empty."""
+        size = self.shape[0]
+        loops = torch.arange(size, device=self.target.device)
+        values = torch.cat([self.values, self.values.new_full((size,), weight)])
+        return LinkOperator(torch.cat([self.target, loops]), torch.cat([self.source, loops]), values, size)
+
+    def mm(self, right: Tensor) -> Tensor:
+        raise UnsupportedError(f"this backbone has no gradient for links: choose {RelinkedView.able}.")
+
+    def tmm(self, left: Tensor) -> Tensor:
+        return self.mm(left)
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        size = self.shape[0]
+        if self.cost > float(size) * size:
+            return widen(self.dense() @ right)
+        messages = self.values[:, None] * right.index_select(0, self.source)
+        return right.new_zeros(size, right.shape[1]).index_add(0, self.target, messages)
+
+    def dense(self) -> Tensor:
+        if self._matrix is None:
+            size, places = self.shape[0], self.target * self.shape[0] + self.source
+            self._matrix = self.values.new_zeros(size * size).index_copy(0, places, self.values).view(size, size)
+        return self._matrix
+
+
+def check_links(model: Model, inputs: int) -> None:
+    """Make sure that a model computes on a ``RelinkedView``, tried out on two nodes without features.
+
+    Args:
+        model: Which one.
+        inputs: Features of its nodes, d.
+
+    Raises:
+        UnsupportedError: It does not; names models that do.
+    """
+    rows, nobody = np.zeros((2, inputs), dtype=np.float32), np.full(2, -1, dtype=np.int64)
+    graph = Graph(rows, np.zeros((2, 0), dtype=np.int64), nobody, 1, name="two nodes")
+    whole = GraphCollection(graph, np.array([0, 2]), nobody[:1], 1) if model.readout == "graph" else graph
+    device = next(model.parameters()).device
+    view = GraphTensors(whole, device=device).full
+    with torch.no_grad():
+        model.outputs(RelinkedView(view, torch.tensor([[0], [1]], device=device), torch.ones(1, device=device)))
 
 
 def pairs(nodes: int, count: int) -> sp.csr_matrix:
