@@ -42,7 +42,7 @@ def test_what_leaves_a_silo():
     check_sent(
         "fedgm",
         """
-        condense features: synthetic float32 [nodes, features] per_class=True largest=1000000000.0
+        condense features: synthetic float32 [nodes, features] recoverable per_class=True largest=1000000000.0 in part
         condense sizes: counts int64 [classes] per_class=True
         condense links: synthetic float32 [pairs] per_class=True
         gradients gradients: gradient float32 recoverable per_class=True largest=1e+16 where a class has few nodes
