@@ -37,21 +37,25 @@ ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 COMMON = "common model"
 """Among a client's models the server's, which of a federation of one is in no other file."""
+BESIDE_COMMON = "beside the common model"
+"""Likewise what the server's predicts only together with, as it was in the round that the latter is of."""
 _ROUNDING = 1e-9
 """By which a mean of shares in float64 may be above 1."""
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which backbone a client runs, with settings that differ from its defaults, and how precisely."""
+    """Which backbone a client runs, how it is set, how precisely it computes, and where its first weights stand
+    (``starts.read_start``; None: drawn)."""
 
     name: str
     settings: Mapping[str, Any]
     precision: Precision = "float32"
+    start: tuple[str, str] | None = None
 
     def wire(self) -> list[Any]:
-        """Name, settings and precision as plain values; ``ModelSpec(*values)`` takes them back."""
-        return [self.name, dict(self.settings), self.precision]
+        """The same as plain values; ``ModelSpec(*values)`` takes them back."""
+        return [self.name, dict(self.settings), self.precision, *([self.start] if self.start else [])]
 
 
 def common_model(specs: Mapping[ClientId, ModelSpec]) -> ModelSpec:
@@ -168,9 +172,12 @@ class ClientBase(ABC, Generic[ConfigT]):
             taken back where its answer was not counted. Tensors and plain values, also in lists and by name.
         stateful: Names of the attributes that are saved as well, and never taken back: models, optimisers, accounts of
             what was released. Each is a module, has ``state`` and ``load_state``, or is None.
+        completes_common: Whether the server's model predicts only together with what the client keeps to itself, which
+            is among its final models as ``BESIDE_COMMON``.
     """
 
     takes_unscaled: ClassVar[bool] = False
+    completes_common: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
     stateful: ClassVar[tuple[str, ...]] = ()
 
@@ -369,6 +376,10 @@ def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: 
         precision=spec.precision,
         **spec.settings,
     )
+    if spec.start is not None:
+        from graphsilo.federation.starts import begin_with, read_start
+
+        begin_with(model, read_start(spec.start))
     return model.to(device)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
@@ -10,12 +10,11 @@ from pydantic import Field
 from torch import Tensor
 
 from graphsilo.errors import ConfigError
-from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
+from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.settings import LocalTrainingConfig, setting
-from graphsilo.models.base import Model, borrow
+from graphsilo.models.base import borrow
 from graphsilo.models.view import GraphTensors
-from graphsilo.random import Name
 from graphsilo.training.local import (
     Adjust,
     LocalTrainer,
@@ -25,7 +24,7 @@ from graphsilo.training.local import (
     tensors_of,
 )
 from graphsilo.training.objective import Objective, Term, objective
-from graphsilo.training.optimizer import optimizer
+from graphsilo.training.optimizer import Optimizer, optimizer
 from graphsilo.types import Task
 
 GRAPH_BATCH = 64
@@ -107,17 +106,14 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         self.weights = tensors_of(self.model)
         self.common, self.common_weights = self.model, self.weights
         self._aggregate: dict[str, Tensor] | None = None
+        made = self.make_optimizer(list(self.model.parameters()))
+        self.trainer = LocalTrainer(self.model, self.objective_on(self.data), made)
+
+    def make_optimizer(self, tensors: Sequence[Tensor]) -> Optimizer:
+        """A new optimiser of these tensors, as the settings say."""
         config = self.config
-        self.trainer = LocalTrainer(
-            self.model,
-            self.objective_on(self.data),
-            optimizer(
-                config.optimizer,
-                list(self.model.parameters()),
-                lr=config.lr,
-                weight_decay=config.weight_decay,
-                momentum=config.momentum,
-            ),
+        return optimizer(
+            config.optimizer, tensors, lr=config.lr, weight_decay=config.weight_decay, momentum=config.momentum
         )
 
     def objective_on(self, data: GraphTensors) -> Objective:
@@ -225,17 +221,6 @@ class SampledTrainingClient(TrainingClient[SampledConfigT], Generic[SampledConfi
         return neighbours_per_layer(self.config.fan_out, model, self.model.message_layers, schema.task)
 
 
-class CoreClient(TrainingClient[ConfigT], Generic[ConfigT]):
-    """Shares the core of its model (``Model.core``); the layers around it are its own, drawn for it alone."""
-
-    def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
-        return super().build_model(spec, seed_names=(*seed_names, "client", self.id))
-
-    @property
-    def shared(self) -> Collection[str]:
-        return core_of(self.model, self.weights)
-
-
 def client_weight(by: str, samples: int, items: int) -> float:
     """Weight in the server's mean; 0, hence left out, for a client with nothing to train on.
 
@@ -245,8 +230,3 @@ def client_weight(by: str, samples: int, items: int) -> float:
         items: All its nodes (graphs).
     """
     return float({"train": samples, "nodes": items, "uniform": 1}[by]) if samples else 0.0
-
-
-def core_of(model: Model, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those of a model's weights that belong to its core."""
-    return {name: value for name, value in weights.items() if name.startswith(model.core)}

@@ -35,7 +35,7 @@ from graphsilo.training.local import load_weights, tensors_of, weights_of
 from graphsilo.training.losses import divergence
 from graphsilo.training.low_rank import compress, expand
 from graphsilo.training.objective import Classified
-from graphsilo.training.optimizer import optimizer, shorten
+from graphsilo.training.optimizer import shorten
 from graphsilo.training.upstream import trace
 from graphsilo.types import ClientId
 
@@ -135,9 +135,7 @@ class Client(fedavg.Client[FedKDConfig]):
             self.adapter = self.adapter.to(self.data.device)
         self.parameters = list(self.common.parameters())
         trained = [*self.parameters, *([] if self.adapter is None else [self.adapter])]
-        self.optimizer = optimizer(
-            config.optimizer, trained, lr=config.lr, weight_decay=config.weight_decay, momentum=config.momentum
-        )
+        self.optimizer = self.make_optimizer(trained)
 
     @cached_property
     def fan_out(self) -> tuple[int, ...]:
@@ -299,6 +297,7 @@ METHOD = Method(
     title="FedKD",
     citation='Wu et al. "Communication-efficient federated learning via knowledge distillation". Nature Communications '
     "13, 2022.",
+    near=("FML",),
     summary="Clients keep a model of their own and share a small one, each learning from the other; changes of the "
     "small one travel as low-rank factors.",
     config=FedKDConfig,

@@ -9,9 +9,9 @@ GIN reads. The second alone is averaged.
 from __future__ import annotations
 
 from graphsilo.errors import UnsupportedError
+from graphsilo.federation.core_client import CoreClient, core_of
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
-from graphsilo.federation.training_client import CoreClient, core_of
 from graphsilo.methods import fedavg
 from graphsilo.models.gin_ends import FedStarGIN
 
@@ -45,6 +45,7 @@ METHOD = Method(
     family="silos that are unlike",
     title="FedStar",
     citation='Tan et al. "Federated Learning on Non-IID Graphs via Structural Knowledge Sharing". AAAI 2023.',
+    near=("FedPer", "FedRep", "LG-FedAvg"),
     summary="Clients average a channel that reads encodings of structure, and keep the one that reads features.",
     config=FedStarConfig,
     client=Client,

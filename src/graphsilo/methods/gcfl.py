@@ -23,12 +23,12 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.averaging import step_to
+from graphsilo.federation.core_client import CoreClient, core_of
 from graphsilo.federation.interface import Federation, Replies
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
-from graphsilo.federation.training_client import CoreClient, core_of
 from graphsilo.methods import fedavg
 from graphsilo.types import ClientId
 
@@ -207,6 +207,7 @@ METHOD = Method(
     family="silos that are unlike",
     title="GCFL",
     citation='Xie et al. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.',
+    near=("CFL", "IFCA"),
     summary="FedAvg of the graph layers within clusters of clients, which split where updates disagree.",
     config=GCFLConfig,
     client=Client,

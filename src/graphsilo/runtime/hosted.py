@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.errors import MessageError
-from graphsilo.federation.client import COMMON, ClientBase, ClientContext, copy_kept
+from graphsilo.federation.client import BESIDE_COMMON, COMMON, ClientBase, ClientContext, copy_kept
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message, Tensors
 from graphsilo.types import ClientId
@@ -132,13 +132,13 @@ class HostedClient:
     def remember(self, view: str = "own") -> None:
         """Keep a copy of the current models: validation by this view has never been better.
 
-        Only where the server is the client's own, as in a federation of one, its model is among the client's: that one
-        is of the view ``aggregate``, whose best round may be another.
+        Where the server is the client's own, as in a federation of one, its model is among the client's. That one, and
+        what it predicts with, are of the view ``aggregate``, whose best round may be another.
         """
         found = {
             name: {parameter: tensor.detach().clone() for parameter, tensor in weights.items()}
             for name, weights in self.client.final_models().items()
-            if (name == COMMON) == (view == "aggregate")
+            if (name in (COMMON, BESIDE_COMMON)) == (view == "aggregate")
         }
         self.best = {**(self.best or {}), **found}
 

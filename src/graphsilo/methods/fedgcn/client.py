@@ -47,13 +47,12 @@ class Client(fedavg.Client[FedGCNConfig]):
                 "method.fan_out samples neighbours, and FedGCN has exact sums over all of them. "
                 "Use fan_out=0, or hops=0."
             )
-        scored = [evaluation.graph for evaluation in self.silo.evaluations if evaluation.name != "global"]
-        if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):
+        if self.config.hops and (self.silo.cut is None or self.silo.evaluations[0].graph is not self.silo.graph):
             raise UnsupportedError(
                 f"client {self.id}: FedGCN adds up neighbours over links between silos, on a graph both trained "
-                f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; tables "
-                f"that all name their links to other silos (outside); or silos that `graphsilo silo export` wrote for "
-                f"fedgcn. --set method.hops=0 does without, and is FedAvg."
+                f"on and scored: one undirected graph cut into silos, any scenario but 'inductive', nothing under "
+                f"perturb; tables that all name their links to other silos (outside); or silos that `graphsilo silo "
+                f"export` wrote for fedgcn. --set method.hops=0 does without, and is FedAvg."
             )
 
     @property
