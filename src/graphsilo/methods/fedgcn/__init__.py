@@ -10,8 +10,10 @@ between them, what the neighbours of each node contribute.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.federation.interface import Federation
@@ -20,7 +22,7 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.client import Client
 from graphsilo.methods.fedgcn.config import FedGCNConfig
-from graphsilo.methods.fedgcn.messages import Border, Degrees, Empty, Totals
+from graphsilo.methods.fedgcn.messages import Degrees, Empty, Totals
 from graphsilo.types import ClientId
 
 CONVOLUTIONS = ("gcn", "sgc_stacked")
@@ -46,7 +48,8 @@ class Server(fedavg.Server[FedGCNConfig]):
         minimum = self.config.min_clients
         borders = dict(federation.ask(Client.border, Empty()).require(minimum))
         while True:
-            requests = _degrees_beyond(borders)
+            degrees = values_beyond(borders, {client: border.degrees for client, border in borders.items()})
+            requests = {client: Degrees(degrees=found) for client, found in degrees.items()}
             totals = federation.sum_rows(Client.sums, requests, width=self.schema.num_features).require(minimum)
             if len(totals.clients) == len(requests):
                 break
@@ -60,8 +63,24 @@ class Server(fedavg.Server[FedGCNConfig]):
         )
 
 
-def _degrees_beyond(borders: Mapping[ClientId, Border]) -> dict[ClientId, Degrees]:
-    """What degrees the nodes beyond each client's border have, 0 where nobody says it.
+class Named(Protocol):
+    """What a client says of the nodes that links between silos join: ids of its own, and of those at the other ends."""
+
+    @property
+    def own(self) -> Tensor:
+        """[b] int64."""
+
+    @property
+    def beyond(self) -> Tensor:
+        """[m] int64."""
+
+
+def values_beyond(borders: Mapping[ClientId, Named], values: Mapping[ClientId, Tensor]) -> dict[ClientId, Tensor]:
+    """What is known of the nodes beyond each client's border, [m], 0 where nobody says it.
+
+    Args:
+        borders: Of every client.
+        values: [b] of its own nodes there.
 
     Raises:
         FederationError: Two clients call nodes of their own by one id.
@@ -72,13 +91,12 @@ def _degrees_beyond(borders: Mapping[ClientId, Border]) -> dict[ClientId, Degree
             "two clients call nodes of their own by one id, and links between silos need each node to be in one "
             "silo only. Choose another partition rule, or other ids in the tables."
         )
-    degrees = torch.cat([border.degrees for border in borders.values()])[order]
-    requests = {}
+    known = torch.cat([values[client] for client in borders])[order]
+    found = {}
     for client, border in borders.items():
         place = torch.searchsorted(ids, border.beyond).clamp_(max=max(len(ids) - 1, 0))
-        found = degrees[place] * (ids[place] == border.beyond) if len(ids) else torch.zeros_like(border.beyond)
-        requests[client] = Degrees(degrees=found)
-    return requests
+        found[client] = known[place] * (ids[place] == border.beyond) if len(ids) else torch.zeros_like(border.beyond)
+    return found
 
 
 METHOD = Method(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
@@ -47,14 +48,8 @@ class Client(fedavg.Client[FedGCNConfig]):
                 "method.fan_out samples neighbours, and FedGCN has exact sums over all of them. "
                 "Use fan_out=0, or hops=0."
             )
-        scored = [evaluation.graph for evaluation in self.silo.evaluations if evaluation.name != "global"]
-        if self.config.hops and (self.silo.cut is None or any(graph is not self.silo.graph for graph in scored)):
-            raise UnsupportedError(
-                f"client {self.id}: FedGCN adds up neighbours over links between silos, on a graph both trained "
-                f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; tables "
-                f"that all name their links to other silos (outside); or silos that `graphsilo silo export` wrote for "
-                f"fedgcn. --set method.hops=0 does without, and is FedAvg."
-            )
+        if self.config.hops:
+            check_cut(self.silo, "fedgcn", "FedGCN adds up neighbours", "hops")
 
     @property
     def graph(self) -> Graph:
@@ -153,3 +148,25 @@ class Client(fedavg.Client[FedGCNConfig]):
     def release(self) -> None:
         if self._given is not None:
             self._given.clear()
+
+
+def check_cut(silo: Silo, name: str, does: str, setting: str) -> None:
+    """Refuse a silo that does not know its links to others, or is scored on another graph than it trains on.
+
+    Args:
+        silo: Whose links are asked for.
+        name: Of the method, for the message.
+        does: What it does over these links.
+        setting: Which one is 0 to do without.
+
+    Raises:
+        UnsupportedError: It is one.
+    """
+    scored = [evaluation.graph for evaluation in silo.evaluations if evaluation.name != "global"]
+    if silo.cut is None or any(graph is not silo.graph for graph in scored):
+        raise UnsupportedError(
+            f"client {silo.client}: {does} over links between silos, on a graph both trained "
+            f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; tables "
+            f"that all name their links to other silos (outside); or silos that `graphsilo silo export` wrote for "
+            f"{name}. --set method.{setting}=0 does without, and is FedAvg."
+        )
