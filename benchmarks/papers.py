@@ -40,7 +40,9 @@ from graphsilo import documents
 from graphsilo.evaluate.significance import compare_paired
 from graphsilo.experiments.reproduce import description
 from graphsilo.experiments.reproduce.runs import with_protocol
+from graphsilo.experiments.spaces import default_spaces
 from graphsilo.random import numpy_generator
+from graphsilo.report.views import mean_of_study
 
 HERE = Path(__file__).resolve().parent
 KEPT = RESULTS / "papers"
@@ -174,9 +176,9 @@ def read(name: str) -> tuple[str, list[Run]]:
             seeds = splits or row.get("seeds", [0, 1, 2])
             trials = search(tree["searches"][entry["search"]]) if "search" in entry else [{}]
             runs += _on_seeds(line, trials, seeds, own_splits=splits is not None)
-            if "spaces" in entry:
+            if entry.get("tuned") and (spaces := entry.get("spaces") or default_spaces(base["method.name"])):
                 aside = [tree["tuning"]["seed"]]
-                trials = search({**tree["tuning"], "first": [{}], "spaces": entry["spaces"]})
+                trials = search({**tree["tuning"], "first": [{}], "spaces": spaces})
                 tried = _on_seeds(replace(line, label=f"{line.label}, trials"), trials, aside, own_splits=True)
                 runs += tried
                 if found := results(tried).get(aside[0]):
@@ -323,7 +325,7 @@ def score(result: dict[str, Any], wanted: str) -> float | None:
     if mode in ("first", "sent"):
         return _reached(result, mode, rest, when)
     if mode in AS_IT_STANDS:
-        source = seed["setup"].get("log", {}).get(rest[0]) if mode == "setup" else _studied(seed["study"], rest[0])
+        source = seed["setup"].get("log", {}).get(rest[0]) if mode == "setup" else mean_of_study(seed["study"], rest[0])
         return None if when else source
     if when == "each":
         return _percent(_dig(_of_mode(seed.get("each", {}), mode), rest))
@@ -409,13 +411,6 @@ def best(trials: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
 
 def _or_lowest(value: float | None) -> float:
     return float("-inf") if value is None else value
-
-
-def _studied(study: dict[str, dict[str, float]], name: str) -> float | None:
-    about = "nodes_lacking" if name.endswith("_lacking") else "nodes"
-    known = [(client[name], client[about]) for client in study.values() if name in client]
-    total = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / total if total else None
 
 
 def _dig(tree: dict[str, Any], path: list[str]) -> float | None:

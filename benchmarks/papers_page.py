@@ -24,6 +24,8 @@ import papers
 from children import ROOT
 
 from graphsilo import documents
+from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.reproduce import coverage as reproduced
 from graphsilo.experiments.reproduce import description
 from graphsilo.experiments.reproduce.published import NOT_COMPARED
 from graphsilo.federation import registry
@@ -40,8 +42,6 @@ SUMMARISED = ("accuracy", "macro f1", "hete f1", "unseen node, accuracy", "missi
 """Scores that the summary of FedRidge has."""
 NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
 """Rows that are none of a paper's federated methods: FedRidge is not held against them, nor are they counted."""
-TITLES = {"Co-Boost": "Co-Boosting", "Moon": "MOON", "Scaffold": "SCAFFOLD"}
-"""What some papers call a method, and we do."""
 VERDICTS = ("above", "level", "below")
 COMPARED = {
     "ours against print": ("ours", "", "published"),
@@ -51,6 +51,10 @@ COMPARED = {
     "tuned against FedAvg tuned": ("tuned", "FedAvg", "tuned"),
 }
 """Columns of the overview of methods: a column of theirs, and whose (their own: empty) and which it is held against."""
+WITHIN = 3.0
+"""Points between a score and the printed one up to which they agree in the table of what is covered."""
+ON_ITS_PAGE = {"FedSage+": "measured on [its page](methods/fedsage_plus.md#measured)"}
+"""Papers whose tables another comparison has."""
 NOT_YET = "–"
 
 
@@ -117,11 +121,11 @@ def write(path: Path, sections: Mapping[str, Section]) -> None:
 
 
 def updated(runs: list[papers.Run], kept: Mapping[str, Section]) -> dict[str, Section]:
-    """The sections of all runs that anything is known of."""
+    """The sections of which a score is known that stands in the paper."""
     found = {}
     for row in dict.fromkeys(run.row for run in runs):
         section = measured([run for run in runs if run.row == row]).over(kept.get(row, Section()))
-        if section.cuts:
+        if any(cells["published"] and cells["ours"] for cells in section.lines.values()):
             found[row] = section
     return found
 
@@ -235,13 +239,14 @@ def _beside(section: Section, score: str) -> list[str] | None:
 def of_methods(sections: Mapping[str, Section]) -> Iterator[str]:
     """Each method's numbers over all tables, counted by how they stand to others, in Markdown."""
     yield f"| method | {' | '.join(COMPARED)} |\n|---|{'---|' * len(COMPARED)}"
-    names = {listing.title: listing.name for listing in registry.listings()}
+    names = {each.title: each.name for each in registry.listings()}
     found: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for section in sections.values():
         for (label, score), cells in section.lines.items():
-            title = TITLES.get(label, label)
-            if _metric(score) in ("auc", *NOT_COMPARED) or label in NOT_FEDERATED or title not in names:
+            listing = registry.listing(label)
+            if _metric(score) in ("auc", *NOT_COMPARED) or label in NOT_FEDERATED or listing is None:
                 continue
+            title = listing.title
             for heading, (mine, other, theirs) in COMPARED.items():
                 beside = section.lines.get((other or label, score), {}).get(theirs, "")
                 if cells[mine] and beside and title != other:
@@ -252,6 +257,35 @@ def of_methods(sections: Mapping[str, Section]) -> Iterator[str]:
             for heading in COMPARED
         ]
         yield f"| [{title}](methods/{names[title]}.md) | {' | '.join(shown)} |"
+
+
+def coverage(sections: Mapping[str, Section]) -> Iterator[str]:
+    """How many printed scores of each paper are measured here and how they stand to the print, and why others are not;
+    in Markdown."""
+    words = ("measured", f"within {WITHIN:g} points", "above", "below", "no data", "no method")
+    yield f"| paper | printed | {' | '.join(words)} | not run, and why |\n|---|{'---:|' * (len(words) + 1)}---|"
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for cell in reproduced.cells():
+        found[cell.printed.paper].update(["printed", *_stands(cell, sections)])
+    for paper, counts in found.items():
+        numbers = [str(counts.pop(word, 0)) for word in ("printed", *words)]
+        why = "; ".join(f"{count}: {text}" for text, count in counts.most_common())
+        yield f"| {paper} | {' | '.join(numbers)} | {why or NOT_YET} |"
+
+
+def _stands(cell: reproduced.Cell, sections: Mapping[str, Section]) -> list[str]:
+    """The columns of the table of what is covered that count a printed score; of other words, why it was not run."""
+    if cell.why:
+        is_known = {reproduced.NO_DATA: "no data", description.NO_METHOD: "no method"}
+        return [is_known.get(cell.why, cell.why)]
+    section = sections.get(cell.row, Section())
+    cells = section.lines.get((cell.label, cell.path.replace("_", " ").replace(".", ", ")))
+    if cells and cells["ours"]:
+        gap = _number(cells["ours"])[0] - metric_of(cell.path).factor * cell.printed.mean
+        return ["measured", f"within {WITHIN:g} points" if abs(gap) <= WITHIN else "above" if gap > 0 else "below"]
+    if description.is_large(cell.printed.data):
+        return ["no data"]
+    return [ON_ITS_PAGE.get(cell.printed.paper) or "not run, or diverged"]
 
 
 def _verdict(mine: tuple[float, float], other: tuple[float, float]) -> str:
@@ -296,6 +330,8 @@ def lines(runs: list[papers.Run], kept: papers.Trials, tuned: papers.Trials) -> 
         path = wanted.removeprefix(f"{view}.")
         other = [name for name in run.scores if name != wanted and name.endswith(f"_local.{path}")]
         ours, best = _values(kept, wanted), _values(tuned, wanted)
+        if path in NOT_COMPARED and not ours:
+            continue
         cpu = [trials[0]["seed"]["cpu_seconds"] for trials in kept.values()]
         printed = "" if published is None else f"{published:g}"
         yield (

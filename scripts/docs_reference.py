@@ -403,7 +403,7 @@ def secure_sums() -> str:
 
 
 def papers(part: str) -> str:
-    """What was measured on the papers' tables: all of it, FedRidge's scores or how each method stands."""
+    """What was measured on the papers' tables: all of it, how much, FedRidge's scores or how each method stands."""
     benchmarks = str(Path(__file__).resolve().parents[1] / "benchmarks")
     if benchmarks not in sys.path:
         sys.path.append(benchmarks)
@@ -412,6 +412,7 @@ def papers(part: str) -> str:
     sections = papers_page.read()
     parts = {
         "tables": lambda: papers_page.page(papers_page.tree(), sections),
+        "coverage": lambda: papers_page.coverage(sections),
         "fedridge": lambda: papers_page.fedridge(papers_page.tree(), sections),
         "methods": lambda: papers_page.of_methods(sections),
     }

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run, tune
+    from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run, sweep, tune
     from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
@@ -56,6 +56,7 @@ __all__ = [
     "predict",
     "reproduce",
     "run",
+    "sweep",
     "tune",
 ]
 
@@ -82,6 +83,7 @@ _HOMES = {
     "predict": "graphsilo.api",
     "reproduce": "graphsilo.api",
     "run": "graphsilo.api",
+    "sweep": "graphsilo.api",
     "tune": "graphsilo.api",
 }
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from graphsilo.planning import Plan
     from graphsilo.report import Comparison, Grid, record
     from graphsilo.report.reproduced import Reproduction
+    from graphsilo.report.sweep_page import Swept
 
 PathName: TypeAlias = "str | PathLike[str]"
 Foreign: TypeAlias = Any
@@ -447,15 +448,64 @@ def tune(
         return tuning.tune(chosen, wanted, out=place, resume=resume, executor=executor, on_result=on_result)
 
 
+@_usual_torch()
+def sweep(
+    config: PathName | Mapping[str, Any] | RunConfig | None = None,
+    *,
+    grid: Mapping[str, Sequence[Any]],
+    out: PathName,
+    methods: str | Method | Sequence[str | Method] | None = None,
+    executor: str | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Swept:
+    """Run a grid over one or two settings, and draw it: curves over one, heat maps over two.
+
+    Every point is a run in a folder of its own with all seeds; what is done is not run again.
+
+    Args:
+        config: A configuration, as ``run`` takes it.
+        grid: One or two settings by dotted name and their values: ``{"method.mu": [0.01, 0.1, 1]}``.
+        out: Folder of everything.
+        methods: Methods that are drawn beside each other, by name or as ``run`` takes one of your own; None takes the
+            configuration's.
+        executor: Where runs are made: None is this process, else ``processes:4`` or ``dask://host:8786``.
+        progress: Say on stderr what has ended.
+        settings: What ``run`` takes by the same names; ``seeds`` are 0, 1 and 2 if not said.
+
+    Returns:
+        What came of it: ``rows`` has every point, ``files`` the page and the CSV, ``failed`` what failed.
+
+    Raises:
+        ConfigError: The grid cannot be, or the folder holds another sweep.
+        GraphsiloError: As any of the runs would, before one is begun.
+        RunError: Every point failed.
+    """
+    from graphsilo.cli.reproduce import tell
+    from graphsilo.experiments import sweep as sweeping
+    from graphsilo.experiments.doors import plain
+    from graphsilo.report import sweep_page
+
+    each = [methods] if isinstance(methods, str) or not isinstance(methods, Sequence | None) else methods
+    if each:
+        settings.setdefault("method", each[0])
+    place = Path(out)
+    with _prepare_folder(place, "sweep.yaml") as kept_data:
+        call = _parse_call(sweep, settings, kept_data)
+        names = [call.name_own("method", method) for method in each or ()]
+        planned = sweeping.plan(_configuration(config, call), plain(grid), names, place)
+        return sweep_page.sweep([planned], place, executor, say=tell if progress else lambda text: None)
+
+
 @contextmanager
-def _prepare_folder(place: Path) -> Iterator[Path]:
-    """The folder of a study, where a graph or partition in memory becomes a file; as it was if none is begun."""
+def _prepare_folder(place: Path, begun: str = "study.yaml") -> Iterator[Path]:
+    """A study's or sweep's folder, where a graph or partition in memory becomes a file; as it was if none is begun."""
     before = {path for path in (place, place / "data.npz", place / "partition.npz") if path.exists()}
     place.mkdir(parents=True, exist_ok=True)
     try:
         yield place
     finally:
-        if not (place / "study.yaml").exists():
+        if not (place / begun).exists():
             for name in ("data.npz", "partition.npz", ".lock"):
                 if place / name not in before:
                     (place / name).unlink(missing_ok=True)
@@ -523,17 +573,18 @@ def reproduce(
     out: PathName | None = None,
     data_root: PathName | None = None,
     progress: bool = False,
-) -> Reproduction:
-    """Run a paper's table again, and put ours beside what it prints.
+) -> Reproduction | Swept:
+    """Run a paper's table again, and put ours beside what it prints; or run and draw one of its figures.
 
     Every method, data set and seed is a run in a folder of its own; what is done is not run again.
 
     Args:
         paper: ``FedSage+``, ``FedLoG``, ``O-pFGL``, ``FedPG`` or ``FairFGL``.
-        table: Number of one table, such as ``"II"``; None takes all of the paper's that can be run.
-        data: Only these data sets.
-        clients: Only rows with so many.
-        methods: Only these methods beside the references, as the table names them.
+        table: Number of one table, such as ``"II"``, or of one figure, such as ``"fig4"`` or ``"fig5a"``; None takes
+            all of the paper's tables that can be run.
+        data: Only these data sets, of a figure any; None takes all but large graphs.
+        clients: Only rows with so many; of a figure this number.
+        methods: Only these methods beside the references, as the table or figure names them.
         seeds: Seeds of training; None takes the table's own, mostly three.
         quick: A look: shortened runs, one seed, one data set. Its numbers are no reproduction.
         executor: ``processes:N``, ``dask://HOST:PORT``; None is this process.
@@ -542,28 +593,32 @@ def reproduce(
         progress: Say on stderr what has ended.
 
     Returns:
-        The tables, the files that were written, and what failed.
+        The tables, the files that were written, and what failed; of a figure its points.
 
     Raises:
-        ConfigError: There is no such paper, table, data set, number of clients, method or executor.
+        ConfigError: There is no such paper, table, figure, data set, number of clients, method or executor; or a figure
+            has several parts.
         RunError: Every run failed.
     """
     from graphsilo.cli.reproduce import tell
-    from graphsilo.experiments.reproduce import runs
+    from graphsilo.experiments.reproduce import figures, runs
     from graphsilo.report import reproduced
 
-    planned = runs.plan(
-        paper,
-        None if table is None else str(table),
-        data=[data] if isinstance(data, str) else data,
-        clients=clients,
-        methods=[methods] if isinstance(methods, str) else methods,
-        seeds=None if seeds is None else _seeds(seeds),
-        quick=quick,
-        out=None if out is None else Path(out),
-        data_root=None if data_root is None else fspath(data_root),
-    )
-    return reproduced.reproduce(planned, executor, say=tell if progress else lambda text: None)
+    say = tell if progress else lambda text: None
+    number = None if table is None else str(table)
+    asked: dict[str, Any] = {
+        "data": [data] if isinstance(data, str) else data, "clients": clients, "quick": quick,
+        "methods": [methods] if isinstance(methods, str) else methods,
+        "seeds": None if seeds is None else _seeds(seeds), "out": None if out is None else Path(out),
+        "data_root": None if data_root is None else fspath(data_root),
+    }  # fmt: skip
+    if number is None or not figures.is_figure(number):
+        return reproduced.reproduce(runs.plan(paper, number, **asked), executor, say=say)
+    found = figures.find_figures(paper, number)
+    if len(found) > 1:
+        parts = ", ".join(f"fig{each.number}" for each in found)
+        raise ConfigError(f"one figure is drawn at a time, and '{table}' has several parts: name one of {parts}.")
+    return next(reproduced.reproduce_figures(paper, number, executor, say=say, **asked))
 
 
 @_usual_torch()

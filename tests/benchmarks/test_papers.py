@@ -14,6 +14,7 @@ import pytest
 
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce import runs
+from graphsilo.experiments.reproduce.published import load_scores
 from graphsilo.experiments.spaces import default_spaces
 
 TREE = {
@@ -28,6 +29,7 @@ TREE = {
             "paper": "FairFGL",
             "base": {"partition.rule": "metis", "partition.clients": 10},
             "data": ["Cora"],
+            "methods": {each.method: "another time" for each in load_scores() if each.method != "FedAvg"},
             "scores": [{"path": "accuracy", "table": "II"}, {"path": "hete_f1", "table": "III", "metric": "hete_f1"}],
         }
     ],
@@ -262,7 +264,7 @@ def test_a_checkout_and_the_package_run_the_same() -> None:
 
 def test_every_method_of_the_tables_is_one_and_stands_in_a_paper() -> None:
     tree = papers.documents.read(papers.FILES["tables"], "the description of rows", references=500)
-    printed = {each.method for each in papers.description.load_scores()}
+    printed = {each.method for each in load_scores()}
     assert set(tree["methods"]) <= printed
     for method in tree["methods"].values():
         assert default_spaces(method["set"]["method.name"])
@@ -383,3 +385,37 @@ def test_pages_of_methods_lead_to_the_papers_tables() -> None:
     for name in pages:
         page = (methods / f"{name}.md").read_text(encoding="utf-8")
         assert "(../papers-findings.md#each-method-over-all-tables)" in page, name
+
+
+def test_coverage_counts_every_printed_score_once() -> None:
+    head, *rows = papers_page.coverage(papers_page.read())
+    words = head.partition("\n")[0].split(" | ")[1:-1]
+    papers_ = {}
+    for row in rows:
+        paper, *numbers = row.removeprefix("| ").split(" | ")
+        counts = dict(zip(words, map(int, numbers[:-1]), strict=True))
+        others = sum(int(part.partition(":")[0]) for part in numbers[-1].removesuffix(" |").split("; ") if ":" in part)
+        assert counts["printed"] == counts["measured"] + counts["no data"] + counts["no method"] + others, paper
+        assert counts["measured"] == counts["within 3 points"] + counts["above"] + counts["below"]
+        papers_[paper] = counts
+    assert sum(counts["printed"] for counts in papers_.values()) == len(load_scores())
+    assert papers_["FedLoG"]["measured"] > 300
+
+
+@pytest.mark.parametrize(
+    ("ours", "stands"),
+    [
+        ("78.1 ± 9.0", ["measured", "below"]),
+        ("84.2", ["measured", "above"]),
+        ("83.9", ["measured", "within 3 points"]),
+        ("", ["not run, or diverged"]),
+    ],
+)
+def test_a_cell_stands_above_or_below_beyond_three_points(ours: str, stands: list[str]) -> None:
+    cell = next(
+        each for each in papers_page.reproduced.cells() if (each.row, each.path) == ("fairfgl-2.Cora", "accuracy")
+    )
+    assert (cell.label, cell.printed.mean) == ("FedAvg", 0.8113)
+    lines = {("FedAvg", "accuracy"): {**dict.fromkeys(papers_page.KEPT, ""), "ours": ours}}
+    sections = {"fairfgl-2.Cora": papers_page.Section(lines=lines)}
+    assert papers_page._stands(cell, sections) == stands

@@ -32,11 +32,21 @@ def test_all_tables_are_listed(call) -> None:
     assert row.replace(">", " ").split()[-2:] == [str(len(methods)), f"{minutes:.0f}"]
 
 
+def test_all_figures_are_listed(call) -> None:
+    lines = call("reproduce")[1].splitlines()
+    assert next(line for line in lines if line.startswith("FairFGL   fig5")).split()[1:] == [
+        "fig5", "Convergence", "Cora,", "Minesweeper,", "PubMed",
+    ]  # fmt: skip
+    assert any("fig3" in line and "cannot be drawn" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         (["fairfg"], "did you mean 'FairFGL'"),
         (["fairfgl", "V"], "those that can be run are II, III"),
+        (["fairfgl", "fig3"], "those that can be drawn are 2, 4, 5"),
+        (["fairfgl", "fig4", "--data", "Coraa"], "did you mean 'Cora'"),
         (["fairfgl", "--data", "Coraa"], "did you mean 'Cora'"),
         (["fairfgl", "--clients", "3"], "take 10"),
         (["fairfgl", "--jobs", "2", "--executor", "processes:2"], "give one of them"),
@@ -97,6 +107,25 @@ def test_a_quick_look_at_a_table(call, tmp_path, data_root) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")} == before
     assert [table.number for table in again.tables] == ["II", "II"]
     assert list(csv.DictReader((folder / "reproduce.csv").open())) == rows
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_a_quick_look_at_a_figure(call, tmp_path, data_root) -> None:
+    asked = ["fairfgl", "fig2", "--quick", "--methods", "FairFGL", "--out", tmp_path, "--data-root", data_root]
+    code, out, _ = call("reproduce", *asked)
+    assert code == 0
+    folder = tmp_path / "figures/quick/2"
+    assert str(folder / "figure-2.html") in out
+    page = (folder / "figure-2.html").read_text()
+    assert "FairFGL, figure 2: Labels of each client" in page
+    assert 'id="label-map"' in page
+    again = graphsilo.reproduce(
+        "FairFGL", "fig2", quick=True, methods="FairFGL", out=tmp_path, data_root=data_root, executor=None
+    )
+    assert [row.series for row in again.rows] == ["FairFGL"]
+    with pytest.raises(graphsilo.GraphsiloError, match="name one of fig5a, fig5b"):
+        graphsilo.reproduce("FedPG", "fig5")
 
 
 @pytest.mark.data

@@ -127,6 +127,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedprox",
         "fedridge",
         "fedsage",
+        "fedspray",
         "fedtgp",
         "fedtrees",
         "focal",

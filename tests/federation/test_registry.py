@@ -72,9 +72,32 @@ def test_two_entries_cannot_have_one_name(tmp_path, monkeypatch):
         registry._entries.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["fedsage_plus", "FedSage+", "fedsage-plus", "FEDSAGE_PLUS"])
-def test_spellings_of_a_name(name):
-    assert registry.resolve_name(name) == "fedsage_plus"
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        *(
+            (name, "fedsage_plus")
+            for name in ("fedsage_plus", "FedSage+", "fedsage-plus", "FEDSAGE_PLUS", "FedSagePlus")
+        ),
+        ("FedSage", "fedsage"),
+        ("O-pFGL", "opfgl"),
+        ("Local only", "local"),  # its title
+        ("Standalone", "local"),  # an alias
+        ("Focal-Loss", "focal"),
+        ("nobody-Knows", "nobody_knows"),
+    ],
+)
+def test_spellings_of_a_name(name, method):
+    assert registry.resolve_name(name) == method
+
+
+def test_no_spelling_is_of_two_methods():
+    spelt = [
+        (registry.plain_name(text), each.name)
+        for each in registry.listings()
+        for text in (each.name, each.title, *each.aliases)
+    ]
+    assert len(dict(spelt)) == len(set(spelt))
 
 
 def test_what_is_listed_is_what_a_method_says():

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from graphsilo.errors import FederationError, MessageError, UnsupportedError
+from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
@@ -17,7 +17,6 @@ from graphsilo.federation.client import ClientContext
 from graphsilo.federation.message import Empty
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedstruct import Border, Sums
-from graphsilo.models.view import GraphTensors
 from graphsilo.runtime.local.in_process import InProcess
 from kit.messages import check_sent
 
@@ -107,21 +106,6 @@ def test_who_is_lost_on_the_way_is_no_part_of_it():
     server.round(federation, 1)  # it trains the other half of the model
 
 
-def test_logits_are_the_backbones_and_those_of_the_vectors():
-    """On other graphs than the silo's, nothing is known of structure, and the backbone is alone."""
-    _, federation, whole = federation_of()
-    client = federation.client(0)
-    model, rows = client.model, client.structure
-    beside = model.second(model.first(rows).relu())
-    assert float(beside.detach().abs().max()) > 1e-3
-    view = client.data.view(np.array([3, 1]))
-    both = model.encoder(client.data.full) + beside
-    torch.testing.assert_close(client.predict(client.data), both.detach())
-    torch.testing.assert_close(model(view), both[[3, 1]])
-    torch.testing.assert_close(model.outputs(view).logits, both[[3, 1]])
-    torch.testing.assert_close(model(GraphTensors(whole).full), model.encoder(GraphTensors(whole).full))
-
-
 def test_a_client_comes_back_from_its_state_and_its_models():
     server, federation, _ = federation_of()
     federation.at("round", 1)
@@ -144,9 +128,6 @@ def test_refusals():
     with pytest.raises(UnsupportedError, match=r"client 1: FedStruct passes vectors .*method.steps=0 does without"):
         federation_of([*silos[:1], replace(silos[1], cut=None), *silos[2:]])
     federation_of([replace(silo, cut=None) for silo in silos], steps=0)  # FedAvg
-    double = replace(silos[1], cut=replace(silos[1].cut, ids=silos[0].cut.ids[: silos[1].num_items].copy()))
-    with pytest.raises(FederationError, match="two clients call nodes of their own by one id"):
-        federation_of([silos[0], double, *silos[2:]])
     with pytest.raises(MessageError, match="must ascend"):
         Border(own=torch.tensor([1, 1]), beyond=torch.tensor([0])).check()
     sums = Sums(ids=torch.tensor([1]), rows=torch.tensor([[3.0, -5.0]]))

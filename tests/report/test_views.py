@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from graphsilo.errors import ConfigError
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.report import comparison
 from graphsilo.report.layout import layout
 from graphsilo.report.record import load
@@ -92,6 +94,19 @@ def test_what_it_takes_to_a_target(tmp_path: Path) -> None:
     table = comparison([run.path], target=0.6)
     assert [cell.text for cell in layout(table, costs=False).lines[0].cells][-2:] == ["15.0 kB", "4.0"]
     assert any("until validation accuracy is at the target of 60 %" in text for text in table.legend)
+
+
+def test_what_a_run_cost(tmp_path: Path) -> None:
+    seed = load(folder(tmp_path)).seeds[0]
+    assert Column("bytes_sent").of(seed) == 18_000  # set-up and five rounds
+    assert Column("values_sent").of(seed) == 125  # 1000 bytes of four each in a round, of two clients
+    assert Column("training_seconds").of(seed) == 2.0
+    assert Column("distance_mended").of(seed) is None
+    study = {"0": {"nodes": 1, "distance_mended": 0.4}, "1": {"nodes": 3, "distance_mended": 0.2}, "2": {"nodes": 9}}
+    assert Column("distance_mended").of(structs.replace(seed, study=study)) == pytest.approx(0.25)
+    assert not metric_of("bytes_sent").higher_is_better
+    assert Column("accuracy").is_score
+    assert not Column("bytes_sent").is_score
 
 
 def test_fewer_bytes_are_better_and_a_seed_that_fails_gives_none(tmp_path: Path) -> None:

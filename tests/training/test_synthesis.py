@@ -11,8 +11,19 @@ import torch.nn.functional as F
 
 from graphsilo import models
 from graphsilo.random import generator
+from graphsilo.training import synthesis
 from graphsilo.training.local import weights_of
-from graphsilo.training.synthesis import Ensemble, Generator, Synthetic, nearest, pack, synthesise, unpack
+from graphsilo.training.synthesis import (
+    ConditionalGenerator,
+    Ensemble,
+    Generator,
+    Synthetic,
+    nearest,
+    pack,
+    spread_classes,
+    synthesise,
+    unpack,
+)
 
 WIDTH, CLASSES = 4, 3
 
@@ -38,6 +49,42 @@ def test_nearest_by_hand():
     everybody = nearest(rows, 9)
     assert everybody.shape == (2, 12)
     assert bool((everybody[0] != everybody[1]).all())
+    # Of two groups the first node is left alone, and 30 and 180 degrees are each other's.
+    assert nearest(rows, 2, torch.tensor([0, 1, 1, 1])).tolist() == [[1, 1, 2, 2, 3, 3], [2, 3, 1, 3, 1, 2]]
+
+
+def test_nearest_in_blocks_is_the_definition(monkeypatch):
+    """Nobody is a neighbour of itself, in whichever block its row is."""
+    rows = drawn(11, WIDTH)
+    for groups in (torch.zeros(11), torch.arange(11) // 5):  # the last node is a group of its own
+        alike = F.cosine_similarity(rows[:, None], rows[None], dim=2).fill_diagonal_(-2.0)
+        alike[groups[:, None] != groups] = -2.0
+        linked = torch.zeros(11, 11, dtype=torch.bool).scatter_(1, alike.topk(3, dim=1).indices, True) & (alike > -2.0)
+        wanted = (linked | linked.t()).nonzero().t()
+        for block in (4, 11):
+            monkeypatch.setattr(synthesis, "_ROWS", block)
+            assert torch.equal(nearest(rows, 3, groups), wanted)
+
+
+def test_classes_in_equal_parts():
+    found = spread_classes(torch.tensor([0, 2, 5]), 7)
+    assert found.tolist() == [0, 0, 0, 2, 2, 5, 5]
+    assert spread_classes(torch.tensor([0, 2, 5]), 2).tolist() == [0, 2]
+
+
+def test_a_conditional_generator_by_hand():
+    """It reads a class's row, then the noise; dropout is behind each Tanh, at rate 1/2 doubling what stays."""
+    made = ConditionalGenerator(2, CLASSES, WIDTH, generator(0), rate=0.5)
+    assert made.classes.shape == (CLASSES, CLASSES)
+    noise, labels = drawn(5, 2), torch.tensor([2, 0, 1, 1, 2])
+    hidden = torch.cat([made.classes[labels], noise], 1)
+    *inner, last = made.layers
+    for layer in inner:
+        hidden = torch.tanh(hidden @ layer.weight + layer.bias)
+    torch.testing.assert_close(made.of_classes(noise, labels), hidden @ last.weight + last.bias)
+    assert not torch.allclose(made.of_classes(noise, labels, generator(1)), made.of_classes(noise, labels))
+    bound = (6 / (2 + CLASSES + 64)) ** 0.5
+    assert 0.8 * bound < float(inner[0].weight.detach().abs().max()) <= bound
 
 
 def test_a_generators_rows_have_their_length():

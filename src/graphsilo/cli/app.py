@@ -249,6 +249,29 @@ def tune(
     )
 
 
+@app.command(cls=Once)
+@takes_run_settings
+def sweep(
+    chosen: dict[str, Any],
+    config: list[str] = argument(
+        "NAME=V1,V2… [CONFIG.yaml]",
+        "One setting or two with their values, such as method.mu=0.01,0.1,1.",
+        complete.settings,
+    ),
+    method: list[str] | None = _what("NAME", "Method; repeatable: each makes a curve or a map.", complete.methods),
+    jobs: Jobs = None,
+    executor: Executor = None,
+    out: Path | None = _where("DIR", "Folder; else runs/sweep-…, which goes on with what is done there."),
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run a grid over one or two settings, and draw it as curves or heat maps. What is done is not run again."""
+    from graphsilo.cli.sweep import sweep_command
+
+    chosen.pop("path")
+    sweep_command(config, **chosen, methods=method, executor=resolve_executor(executor, jobs), out=out, quiet=quiet)
+
+
 @app.command("list")
 def list_command(
     kind: str = argument("methods|data|partitions|models|scenarios", "What to list.", complete.lists),

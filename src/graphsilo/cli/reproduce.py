@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import announce, say, show, table
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 def reproduce(
     paper: str | None = argument("PAPER", "Such as FairFGL; none lists all.", complete.papers, default=None),
-    number: str | None = argument("TABLE", "Such as II; else all of the paper's.", default=None),
+    number: str | None = argument("TABLE|figN", "Such as II or fig4; else all of the paper's tables.", default=None),
     quick: bool = switch("--quick", "A look: shortened runs, one seed, one data set. No numbers to compare."),
-    data: list[str] | None = option("NAME,…", "Only these data sets of the table.", complete.data),
-    clients: int | None = option("N", "Only rows with so many clients.", min=1),
+    data: list[str] | None = option(
+        "NAME,…", "Only these data sets, else all but large graphs; any for a figure.", complete.data
+    ),
+    clients: int | None = option("N", "Only rows with so many clients; as many for a figure.", min=1),
     methods: list[str] | None = option(
-        "NAME,…", "Only these beside the references, as the table names them.", flags="--methods"
+        "NAME,…", "Only these beside the references, as table or figure names them.", flags="--methods"
     ),
     seeds: str | None = option("0,1,2", "Seeds of training; else the table's."),
     jobs: int | None = option("N", "Processes that run at the same time.", min=1),
@@ -39,25 +41,25 @@ def reproduce(
     data_root: DataRoot = None,
     debug: Debug = False,
 ) -> None:
-    """Run a paper's table again: published scores and ours. What is done is not run again."""
-    from graphsilo.experiments.reproduce import runs
+    """Run a paper's table or figure again. What is done is not run again."""
+    from graphsilo.experiments.reproduce import figures, runs
 
     if paper is None:
         list_tables()
         return
     place = resolve_executor(executor, jobs) or "processes:1"
-    planned = runs.plan(
-        paper,
-        number,
-        data=data,
-        clients=clients,
-        methods=methods,
-        seeds=None if seeds is None else whole_numbers(seeds, "--seeds"),
-        quick=quick,
-        out=out,
-        data_root=data_root,
-    )
-    _print(planned, place)
+    asked: dict[str, Any] = {
+        "data": data, "clients": clients, "methods": methods, "quick": quick, "out": out, "data_root": data_root,
+        "seeds": None if seeds is None else whole_numbers(seeds, "--seeds"),
+    }  # fmt: skip
+    if number is None or not figures.is_figure(number):
+        _print(runs.plan(paper, number, **asked), place)
+        return
+    from graphsilo.cli.sweep import print_swept
+    from graphsilo.report import reproduced
+
+    for swept in reproduced.reproduce_figures(paper, number, place, say=tell, **asked):
+        print_swept(swept)
 
 
 def _print(planned: Plan, executor: str) -> None:
@@ -85,17 +87,30 @@ def tell(text: str) -> None:
 
 
 def list_tables() -> None:
-    """Papers, tables, and about what each takes."""
-    from graphsilo.experiments.reproduce.description import tables
+    """Papers, tables, and about what each takes; then figures."""
+    from graphsilo.experiments.reproduce.description import is_large, tables
+    from graphsilo.experiments.reproduce.figures import figures
+    from graphsilo.experiments.reproduce.published import ASSUMED
 
     grid = table("Paper", "Table", "What", "Data", "Methods", "Minutes", numbers=(4, 5))
     for each in tables():
         methods = {line.label for row in each.rows for line in row.lines if line.is_default and line.paper}
         known = all(row.minutes is not None for row in each.rows)
         minutes = "–" if each.minutes is None else f"{'' if known else '> '}{each.minutes:.0f}"
-        data = ", ".join(dict.fromkeys(row.data for row in each.rows))
+        data = ", ".join(dict.fromkeys(f"({row.data})" if is_large(row.data) else row.data for row in each.rows))
         grid.add_row(each.paper, each.number, each.protocol, data, str(len(methods)), minutes)
     show(grid)
     say()
     say("Minutes: about, of one core, for all data sets, methods and seeds; --jobs N shares them among N processes.")
-    say("graphsilo reproduce PAPER TABLE runs it and draws it; --quick is a look of a minute or so.")
+    say("Data in brackets: large graphs, run where --data names them.")
+    assumed = "; ".join(f"{paper}, {what}" for paper, what in ASSUMED.items())
+    say(f"Assumed, as the paper does not say it: {assumed}.")
+    say()
+    grid = table("Paper", "Figure", "What", "Data")
+    for figure in figures():
+        reason = figure.said.get("reason")
+        told = f"{figure.said['title']}{f' (cannot be drawn: {reason})' if reason else ''}"
+        grid.add_row(figure.paper, f"fig{figure.number}", told, ", ".join(figure.said.get("data", [])))
+    show(grid)
+    say()
+    say("graphsilo reproduce PAPER TABLE (or figN) runs it and draws it; --quick is a look of a minute or so.")

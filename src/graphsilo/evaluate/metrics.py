@@ -233,25 +233,13 @@ def register(metric: Metric) -> Metric:
 
 def metric_of(name: str) -> Metric:
     """The metric of this name, whatever view stands before it (``aggregate.accuracy``); of a name that is not in the
-    table, one that is shown as a plain number."""
+    table, a cost or one that is shown as a plain number."""
     name = name.rpartition(".")[2]
-    return METRICS.get(name) or COURSE.get(name) or _make_unlisted(name, name.replace("_", " ").capitalize())
+    if name in METRICS:
+        return METRICS[name]
+    from graphsilo.evaluate.costs import make_unlisted
 
-
-def _make_unlisted(
-    name: str, title: str, meaning: str = "not in the table of metrics", *, more_is_better: bool = True
-) -> Metric:
-    return Metric(name, title, meaning, counts=accuracy, is_share=False, higher_is_better=more_is_better)
-
-
-COURSE = {
-    name: _make_unlisted(name, title, meaning, more_is_better=False)
-    for name, title, meaning in (
-        ("bytes_to_target", "Bytes to target", "sent and received until validation accuracy is at the target"),
-        ("rounds_to_target", "Rounds to target", "rounds until validation accuracy is at the target"),
-    )
-}  # fmt: skip
-"""What is read off a run's rounds for tables. No scores: nothing selects by them or records them."""
+    return make_unlisted(name)
 
 
 def sort_metrics(names: Iterable[str]) -> list[str]:

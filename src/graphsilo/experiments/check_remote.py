@@ -29,6 +29,10 @@ def check_remote(config: RunConfig) -> None:
             "evaluation.study compares private data with what was learned from it, for a researcher who holds both; "
             "between machines nobody does."
         )
+    if config.run.start is not None:
+        raise UnsupportedError(
+            "run.start begins with models of this machine, and between machines silos keep theirs. Leave it out."
+        )
     if config.run.workers > 1:
         raise ConfigError("run.workers spreads clients over processes of one machine; between machines leave it at 1.")
     if config.run.secure_sums and len({str(entry) for entry in model_entries(config)}) > 1:

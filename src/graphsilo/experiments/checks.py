@@ -134,6 +134,10 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
         check_answers(config, method, method_config, asked, simulation)
     here = getattr(simulation, "silos", ())  # others' are looked at where they are
     method_config.check_features(simulation.scaling, {name for silo in here for name in silo.estimated})
+    if config.run.start is not None:
+        from graphsilo.experiments.starts import start_models
+
+        start_models(config.run.start, method, simulation, config.run.seeds[0])
     if config.run.precision != "float32" and not method.backbone:
         raise UnsupportedError(
             f"{method.title} has no backbone whose products could be made in {config.run.precision}. Leave "

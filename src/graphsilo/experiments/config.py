@@ -203,6 +203,9 @@ class RunSection(Settings):
         "most clients in memory at once; the others are offloaded on disk until they are asked. none: as many as fit",
         ge=1,
     )
+    start: str | None = setting(
+        None, "folder of a run with whose reported models this one begins, all but a last layer of another width"
+    )
     device: str = setting("cpu", "cpu, or cuda where there is one")
     precision: Precision = setting(
         "float32",

@@ -91,9 +91,9 @@ def run(
     usage = UsageMeter(begun)
     torch.set_num_threads(1)  # the order of additions depends on the number of threads
     observer, folder = observer or Observer(), Place.of(out, resume=resume)
-    config = _check(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
+    config = check_settings(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
     with folder.hold():
-        config, simulation = _with_data(config, folder, simulation)
+        config, simulation = check_with_data(config, folder, simulation)
         config = folder.adopt(config, own, simulation)
         going = _Run(config, simulation, folder, observer, label, elsewhere)
         done = folder.open(config, simulation, going.fingerprint, going.settings)
@@ -114,7 +114,7 @@ def run(
     return going.announce_end(record)
 
 
-def _check(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
+def check_settings(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     """The configuration without what has no effect; refuses what can be refused before data is read."""
     config = drop_idle(config, out=folder.path, remote=remote)
     check_device(config.run.device, config.run.precision)
@@ -124,7 +124,9 @@ def _check(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     return config
 
 
-def _with_data(config: RunConfig, folder: Place, simulation: Participants | None) -> tuple[RunConfig, Participants]:
+def check_with_data(
+    config: RunConfig, folder: Place, simulation: Participants | None
+) -> tuple[RunConfig, Participants]:
     """The data, unless it was there before; refuses what does not go with it, before anything is written."""
     method, settings = method_of(config), config.method_config()
     simulation = simulation or prepare(config, method)

@@ -16,14 +16,7 @@ from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import (
-    SetScores,
-    choice_of,
-    evaluate,
-    modes_of,
-    scored_clients,
-    view_of,
-)
+from graphsilo.experiments.evaluation import SetScores, choice_of, evaluate, modes_of, scored_clients, view_of
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
 from graphsilo.experiments.participants import Federations, Participants, needs_ranking, selection_metric
 from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
@@ -95,6 +88,11 @@ class SeedRun:
         self._since_save = self._save_seconds = 0.0  # seconds since the last checkpoint, and those that it took
         self.keeps_models = checkpoints is not None and (config.evaluation.models or config.evaluation.embeddings)
         self.exchanges = not (method.alone or method.pooled)
+        self.models = simulation.models
+        if config.run.start is not None:
+            from graphsilo.experiments.starts import start_models
+
+            self.models = start_models(config.run.start, method, simulation, seed)
         self.scaling = simulation.scaling if self.exchanges else simulation.scaling.alone
         self.scale: FeatureScale | None = None
         self.compression = Compression(config.run.compression, config.run.top_share)
@@ -110,10 +108,9 @@ class SeedRun:
 
     def _clients(self, method: Method, ledger: Ledger) -> Exchange:
         agreeing = method.client.takes_unscaled
-        models, device = self.simulation.models, self.config.run.device
         setup = ClientSetup(
-            method, self.method_config, models, self.seed, device, self.scaling, self.scale, self.compression,
-            self.metric.name, self.beside,
+            method, self.method_config, self.models, self.seed, self.config.run.device, self.scaling, self.scale,
+            self.compression, self.metric.name, self.beside,
         )  # fmt: skip
         if self.elsewhere is not None and not (agreeing and isinstance(self.simulation, Simulation)):
             return self.elsewhere.federation(setup, ledger)
@@ -270,15 +267,10 @@ class SeedRun:
     def _server(self, federation: Exchange) -> ServerBase[Any]:
         return self.method.server(
             ServerContext(
-                self.method_config,
-                self.simulation.schema,
-                self.simulation.models,
-                self.seed,
-                federation.clients,
-                self.config.run.device,
-                self.metric.name,
+                self.method_config, self.simulation.schema, self.models, self.seed, federation.clients,
+                self.config.run.device, self.metric.name,
             )
-        )
+        )  # fmt: skip
 
     def _agree(self, ledger: Ledger) -> None:
         """Have the silos agree on the scale of their features."""

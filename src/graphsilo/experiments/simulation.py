@@ -235,14 +235,14 @@ def _prepare_graph(
         silos = [pooled if sizes else replace(pooled, **found[0])]
     else:
         silos = build_silos(graph, partition, **asked)
-        silos = [replace(silo, **found[silo.client if sizes else 0]) for silo in silos]
-        if method is not None and method.cut_links and (task, config.scenario.name) == ("node", "seen"):
+        silos = [replace(silo, shares_ids=not sizes, **found[silo.client if sizes else 0]) for silo in silos]
+        if method is not None and method.cut_links and task == "node" and config.scenario.name != "inductive":
             from graphsilo.data.silos.between import own_links, with_cut_links
 
             if sizes:
                 silos = [replace(silo, cut=own_links(graph, partition.nodes[silo.client])) for silo in silos]
             else:
-                silos = with_cut_links(silos, graph, partition)
+                silos = with_cut_links(silos, graph, partition.rule)
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()

@@ -45,15 +45,17 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which backbone a client runs, with settings that differ from its defaults, and how precisely."""
+    """Which backbone a client runs, how it is set, how precisely it computes, and where its first weights stand
+    (``starts.read_start``; None: drawn)."""
 
     name: str
     settings: Mapping[str, Any]
     precision: Precision = "float32"
+    start: tuple[str, str] | None = None
 
     def wire(self) -> list[Any]:
-        """Name, settings and precision as plain values; ``ModelSpec(*values)`` takes them back."""
-        return [self.name, dict(self.settings), self.precision]
+        """The same as plain values; ``ModelSpec(*values)`` takes them back."""
+        return [self.name, dict(self.settings), self.precision, *([self.start] if self.start else [])]
 
 
 def common_model(specs: Mapping[ClientId, ModelSpec]) -> ModelSpec:
@@ -374,6 +376,10 @@ def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: 
         precision=spec.precision,
         **spec.settings,
     )
+    if spec.start is not None:
+        from graphsilo.federation.starts import begin_with, read_start
+
+        begin_with(model, read_start(spec.start))
     return model.to(device)
 
 

@@ -151,6 +151,7 @@ METHOD = Method(
     family="one round",
     quick={"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 12, "noise_dim": 8},
     title="Co-Boosting",
+    aliases=("co_boost",),
     citation='Dai et al. "Enhancing One-Shot Federated Learning Through Data and Ensemble Co-Boosting". ICLR 2024.',
     summary="DENSE on nodes that the ensemble finds hard, with shares of the models that are learned on them.",
     config=CoBoostingConfig,

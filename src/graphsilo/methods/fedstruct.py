@@ -22,14 +22,13 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
+from graphsilo.federation.borders import check_cut, values_beyond
 from graphsilo.federation.client import ClientContext, ModelSpec, build_model
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Done, Empty, Message, Tensors, sends
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
-from graphsilo.methods.fedgcn import values_beyond
-from graphsilo.methods.fedgcn.client import check_cut
 from graphsilo.models.base import Model
 from graphsilo.models.structured import Structured
 from graphsilo.random import Name, generator

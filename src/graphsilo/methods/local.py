@@ -55,6 +55,7 @@ METHOD = Method(
     name="local",
     family="references",
     title="Local only",
+    aliases=("standalone",),
     citation="The lower reference of every comparison.",
     summary="Every silo trains alone; nothing is shared.",
     config=LocalConfig,

@@ -10,6 +10,8 @@ from graphsilo.models.view import GraphTensors, Matrix, dense_if_filled
 
 _ROWS = 1 << 12
 """Nodes whose walks are followed at once."""
+_ENTRIES = 1 << 26
+"""As many as that have at most so many places to be at: half a gigabyte."""
 
 
 def structure_of(data: GraphTensors, walks: int, degrees: int) -> NDArray[np.float32]:
@@ -43,8 +45,9 @@ def return_probabilities(adjacency: sp.csr_matrix, steps: int) -> NDArray[np.flo
     root = sp.diags(np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0))
     walk = sp.csr_matrix(root @ adjacency @ root)
     found = np.zeros((len(degree), steps), dtype=np.float32)
-    for first in range(0, len(degree), _ROWS):
-        rows = slice(first, first + _ROWS)
+    block = min(_ROWS, max(_ENTRIES // max(len(degree), 1), 1))
+    for first in range(0, len(degree), block):
+        rows = slice(first, first + block)
         now: Matrix = sp.eye(len(degree), format="csr")[rows]
         after = now
         for step in range(steps):
@@ -52,13 +55,13 @@ def return_probabilities(adjacency: sp.csr_matrix, steps: int) -> NDArray[np.flo
                 now = after
             else:
                 after = dense_if_filled(now @ walk) if sp.issparse(now) else now @ walk
-            found[rows, step] = _products(now, after)
+            found[rows, step] = row_products(now, after)
     found[degree == 0] = 0.0
     return found
 
 
-def _products(left: Matrix, right: Matrix) -> NDArray[np.float64]:
-    """The product of each row with the other's, summed."""
+def row_products(left: Matrix, right: Matrix) -> NDArray[np.float64]:
+    """[n] the inner product of each row with the same row of the other."""
     if sp.issparse(left):
         return np.asarray(left.multiply(right).sum(axis=1)).ravel()
     return np.asarray(np.einsum("ij,ij->i", np.asarray(left), np.asarray(right)))

@@ -53,7 +53,8 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
     tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
     names = sort_metrics(name for group in tracks for track in group for name in track.metrics)
     band = "; bands: one standard deviation to each side" if any(len(group) > 1 for group in tracks) else ""
-    kinds = [("compare-rounds", False, f"Test score by communication round, mean over seeds{band}.")]
+    chosen = when_scored((seed for run in runs for seed in run.seeds), "rounds").removeprefix("at ")
+    kinds = [("compare-rounds", False, f"Test score by communication round, mean over seeds{band}. Rings: {chosen}.")]
     costs = [track.per_round for group in tracks for track in group]
     if not all(track.is_even for group in tracks for track in group) or max(costs) > (1 + _EVEN) * min(costs):
         kinds.append(("compare-size", True, "Test score by megabytes sent so far, both directions, set-up included."))
@@ -61,14 +62,17 @@ def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
     for key, by_size, caption in kinds:
         plots = {}
         for name in names:
-            lines = []
+            lines: list[Mark] = []
+            rings: list[Mark] = []
             for position, (group, label) in enumerate(zip(tracks, labels, strict=True)):
                 x, y, low, high = _mean_line(group, "test", name, by_size=by_size)
                 if x:
                     lines.append(Line(label, x, y, position, position % 4, low, high))
+                if len(x) > 1:
+                    rings += _chosen(group, name, position, by_size=by_size, label=f"{label}, ", hollow=True)
             if lines:
                 x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
-                plots[name] = Plot(x_axis, Axis(axis_title(name)), tuple(lines))
+                plots[name] = Plot(x_axis, Axis(axis_title(name)), (*lines, *rings))
         if plots:
             figures.append(Figure(key, caption, f"Line chart of test {METRIC} of all runs", 380, plots, "compare"))
     return figures
@@ -211,7 +215,6 @@ def _varies(values: Sequence[float | None]) -> bool:
 
 
 def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
-    factor = metric_of(name).factor
     marks: list[Mark] = []
     for position, group in enumerate(("validation", "test")):
         x, y, low, high = _mean_line(tracks, group, name, by_size=by_size)
@@ -223,17 +226,27 @@ def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
         x, y, *_ = _mean_line(tracks, "test", name, by_size=by_size, mode=mode)
         if x:
             marks.append(Line(f"Test, {MODES.get(mode, words(mode))}", x, y, position, 2))
-    chosen: list[tuple[float, float, int]] = []
+    marks += _chosen(tracks, name, 1, by_size=by_size)
+    x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
+    return Plot(x_axis, Axis(axis_title(name)), tuple(marks))
+
+
+def _chosen(
+    tracks: Sequence[_Track], name: str, series: int, *, by_size: bool, label: str = "", hollow: bool = False
+) -> list[Mark]:
+    """A dot at the round that validation chose in each seed."""
+    found: list[tuple[float, float, int]] = []
     for track in tracks:
         line, sizes = track.line("test", name), track.sizes()
         if track.best in line:
             where = sizes[track.best] if by_size else track.best
-            chosen.append((where, short(factor * line[track.best]), track.seed))
-    if chosen:
-        tips = [f"seed {seed}: {y:.1f} at the chosen round" for _, y, seed in chosen]
-        marks.append(Dots("", [short(x) for x, *_ in chosen], [y for _, y, _ in chosen], 1, tips))
-    x_axis = Axis("MB sent and received") if by_size else Axis("Round", whole=True)
-    return Plot(x_axis, Axis(axis_title(name)), tuple(marks))
+            found.append((where, short(metric_of(name).factor * line[track.best]), track.seed))
+    tips = [f"{label}seed {seed}: {y:.1f} at the chosen round" for _, y, seed in found]
+    return (
+        [Dots("", [short(x) for x, *_ in found], [y for _, y, _ in found], series, tips, hollow=hollow)]
+        if found
+        else []
+    )
 
 
 def _mean_line(tracks: Sequence[_Track], group: str, name: str, *, by_size: bool, mode: str | None = None) -> _Band:

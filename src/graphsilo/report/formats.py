@@ -155,8 +155,8 @@ def metric(value: Any, name: str, digits: int = 1) -> str:
     known = number(value)
     if known is None:
         return MISSING
-    if metric_of(name).name in _COURSE_TEXTS:
-        return _COURSE_TEXTS[metric_of(name).name](known)
+    if metric_of(name).name in _COST_TEXTS:
+        return _COST_TEXTS[metric_of(name).name](known)
     return percent(known, digits) if metric_of(name).is_share else f"{known:.{digits + 2}f}"
 
 
@@ -263,9 +263,14 @@ def with_unit(value: Spread | None, name: str) -> str:
     return f"{text} %" if metric_of(name).is_share and text != MISSING else text
 
 
-_COURSE_TEXTS: dict[str, Callable[[float], str]] = {
+_COST_TEXTS: dict[str, Callable[[float], str]] = {
     "bytes_to_target": data_size,
     "rounds_to_target": lambda value: f"{value:.1f}",
+    "bytes_sent": data_size,
+    "values_sent": lambda value: f"{value:,.0f}",
+    "training_seconds": lambda value: f"{value:.1f}",
+    "distance_local": lambda value: f"{value:.4f}",
+    "distance_mended": lambda value: f"{value:.4f}",
 }
 COSTS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
     ("Sent", "upload_bytes", data_size),

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo.errors import ConfigError
-from graphsilo.evaluate.metrics import COURSE, metric_of
+from graphsilo.evaluate.costs import COURSE
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.ranks import Ranking, count_needed, rank
 from graphsilo.report.comparable import distinct_labels, question_titles, questions, with_shared_clients
 from graphsilo.report.formats import join_words

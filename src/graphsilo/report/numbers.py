@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from graphsilo.report.formats import MISSING
@@ -40,7 +41,10 @@ def _cells(plot: Plot, heat: Heat) -> Numbers | None:
     if not any(plot.y.names) or not any(plot.x.names):
         return None
     shown = heat.values if heat.counts is None else heat.counts
-    rows = ((name, *(f"{value:.0f}" for value in row)) for name, row in zip(plot.y.names, shown, strict=True))
+    rows = (
+        (name, *(MISSING if math.isnan(value) else f"{value:.{heat.digits}f}" for value in row))
+        for name, row in zip(plot.y.names, shown, strict=True)
+    )
     return Numbers((plot.y.title or "Row", *plot.x.names), tuple(rows))
 
 
@@ -48,7 +52,10 @@ def _along(plot: Plot, lines: list[Line]) -> Numbers:
     known = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     places = sorted({x for line in lines for x in line.x})
     picked = [places[i] for i in thin(len(places), ROWS)]
-    rows = ((f"{x:,.6g}", *(_text(line.get(x)) for line in known)) for x in picked)
+    rows = (
+        (plot.x.names[round(x)] if plot.x.names else f"{x:,.6g}", *(_text(line.get(x)) for line in known))
+        for x in picked
+    )
     unit = f"{plot.x.title}" if plot.x.title else "x"
     return Numbers((unit, *(line.name for line in lines)), tuple(rows))
 

@@ -115,13 +115,15 @@ class Bars:
 
 @dataclass(frozen=True)
 class Heat:
-    """Cells [rows, columns] under the names of the axes, from 0 (pale) to ``top``.
+    """Cells [rows, columns] under the names of the axes, from ``low`` (pale) to ``top``; NaN is no cell.
 
     Attributes:
         counts: What a cell says to who points at it, beside its value.
         unit: Of the values, in the key.
         written: Whether the values stand in the cells.
         left: Where the first column stands along x.
+        digits: Decimals of what is written.
+        framed: (row, column) of cells that have a frame.
     """
 
     values: NDArray[np.float64]
@@ -130,6 +132,9 @@ class Heat:
     unit: str = "%"
     written: bool = False
     left: int = 0
+    low: float = 0.0
+    digits: int = 0
+    framed: Sequence[tuple[int, int]] = ()
 
 
 Mark: TypeAlias = Line | Dots | Bars | Heat
@@ -171,7 +176,8 @@ class Figure:
 def choices(drawn: Sequence[Figure]) -> list[tuple[str, str]]:
     """What the reader can choose among figures of one group: plot name and title."""
     names = dict.fromkeys(name for figure in drawn for name in figure.plots)
-    return [(name, metric_of(name).title) for name in names]
+    views = {name: name.rpartition(".")[0].replace("_", " ") for name in names}
+    return [(name, metric_of(name).title + (f" ({views[name]})" if views[name] else "")) for name in names]
 
 
 def present(*found: Figure | None) -> list[Figure]:

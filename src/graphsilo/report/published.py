@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphsilo.experiments.reproduce.published import (
+    ASSUMED,
     NOTE,
     NOTES,
     Printed,
     Question,
     describe_closest,
     match_scores,
+    name_view,
     question_of,
     select_scores,
 )
@@ -18,9 +20,6 @@ from graphsilo.report.formats import join_words
 from graphsilo.report.record import Run
 from graphsilo.report.tables import Publisher
 from graphsilo.report.views import Column
-
-AS_REPORTED = ("own_local", "aggregate_local", "own_global")
-"""Modes that a paper means when it names none, if they are of the view that the method reports first."""
 
 
 def publisher(runs: Sequence[Run], shown: Sequence[Column], paper: str | None) -> tuple[Publisher, tuple[str, ...]]:
@@ -60,6 +59,7 @@ def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
     said = [
         f"Published: {paper}, table{'s' if len(numbers) > 1 else ''} {join_words(numbers)}. {NOTES.get(paper, NOTE)}"
     ]
+    said += assumptions(paper)
     theirs = sorted({each.rounds for each in found if each.rounds is not None})
     ours = sorted({run.result.method.rounds for run in runs})
     if ours and theirs and theirs != ours:
@@ -70,6 +70,11 @@ def sources(found: Sequence[Printed], runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(said)
 
 
+def assumptions(paper: str) -> list[str]:
+    """What of a paper's protocol it does not say, as a sentence; none where it says all."""
+    return [f"Assumed, as the paper does not say it: {ASSUMED[paper]}."] if paper in ASSUMED else []
+
+
 def _question_and_rounds(run: Run, column: Column) -> tuple[Question, int]:
     """What a score is asked for, and the run's rounds."""
     return _question(run, column), run.result.method.rounds
@@ -78,7 +83,7 @@ def _question_and_rounds(run: Run, column: Column) -> tuple[Question, int]:
 def _question(run: Run, column: Column) -> Question:
     """What a run's score in a column is a score of."""
     shown = column.mode or run.reported
-    view = "" if shown in AS_REPORTED and shown.startswith(run.result.method.evaluates[0]) else shown
+    view = name_view(shown, run.result.method.evaluates[0])
     if column.average is not None:
         view = column.view
     return question_of(run.result, column.metric, view, column.items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -14,23 +14,26 @@ from msgspec import structs
 
 from graphsilo.errors import RunError, one_line
 from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.reproduce import figures
 from graphsilo.experiments.reproduce.description import Line, Row, Table
-from graphsilo.experiments.reproduce.published import Printed
+from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed
 from graphsilo.experiments.reproduce.runs import QUICK, Plan, carry_out, place_of, runs_of
 from graphsilo.experiments.storage import disk
 from graphsilo.report.formats import in_sentence
 from graphsilo.report.grid import Grid, grid
 from graphsilo.report.html import page
 from graphsilo.report.layout import layout
-from graphsilo.report.published import sources
+from graphsilo.report.published import assumptions, sources
 from graphsilo.report.record import Run, load
 from graphsilo.report.sections import Page, Section
+from graphsilo.report.sweep_page import Swept, sweep
 from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
 from graphsilo.spreadsheets import csv_text
 
 REFERENCES = "References, which stand in no paper: {}."
 AHEAD = "References ahead of the best of the paper's methods: {}."
+UNDEFINED = "The paper prints this score without a definition that fits: ours is not held against it."
 FAILED = "Runs that failed, and are in no table above:"
 SHORTENED = "Shortened runs: "
 """Before the title of a quick look's table, which says the rounds of the paper's."""
@@ -113,14 +116,38 @@ def reproduce(
     return replace(found, files=tuple(write(planned, tables, failed)))
 
 
+def reproduce_figures(
+    paper: str,
+    number: str,
+    executor: str | None = None,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    **asked: Any,
+) -> Iterator[Swept]:
+    """Make the runs of a paper's figure, or of each of its parts, and draw it.
+
+    Args:
+        paper, number: As ``find_figures`` takes them.
+        executor, say: As ``reproduce`` takes them.
+        asked: As ``figures.plan`` takes it.
+
+    Raises:
+        ConfigError: There is no such figure, or it cannot be drawn.
+        GraphsiloError: As ``sweep_page.sweep``.
+    """
+    for figure in figures.find_figures(paper, number):
+        sweeps, folder, notes = figures.plan(figure, **asked)
+        name = f"figure-{figure.number}"
+        yield sweep(sweeps, folder, executor, title=figure.title, name=name, notes=notes, say=say)
+
+
 def draw(planned: Plan) -> list[Drawn]:
     """The tables of what has been run so far, one for each score; none of a table without a finished run."""
     found = []
     for table in planned.tables:
-        columns = [_column(path) for path in dict.fromkeys(path for row in table.rows for path in row.paths)]
         runs = {row.id: _runs(planned, row) for row in table.rows}
-        for column in columns:
-            drawn = _draw_column(table, column, runs, planned)
+        for path in dict.fromkeys(path for row in table.rows for path in row.paths):
+            drawn = _draw_column(table, path, runs, planned)
             found += [] if drawn is None else [drawn]
     return found
 
@@ -217,8 +244,10 @@ def _failures_to_csv(planned: Plan, failed: Mapping[str, str]) -> str:
 
 
 def _column(path: str) -> Column:
-    items, _, metric = path.rpartition(".")
-    return Column(metric, items=items or None)
+    """What a path of a description shows: ``KIND.METRIC``, or ``rounds_to_target@80``, a target in percent."""
+    name, _, target = path.partition("@")
+    items, _, metric = name.rpartition(".")
+    return Column(metric, items=items or None, target=int(target) / 100 if target else None)
 
 
 def _runs(planned: Plan, row: Row) -> list[tuple[Line, Run]]:
@@ -254,11 +283,11 @@ def _merge_runs(place: Path, runs: Sequence[Run]) -> Run:
     return replace(runs[0], path=place, result=merged)
 
 
-def _draw_column(table: Table, column: Column, runs: dict[str, list[tuple[Line, Run]]], planned: Plan) -> Drawn | None:
+def _draw_column(table: Table, path: str, runs: dict[str, list[tuple[Line, Run]]], planned: Plan) -> Drawn | None:
     rows = [row for row in table.rows if runs[row.id]]
     if not rows:
         return None
-    path = f"{column.items}.{column.metric}" if column.items else column.metric
+    column = _column(path)
     printed: dict[Path, Printed] = {
         run.path: score for row in rows for line, run in runs[row.id] if (score := line.printed.get(path)) is not None
     }
@@ -279,8 +308,16 @@ def _draw_column(table: Table, column: Column, runs: dict[str, list[tuple[Line, 
     all_runs = [run for row in rows for _, run in runs[row.id]]
     # Every method runs as the description has it: that their own settings differ is no news
     found = replace(found, tables=tuple(replace(each, notes=()) for each in found.tables))
-    said = sources(list(printed.values()), all_runs if planned.quick else ()) if printed else []
-    said = [*said, REFERENCES.format("; ".join(dict.fromkeys(references))), *_find_ahead(found)]
+    said = (
+        list(sources(list(printed.values()), all_runs if planned.quick else ()))
+        if printed
+        else assumptions(table.paper)
+    )
+    if column.metric in NOT_COMPARED:
+        said.append(UNDEFINED)
+    if references:
+        said.append(REFERENCES.format("; ".join(dict.fromkeys(references))))
+    said += _find_ahead(found)
     found = replace(found, remarks=(*([QUICK] if planned.quick else []), *said))
     title = f"{SHORTENED if planned.quick else ''}{table.paper}, table {table.number}: {in_sentence(column.metric)}"
     items = f" of {column.items.replace('_', ' ')}s" if column.items else ""

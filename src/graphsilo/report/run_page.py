@@ -64,7 +64,7 @@ def describe(run: Run) -> Page:
         Section("clients", "Clients", clients.blocks(run), "Clients"),
         Section("classes", "Classes and groups", _classes(run, ", ± over seeds" if over else ""), "Classes and groups"),
         Section("partition", "Partition", _partition(run), "Partition"),
-        Section("study", "Inner workings", [*_study(run), *_kernel(run)], "Inner workings"),
+        Section("study", "Inner workings", [*study_of(run), *_kernel(run)], "Inner workings"),
         Section("ledger", "What left each silo", ledger_blocks(run), "What left each silo"),
         Section("cost", "Cost", cost_blocks(run), "Cost"),
     ]
@@ -232,7 +232,7 @@ def _classes(run: Run, over: str) -> list[Block]:
     groups = Table(caption, columns[:shown], [row[:shown] for row in rows], False) if len(rows) > 1 else None
     confusion = figures.confusion(_sum_confusions(run), names, when_scored(run.seeds))
     return [
-        ("wide", present(confusion, figures.per_class(_per_class(run), names))),
+        ("wide", present(confusion, figures.per_class(f1_of_classes(run), names))),
         *add_heading("Group fairness", [("table", groups)]),
     ]
 
@@ -287,7 +287,7 @@ def _partition(run: Run) -> list[Block]:
     ]
 
 
-def _study(run: Run) -> list[Block]:
+def study_of(run: Run) -> list[Block]:
     """What the method's clients keep about themselves."""
     if not run.study:
         return []
@@ -317,7 +317,8 @@ def _sum_confusions(run: Run) -> list[list[int]]:
     return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*tables, strict=True)]
 
 
-def _per_class(run: Run) -> list[Spread | None]:
+def f1_of_classes(run: Run) -> list[Spread | None]:
+    """F1 of each class, mean over clients, over seeds."""
     lists = [seed.per_class_f1 for seed in run.seeds if seed.per_class_f1 is not None]
     return [spread(values) for values in zip(*lists, strict=True)]
 

@@ -249,8 +249,8 @@ def _bars(mark: Bars, frame: _Frame) -> list[str]:
 
 def _heat(mark: Heat, frame: _Frame) -> list[str]:
     rows, columns = mark.values.shape
-    shares = np.clip(mark.values / (mark.top or 1.0), 0, 1)
-    steps = np.rint(shares * (STEPS - 1)).astype(int)
+    shares = np.clip((mark.values - mark.low) / ((mark.top - mark.low) or 1.0), 0, 1)
+    steps = np.rint(np.nan_to_num(shares) * (STEPS - 1)).astype(int)
     wide, high = frame.x(1) - frame.x(0), frame.y(1) - frame.y(0)
     left, top = frame.x(mark.left) - wide / 2, frame.y(0) - high / 2
     found = [] if mark.left else _heat_key(mark, frame)
@@ -261,7 +261,7 @@ def _heat(mark: Heat, frame: _Frame) -> list[str]:
     x_names, y_names = frame.plot.x.names, frame.plot.y.names
     gap = 1.0 if min(wide, high) > 6 else 0.0
     for row in range(rows):
-        for column in range(columns):
+        for column in np.flatnonzero(~np.isnan(mark.values[row])).tolist():
             count = "" if mark.counts is None else f"{integer(int(mark.counts[row, column]))}, "
             value = f"{mark.values[row, column]:.1f} {mark.unit}".strip()
             tip = f"{y_names[row]}, {x_names[column + mark.left]}: {count}{value}"
@@ -274,22 +274,26 @@ def _heat(mark: Heat, frame: _Frame) -> list[str]:
                 ink = "on" if step > STEPS // 2 else "off"
                 found.append(
                     _label(
-                        left + (column + 0.5) * wide, top + (row + 0.5) * high + 4, f"{mark.values[row, column]:.0f}",
-                        ink, "middle",
+                        left + (column + 0.5) * wide, top + (row + 0.5) * high + 4,
+                        f"{mark.values[row, column]:.{mark.digits}f}", ink, "middle",
                     )
                 )  # fmt: skip
+    for row, column in mark.framed:
+        place = f'x="{left + column * wide + 1:.1f}" y="{top + row * high + 1:.1f}"'
+        found.append(f'<rect class="frame" {place} width="{wide - gap - 2:.1f}" height="{high - gap - 2:.1f}"/>')
     return found
 
 
 def _heat_key(mark: Heat, frame: _Frame) -> list[str]:
-    """Ten cells from 0 to the top, above the map."""
-    y = frame.top - 24
+    """A cell of each colour, from the least to the top, above the map."""
+    y, least = frame.top - 24, number(mark.low)
+    start = 21 + _wide(least)
     cells = "".join(
-        f'<rect class="h{step}" x="{28 + 9 * step}" y="{y:g}" width="9" height="9"/>' for step in range(STEPS)
+        f'<rect class="h{step}" x="{start + 9 * step:g}" y="{y:g}" width="9" height="9"/>' for step in range(STEPS)
     )
-    end = 28 + 9 * STEPS
+    end = start + 9 * STEPS
     return [
-        _label(20, y + 9, "0", "tick", "end"),
+        _label(start - 8, y + 9, least, "tick", "end"),
         cells,
         _label(end + 7, y + 9, f"{number(mark.top)} {mark.unit}", "tick"),
     ]

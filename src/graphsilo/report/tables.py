@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.metrics import COURSE, metric_of
+from graphsilo.evaluate.costs import COSTS, COURSE
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
 from graphsilo.experiments.reproduce.published import Printed
 from graphsilo.experiments.storage.records import Seed, Spent
@@ -171,8 +172,10 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
         sentences.append(f"Nothing is bold or marked{where}: the runs are not comparable.")
     sentences += _marks(tables, of_column)
     for column in first.columns:
+        shown = metric_of(column.metric)
+        if column.metric in COSTS:
+            sentences.append(f"{shown.title}: {shown.meaning}.")
         if column.metric in COURSE:
-            shown = metric_of(column.metric)
             sentences.append(
                 f"{shown.title}: {shown.meaning} of {percent(column.target, 0)} %; a dash if a seed never is."
             )

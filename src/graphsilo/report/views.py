@@ -8,12 +8,14 @@ node-weighted mean over clients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.metrics import COURSE, metric_of, select_main, sort_metrics
-from graphsilo.experiments.storage.records import Scores, Seed
+from graphsilo.evaluate.costs import COSTS, COURSE
+from graphsilo.evaluate.metrics import metric_of, select_main, sort_metrics
+from graphsilo.experiments.storage.records import RoundCost, Scores, Seed
 from graphsilo.report.formats import MODES, join_words, words
 from graphsilo.report.record import Run
 
@@ -27,7 +29,7 @@ class Column:
     """One number per seed.
 
     Attributes:
-        metric: As in the table of metrics, or of ``COURSE``.
+        metric: As in the table of metrics, or of ``COURSE`` or ``COSTS``.
         mode: Whose model on whose test data; None is what each run reports.
         items: Kind of test items of the scenario; None is the main one.
         average: ``pooled``, ``worst``, or None for the node-weighted mean over clients.
@@ -51,6 +53,11 @@ class Column:
         return f"{self.view}.{self.metric}" if self.view else self.metric
 
     @property
+    def is_score(self) -> bool:
+        """Whether it says how right a model is."""
+        return self.metric not in COURSE and self.metric not in COSTS
+
+    @property
     def words(self) -> str:
         """The view for a reader; empty for what each run reports."""
         parts = [
@@ -64,6 +71,8 @@ class Column:
         """The number; None where the seed has none."""
         if self.metric in COURSE:
             return self._course(seed)
+        if self.metric in COSTS:
+            return _READ_COST[self.metric](seed)
         scores = self._scores(seed)
         if scores is None:
             return None
@@ -96,6 +105,34 @@ class Column:
             if reached is not None and self.target is not None and reached >= self.target:
                 return float(size if self.metric == "bytes_to_target" else row.round)
         return None
+
+
+def mean_of_study(study: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
+    """The mean over nodes of a number in clients' studies; None where none has it.
+
+    Args:
+        study: Numbers by client; ``nodes`` is what each weighs, ``nodes_lacking`` where the number is about these.
+        name: Of the number, ``..._lacking`` where it is about nodes that lack neighbours.
+    """
+    about = "nodes_lacking" if name.endswith("_lacking") else "nodes"
+    known = [(client[name], client[about]) for client in study.values() if name in client]
+    total = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / total if total else None
+
+
+def _sent(rows: Iterable[RoundCost], *, both_ways: bool) -> int:
+    return sum(row.upload_bytes + both_ways * row.download_bytes for row in rows)
+
+
+_READ_COST: dict[str, Callable[[Seed], float | None]] = {
+    "bytes_sent": lambda seed: _sent([seed.setup, *seed.rounds], both_ways=True) or None,
+    "values_sent": lambda seed: (
+        _sent(seed.rounds, both_ways=False) / 4 / max(len(seed.rounds) * len(seed.clients), 1) or None
+    ),
+    "training_seconds": lambda seed: seed.wall_seconds,
+    "distance_local": lambda seed: mean_of_study(seed.study or {}, "distance_local"),
+    "distance_mended": lambda seed: mean_of_study(seed.study or {}, "distance_mended"),
+}
 
 
 def columns(
@@ -135,19 +172,19 @@ def titles(shown: Sequence[Column]) -> dict[str, str]:
     several = len({column.words for column in shown}) > 1
     return {
         column.name: metric_of(column.metric).title
-        + (f" ({column.words or 'as reported'})" if several and column.metric not in COURSE else "")
+        + (f" ({column.words or 'as reported'})" if several and column.is_score else "")
         for column in shown
     }
 
 
 def sentence(shown: Sequence[Column], runs: Sequence[Run]) -> str:
     """What a table says about the view: whose models, and how clients were averaged."""
-    views = list(dict.fromkeys(column.words for column in shown if column.metric not in COURSE))
+    views = list(dict.fromkeys(column.words for column in shown if column.is_score))
     if not views:
         return ""
     if len(views) > 1:
         return f"Scored: {join_words(view or 'what each run reports' for view in views)}."
-    column = next(column for column in shown if column.metric not in COURSE)
+    column = next(column for column in shown if column.is_score)
     whose = []
     if column.mode is None:
         reported = {_whose(run.reported) for run in runs if run.modes}

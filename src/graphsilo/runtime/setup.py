@@ -67,15 +67,7 @@ class ClientSetup:
             beside = read_answers(self.beside, self.seed, silo.client)
         return self.method.client(
             ClientContext(
-                silo.client,
-                own,
-                self.config,
-                spec,
-                self.seed,
-                self.device,
-                self.common,
-                compression=self.compression,
-                select_by=self.select_by,
-                beside=beside,
+                silo.client, own, self.config, spec, self.seed, self.device, self.common,
+                compression=self.compression, select_by=self.select_by, beside=beside,
             )
-        )
+        )  # fmt: skip

@@ -40,11 +40,11 @@ def pool_means(sums: Tensor, counts: Tensor, old: Tensor) -> Tensor:
 
     Args:
         sums: [C, p].
-        counts: [C].
+        counts: [C] what the rows of each class count together.
         old: [C, p]; decides dtype and device.
     """
     sums, counts = sums.to(old.device), counts.to(old.device)
-    means = (sums.double() / counts.clamp_min(1).unsqueeze(1)).to(old.dtype)
+    means = (sums.double() / counts.masked_fill(counts == 0, 1).unsqueeze(1)).to(old.dtype)
     return torch.where((counts > 0).unsqueeze(1), means, old)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from graphsilo.data.graph import Graph
 from graphsilo.models.base import Dense, Model
+from graphsilo.models.dropout import dropout
 from graphsilo.models.generated import GeneratedGraph
 from graphsilo.models.side_by_side import join_models
 from graphsilo.models.view import GraphTensors, View
@@ -26,6 +27,8 @@ from graphsilo.training.optimizer import Adam, shorten
 WIDTHS = (64, 128, 256)
 """Of the generator's hidden layers."""
 _SPREAD = 0.02
+_ROWS, _COSINES = 1 << 12, 1 << 26
+"""Nodes whose neighbours are looked for at once, and cosines that are computed for it, at most."""
 
 
 class Synthetic(NamedTuple):
@@ -49,7 +52,7 @@ class Synthetic(NamedTuple):
 
     def live(self, features: Tensor) -> View:
         """The same links under features that need a gradient."""
-        return GeneratedGraph(features, _matrix(self.ends, len(features))).full
+        return GeneratedGraph(features, link_matrix(self.ends, len(features))).full
 
 
 class Generator(nn.Module):
@@ -62,21 +65,54 @@ class Generator(nn.Module):
         row_length: Length of every node's features; None: whatever it comes to.
     """
 
+    rate = 0.0
+    """Of dropout behind each Tanh."""
+
     def __init__(self, noise: int, features: int, draw: torch.Generator, row_length: float | None = None):
         super().__init__()
         self.row_length = row_length
         sizes = (noise, *WIDTHS, features)
         self.layers = nn.ModuleList(Dense(*pair) for pair in pairwise(sizes))
+        self.reset(draw)
+
+    def reset(self, draw: torch.Generator) -> None:
+        """Draw every weight."""
         for name, parameter in self.named_parameters():
             value = torch.zeros(parameter.shape)
             parameter.data = value if name.endswith("bias") else value.normal_(0.0, _SPREAD, generator=draw)
 
-    def forward(self, noise: Tensor) -> Tensor:
-        """[n, d] of noise [n, noise]."""
+    def forward(self, noise: Tensor, draw: torch.Generator | None = None) -> Tensor:
+        """[n, d] of noise [n, noise]; with dropout from ``draw``, if there is one."""
         for layer in self.layers[:-1]:
-            noise = torch.tanh(layer(noise))
+            noise = dropout(torch.tanh(layer(noise)), self.rate, draw)
         result: Tensor = self.layers[-1](noise)
         return result if self.row_length is None else self.row_length * F.normalize(result, dim=1)
+
+
+class ConditionalGenerator(Generator):
+    """From noise and a class to features of a node: it reads a learned row for the class beside the noise.
+
+    Args:
+        noise: Width of the noise.
+        classes: C; a class's row has so many entries.
+        features: d.
+        draw: Source of the weights: Xavier-uniform in layers, N(0, 1) in the rows of classes.
+        rate: Of dropout behind each Tanh.
+    """
+
+    def __init__(self, noise: int, classes: int, features: int, draw: torch.Generator, rate: float = 0.0):
+        super().__init__(noise + classes, features, draw)
+        self.classes = nn.Parameter(torch.randn(classes, classes, generator=draw))
+        self.rate = rate
+
+    def reset(self, draw: torch.Generator) -> None:
+        for layer in self.layers:
+            layer.initialise(draw)  # type: ignore[operator]
+
+    def of_classes(self, noise: Tensor, labels: Tensor, draw: torch.Generator | None = None) -> Tensor:
+        """[n, d] of noise [n, noise] and classes [n]; with dropout from ``draw``, if there is one."""
+        found: Tensor = self(torch.cat([self.classes[labels], noise], 1), draw)
+        return found
 
 
 class Ensemble:
@@ -110,21 +146,50 @@ class Ensemble:
         return torch.cat(found).index_select(0, self.order.to(found[0].device))
 
 
-def nearest(features: Tensor, neighbours: int) -> Tensor:
+def nearest(features: Tensor, neighbours: int, groups: Tensor | None = None) -> Tensor:
     """[2, m] links of every node with those whose features have the largest cosines, both directions of each.
 
     Args:
         features: [n, d].
         neighbours: How many; all others where there are fewer.
+        groups: [n] ascending; only nodes of one group are linked. None: all are of one.
     """
-    unit = F.normalize(features.detach(), dim=1)
-    alike = (unit @ unit.t()).fill_diagonal_(-torch.inf)
-    count = min(neighbours, len(features) - 1)
-    other = alike.topk(count, dim=1).indices.flatten()
-    node = torch.arange(len(features), device=features.device).repeat_interleave(count)
-    linked = torch.zeros_like(alike, dtype=torch.bool)
-    linked[node, other] = linked[other, node] = True
-    return linked.nonzero().t().contiguous()
+    total, unit = len(features), F.normalize(features.detach(), dim=1)
+    places = torch.arange(total, device=features.device)
+    groups = torch.zeros_like(places) if groups is None else groups
+    found = []
+    for rows in places.split(max(1, min(_ROWS, _COSINES // max(total, 1)))):
+        mine = groups[rows]
+        # Of a block's rows the columns of its groups alone.
+        first, last = (int(torch.searchsorted(groups, mine[end], right=bool(end))) for end in (0, -1))
+        alike = unit[rows] @ unit[first:last].t()
+        alike[(groups[first:last] != mine[:, None]) | (places[first:last] == rows[:, None])] = -torch.inf
+        cosines, others = alike.topk(min(neighbours, last - first - 1), dim=1)
+        there = cosines > -torch.inf
+        node, other = rows[:, None].expand_as(others)[there], (others + first)[there]
+        found += [node * total + other, other * total + node]
+    numbers = torch.cat(found).unique() if found else places
+    return torch.stack([numbers // max(total, 1), numbers % max(total, 1)])
+
+
+def spread_classes(classes: Tensor, count: int) -> Tensor:
+    """[count] classes, of each of these [c] as many as of the others but for one, side by side in their order."""
+    return classes[torch.arange(count, device=classes.device) * len(classes) // count]
+
+
+def check_takes_features(model: Model, features: int) -> None:
+    """Run a model on two generated nodes.
+
+    Args:
+        model: For nodes.
+        features: d.
+
+    Raises:
+        UnsupportedError: It has no gradient for features.
+    """
+    device = next(model.parameters()).device
+    probe = Synthetic(torch.zeros(2, features), torch.tensor([[0, 1], [1, 0]]), torch.zeros(2))
+    model(probe.live(probe.features.to(device)))
 
 
 def synthesise(
@@ -180,6 +245,7 @@ def unpack(state: Sequence[Mapping[str, Tensor]]) -> list[Synthetic]:
     return [Synthetic(**graph) for graph in state]
 
 
-def _matrix(ends: Tensor, count: int) -> sp.csr_matrix:
+def link_matrix(ends: Tensor, count: int) -> sp.csr_matrix:
+    """[n, n] with 1 where a link [2, m] is."""
     rows, columns = ends.cpu().numpy()
     return sp.csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns)), shape=(count, count))

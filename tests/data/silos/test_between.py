@@ -37,7 +37,7 @@ def cut_in(parts):
 
 def test_each_end_knows_the_links_that_were_cut(tmp_path):
     partition = cut_in(PARTS)
-    silos = with_cut_links(build_silos(ring(), partition), ring(), partition)
+    silos = with_cut_links(build_silos(ring(), partition), ring(), "random")
     # 0-1, 2-3, 3-4, 4-5 and 5-0 were cut; 1-2 was not.
     expected = [[(0, 3), (0, 5), (1, 1), (1, 5)], [(0, 0), (1, 3)], [(0, 2), (0, 4), (1, 0), (1, 4)]]
     for silo, links in zip(silos, expected, strict=True):
@@ -51,7 +51,7 @@ def test_each_end_knows_the_links_that_were_cut(tmp_path):
 
 def test_who_is_left_out_takes_its_links_along():
     partition = cut_in(PARTS).without([2])
-    silos = with_cut_links(build_silos(ring(), partition), ring(), partition)
+    silos = with_cut_links(build_silos(ring(), partition), ring(), "random")
     assert [silo.client for silo in silos] == [0, 1]
     assert [silo.cut.other.tolist() for silo in silos] == [[1], [0]]
 
@@ -64,7 +64,7 @@ def test_who_is_left_out_takes_its_links_along():
 def test_what_has_no_two_ends_is_refused(graph, parts, text):
     partition = cut_in(parts)
     with pytest.raises(UnsupportedError, match=text):
-        with_cut_links(build_silos(graph, partition), graph, partition)
+        with_cut_links(build_silos(graph, partition), graph, "random")
 
 
 # -- silos with tables of their own: two of three nodes each, a link inside and two between ----------------------------

@@ -22,6 +22,7 @@ def test_names() -> None:
 
 def test_entry_ignores_case() -> None:
     assert entry("cora") is entry("CORA")
+    assert entry("MSAcademic") is entry("MS-Academic") is entry("CS")
     assert entry("imdb_binary").name == "IMDB-BINARY"
     assert entry("OGBN-Arxiv").split_ratios == (0.6, 0.2, 0.2)
     assert entry("Reddit2").split_ratios == (0.65, 0.1, 0.25)

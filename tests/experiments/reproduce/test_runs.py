@@ -26,7 +26,8 @@ def test_a_whole_table(tmp_path: Path) -> None:
     assert one.config["partition.seed"] == 2  # a cut of its own
     assert one.config["run.seeds"] == [2]
     assert one.config["method.rounds"] == 150
-    assert len(plan("FairFGL", out=tmp_path).jobs) == len(found.jobs)  # table III is of the same runs
+    of_paper = {job.row.id for job in plan("FairFGL", out=tmp_path).jobs}
+    assert of_paper == {*(row.id for row in table.rows), "fairfgl-4.CiteSeer"}  # table III is of the same runs
 
 
 def test_a_quick_look(tmp_path: Path) -> None:
@@ -43,6 +44,16 @@ def test_what_was_asked_for(tmp_path: Path) -> None:
     assert {job.line.label for job in found.jobs if job.line.paper is None} >= {"local only", "FedRidge"}
 
 
+def test_names_in_any_spelling(tmp_path: Path) -> None:
+    found = plan("FedSage+", "D2", data=["MSAcademic"], methods=["fedsage_plus"], out=tmp_path)
+    assert {job.row.data for job in found.jobs} == {"CS"}
+    assert {job.line.label for job in found.jobs if job.line.paper} == {"FedSage+"}
+    with pytest.raises(ConfigError, match=r"FedOV is not in graphsilo; nearest in kind: DENSE"):
+        plan("O-pFGL", "1", methods=["Fed-OV"], out=tmp_path)
+    with pytest.raises(ConfigError, match=r"FedGen stands in the paper of FedPG, and is not in these tables here"):
+        plan("FedPG", "VI", methods=["fedgen"], out=tmp_path)
+
+
 def test_names_may_be_joined_and_variants_named(tmp_path: Path) -> None:
     found = plan("FedSage+", "D2", data=["cora,CS"], methods=["fedsage, FedSage+"], out=tmp_path)
     assert {job.row.data for job in found.jobs} == {"Cora", "CS"}
@@ -56,10 +67,16 @@ PAPERS = sorted({table.paper for table in tables()})
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_quick_look_is_quick_in_every_row(tmp_path: Path, paper: str) -> None:
+    seen = set()
     for table in find_tables(paper):
         for row in table.rows:
             for line in row.lines:
-                config = load_config(overrides=settings_of(row, line, 0, ".", quick=True))
+                settings = settings_of(row, line, 0, ".", quick=True)
+                kind = {name: value for name, value in settings.items() if name.startswith(("method.", "model."))}
+                if repr(kind) in seen:
+                    continue
+                seen.add(repr(kind))
+                config = load_config(overrides=settings)
                 method = registry.load(config.method.name)
                 options, epochs = config.method_config(), {"local_epochs": 5}
                 assert options.total_rounds <= QUICK_ROUNDS, (row.id, line.label)
@@ -91,9 +108,20 @@ def test_what_a_quick_look_shortens() -> None:
 def test_only_rows_with_so_many_clients(tmp_path: Path) -> None:
     found = plan("O-pFGL", clients=20, out=tmp_path)
     assert {job.config["partition.clients"] for job in found.jobs} == {20}
-    assert {row.id.partition(".")[0] for table in found.tables for row in table.rows} == {"opfgl-4"}
+    assert {row.id.partition(".")[0] for table in found.tables for row in table.rows} == {"opfgl-4", "opfgl-7"}
     three = plan("FedLoG", "1a", clients=3, quick=True, out=tmp_path)
     assert {(job.row.data, job.config["partition.clients"]) for job in three.jobs} == {("Cora", 3)}
+
+
+def test_large_graphs_are_run_where_they_are_named(tmp_path: Path) -> None:
+    found = plan("O-pFGL", "1", out=tmp_path)
+    assert {job.row.data for job in found.jobs} == {"Cora", "CiteSeer", "PubMed"}
+    named = plan("O-pFGL", "1", data=["ogbn-arxiv"], methods=["O-pFGL"], seeds=[0], out=tmp_path)
+    [mine] = [job for job in named.jobs if job.line.paper]
+    assert (mine.row.data, mine.config["method.nodes_percent"]) == ("ogbn-arxiv", 0.25)
+    assert "method.nodes_percent" not in found.jobs[-1].config
+    with pytest.raises(ConfigError, match=r"table VI, is of large graphs alone.* give --data ogbn-arxiv,Flickr"):
+        plan("FedPG", "VI", out=tmp_path)
 
 
 def test_numbers_of_clients_that_no_row_has_are_refused(tmp_path: Path) -> None:

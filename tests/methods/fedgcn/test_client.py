@@ -178,6 +178,26 @@ def test_what_it_cannot_serve_is_refused(change):
     federation_of(silos=[change(silo) for silo in simulation.silos], hops=0)
 
 
+@pytest.mark.parametrize("scenario", ["unseen", "open"])
+def test_what_appears_at_test_time_is_in_no_sum(scenario):
+    """Sums are of the graph that all silos train on together; a grown graph is scored by its own links alone."""
+    few = {"data.generator": {"nodes": 120, "features": 12, "classes": 3}}
+    server, federation, whole = federation_of(**{"scenario.name": scenario, "scenario.hops": 1}, **few)
+    trained = np.sort(np.concatenate([federation.client(k).silo.graph.global_ids for k in federation.clients]))
+    assert len(trained) < whole.num_nodes
+    model = server.build_model()
+    expected = model(GraphTensors(whole.subgraph(trained)).full).detach()
+    for number in federation.clients:
+        client = federation.client(number)
+        seen, grown, new, _ = client.silo.evaluations
+        assert seen.graph is client.silo.graph
+        rows = np.searchsorted(trained, seen.graph.global_ids)
+        assert (client.predict(client.data) - expected[rows]).abs().max() < 1e-6
+        for later in (grown.graph, new.graph):
+            data = GraphTensors(later)
+            assert torch.equal(client.predict(data), model(data.full).detach())
+
+
 @pytest.mark.parametrize("step", ["border", "sums"])
 def test_whose_degree_nobody_says_counts_for_nothing(monkeypatch, step):
     """A silo that fails in set-up takes its nodes along, named or not; the others go on with the rest."""

@@ -12,32 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, mix_bits
-from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import CutLinks, Silo
 from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.errors import DataError, UnsupportedError
 
 
-def with_cut_links(silos: Sequence[Silo], graph: Graph, partition: Partition) -> list[Silo]:
+def with_cut_links(silos: Sequence[Silo], graph: Graph, rule: str) -> list[Silo]:
     """The silos with the links that lead from other silos' nodes to their own, each once.
 
     Args:
-        silos: Of the scenario ``seen``: each holds the nodes of its part, in that order.
-        graph: The whole graph.
-        partition: Whose nodes are whose.
+        silos: Each with the graph that it trains on; nodes of none of these have no links here.
+        graph: The whole graph that they were cut from.
+        rule: What cut it, for the text of errors.
 
     Raises:
         UnsupportedError: A node is in several silos, so that its links are not between two; or links have directions.
     """
     owner = np.full(graph.num_nodes, -1, dtype=np.int64)
     place = np.zeros(graph.num_nodes, dtype=np.int64)
-    for client, nodes in enumerate(partition.nodes):
+    held = [silo.graph.global_ids for silo in silos if isinstance(silo.graph, Graph)]
+    for number, nodes in enumerate(held):
         if (owner[nodes] >= 0).any():
             raise UnsupportedError(
-                f"links between silos need each node to be in one silo only, and {partition.rule} puts some into "
-                f"several. Choose another partition rule."
+                f"links between silos need each node to be in one silo only, and {rule} puts some into several. Choose "
+                f"another partition rule."
             )
-        owner[nodes], place[nodes] = client, np.arange(len(nodes))
+        owner[nodes], place[nodes] = number, np.arange(len(nodes))
     if not is_symmetric(graph):
         raise UnsupportedError(
             f"links between silos are known at both of their ends, and those of {graph.name} have directions. Load it "
@@ -48,13 +48,10 @@ def with_cut_links(silos: Sequence[Silo], graph: Graph, partition: Partition) ->
     links = np.unique(
         np.stack([owner[target[between]], place[target[between]], source[between]]).astype(np.int64), axis=1
     )
-    ends = np.searchsorted(links[0], np.arange(partition.num_clients + 1))
+    ends = np.searchsorted(links[0], np.arange(len(silos) + 1))
     return [
-        replace(
-            silo,
-            cut=CutLinks(partition.nodes[silo.client], *links[1:, ends[silo.client] : ends[silo.client + 1]]),
-        )
-        for silo in silos
+        replace(silo, cut=CutLinks(held[number], *links[1:, ends[number] : ends[number + 1]]))
+        for number, silo in enumerate(silos)
     ]
 
 

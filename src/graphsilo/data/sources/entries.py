@@ -68,6 +68,7 @@ class CatalogEntry:
         generated: Made by :mod:`graphsilo.data.sources.generated`; needs no files.
         split_ratios: (train, val, test) per class, as the field's benchmark splits this data set; None where it names
             none.
+        aliases: Other names, in small letters.
         class_names: What the classes stand for, in the order of their numbers; empty where it is not known. The order
             was found from the counts of nodes per class, which differ between all classes of a set and are those of
             the publications that made them (a test compares them with the files).
@@ -86,6 +87,7 @@ class CatalogEntry:
     pyg_class: str | None = None
     split_ratios: SplitRatios | None = None
     class_names: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     source: RawFiles = field(default=RawFiles("", "", ()), repr=False, compare=False)
 
     @property
@@ -100,7 +102,8 @@ def names() -> list[CatalogEntry]:
 
 def find(name: str) -> CatalogEntry | None:
     """As ``entry``; None where there is none."""
-    return _CATALOG.get(name.lower().replace("_", "-"))
+    wanted = name.lower().replace("_", "-")
+    return _CATALOG.get(wanted) or _ALIASES.get(wanted.replace("-", ""))
 
 
 def entry(name: str) -> CatalogEntry:
@@ -213,7 +216,7 @@ _ENTRIES = (
     ),
     *_family(
         "Coauthor", _coauthor, _CITATION_GRAPHS,
-        CatalogEntry("CS", 18_333, 163_788, 6805, 15, _SHCHUR, checksum="ee33a58c30680afa"),
+        CatalogEntry("CS", 18_333, 163_788, 6805, 15, _SHCHUR, checksum="ee33a58c30680afa", aliases=("msacademic",)),
         CatalogEntry("Physics", 34_493, 495_924, 8415, 5, _SHCHUR, checksum="9771db24073e7182"),
     ),
     *_family(
@@ -264,3 +267,4 @@ _ENTRIES = (
     ),
 )  # fmt: skip
 _CATALOG = {item.name.lower(): item for item in _ENTRIES}
+_ALIASES = {alias: item for item in _ENTRIES for alias in item.aliases}

@@ -6,21 +6,28 @@ read the same files, with more seeds, variants and searches than a table prints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo import documents
+from graphsilo.data.sources import entries
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed, key, load_scores
-from graphsilo.experiments.spaces import default_spaces
+from graphsilo.evaluate.costs import COSTS, COURSE
+from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed, Question, name_view, read_scores
 from graphsilo.federation import registry
+from graphsilo.federation.registry import plain_name
 
 Place: TypeAlias = "tuple[str, str, str, str, int]"
 """Paper, table, data set, setting and number of clients."""
+LARGE = 50_000
+"""Graphs with more nodes are run where their data is named."""
+NO_METHOD = "no method here has this name"
 
 
 def path(name: str) -> Path:
@@ -39,7 +46,7 @@ def tree(name: str) -> dict[str, Any]:
 def printed_scores() -> dict[Place, dict[tuple[str, str], Printed]]:
     """The papers' scores: by place, then by method as printed and metric."""
     found: dict[Place, dict[tuple[str, str], Printed]] = {}
-    for each in load_scores():
+    for each in read_scores():
         place = each.paper, each.table, each.data, each.setting, each.clients
         found.setdefault(place, {})[each.method, each.metric] = each
     return found
@@ -47,19 +54,23 @@ def printed_scores() -> dict[Place, dict[tuple[str, str], Printed]]:
 
 def rows(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Rows of a description: each has ``id``, ``data``, ``base`` and ``runs``; a run its ``label``, what it ``set``s,
-    the ``score``s that are shown, and what is ``published`` of them, in percent."""
+    the ``score``s that are shown, and what is ``published`` of them, in percent where they are shares."""
     if "rows" not in described:
         yield from _rows_of_tables(described)
     for row in described.get("rows", []):
-        cells = [
-            printed_scores().get((described["paper"], place["table"], *_of(row, place)), {})
-            for place in row.get("printed", [])
-        ]
+        places = {
+            place.get("metric", "accuracy"): (described["paper"], place["table"], *_of(row, place))
+            for place in reversed(row.get("printed", []))
+        }
         runs = []
         for each in row.get("runs", []):
-            found = [score for part in cells if (score := part.get((each.get("paper", ""), "accuracy")))]
-            shown = {"published": [_percent(found[0].mean)], "std": [_percent(found[0].std)]} if found else {}
-            runs.append({**each, **shown})
+            found = [
+                score
+                for metric, place in reversed(places.items())
+                if (score := printed_scores().get(place, {}).get((each.get("paper", ""), metric)))
+            ]
+            shown = {"published": [_mean(score) for score in found], "std": [_std(score) for score in found]}
+            runs.append({**each, **(shown if found else {})})
         yield {**row, **({"runs": runs} if runs else {})}
 
 
@@ -67,69 +78,139 @@ def _of(row: Mapping[str, Any], place: Mapping[str, Any]) -> tuple[str, str, int
     return row["base"]["data.name"], place["setting"], row["base"]["partition.clients"]
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else round(100 * share, 6)
+def _mean(score: Printed | None) -> float | None:
+    """As it is printed: in percent where it is a share."""
+    return None if score is None else round(metric_of(score.metric).factor * score.mean, 6)
+
+
+def _std(score: Printed | None) -> float | None:
+    return None if score is None or score.std is None else round(metric_of(score.metric).factor * score.std, 6)
+
+
+def find_method(described: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """What runs under a paper's name of a method: what the description says, else what the registry knows by it; None
+    where neither does."""
+    if name in described["methods"]:
+        return dict(described["methods"][name])
+    found = registry.listing(name)
+    return None if found is None else {"set": {"method.name": found.name}}
+
+
+def why_not(base: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Why a method cannot be run in a row, in words; empty where it can.
+
+    Args:
+        base: What all methods of the row set.
+        settings: What the method sets.
+    """
+    found = registry.listing(settings["method.name"])
+    if found is None:
+        return NO_METHOD
+    task = base.get("task") or entries.entry(base["data.name"]).task
+    if task not in found.tasks:
+        return f"{found.title} is not for the task '{task}'"
+    if "model.pool" in base and not found.heterogeneous:
+        return f"{found.title} takes the same model everywhere"
+    return ""
 
 
 def _rows_of_tables(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A file of ``tables`` as rows: one per table, data set and setting, with references and the methods it prints.
-
-    A table may set more of a method, or leave it out; its ``variants`` are further lines of a method, by label. Its
-    ``scores`` are paths within a view; the published number is held against the view that the method reports first, or
-    the one that ``views`` names.
-    """
-    views = {each.name: [f"{view}_local" for view in each.evaluates] for each in registry.listings()}
+    """A file of ``tables`` as rows: one per table, data set and setting, with references and the methods it prints."""
+    every: dict[tuple[str, str], dict[str, None]] = {}
+    for (paper, number, *_), cells in printed_scores().items():
+        every.setdefault((paper, number), {}).update(dict.fromkeys(name for name, _ in cells))
+    methods = {name: find_method(described, name) for names in every.values() for name in names}
     for table in described["tables"]:
+        of_data = table.get("of_data", {})
         for data in table["data"]:
             for setting, more in (table.get("settings") or {"": {}}).items():
-                of_data = table.get("of_data", {})
-                base = {
-                    **table["base"], "data.name": data, **of_data.get(data, {}), **more,
-                    **of_data.get(f"{data}.{setting}", {}),
-                }  # fmt: skip
+                name = ".".join(filter(None, [data, setting]))
+                base = {**table["base"], "data.name": data, **of_data.get(data, {}), **more, **of_data.get(name, {})}
                 places = [
-                    (table["paper"], part["table"], data, part.get("setting", setting), base["partition.clients"])
+                    (table["paper"], part["table"], data, part.get("setting", "{}").replace("{}", setting),
+                     base["partition.clients"])
                     for part in table["scores"]
-                ]
-                cells = [printed_scores().get(place, {}) for place in places]
-                runs = [dict(each) for each in described["references"]]
-                of_table = table.get("methods", {})
-                for name in dict.fromkeys(name for part in cells for name, _ in part):
-                    if name in described["methods"] and of_table.get(name, {}) is not None:
-                        method = described["methods"][name]
-                        settings = {**method["set"], **of_table.get(name, {})}
-                        spaces = method.get("spaces") or default_spaces(settings["method.name"])
-                        runs.append({**method, "spaces": spaces, "label": name, "set": settings, "paper": name})
-                        runs += [
-                            {**runs[-1], "label": label, "set": {**method["set"], **variant}}
-                            for label, variant in table.get("variants", {}).items()
-                            if label.partition(", ")[0] == name
-                        ]
+                ]  # fmt: skip
+                is_whole = data in table.get("whole", ())
+                names = dict.fromkeys(
+                    name
+                    for place in places
+                    for name in (
+                        every.get(place[:2], ()) if is_whole else [name for name, _ in printed_scores().get(place, ())]
+                    )
+                )
+                runs = [] if table.get("sweep") else _references(described, base)
+                runs += _methods(table, base, {name: methods[name] for name in names})
                 for each in runs:
-                    shown = views[each["set"]["method.name"]]
-                    if view := table.get("views", {}).get(each["label"]):
-                        shown = each["modes"] = sorted(shown, key=lambda mode: mode != f"{view}_local")
-                    found = [
-                        part.get((each.get("paper", ""), score.get("metric", "accuracy")))
-                        for part, score in zip(cells, table["scores"], strict=True)
-                    ]
-                    each["score"] = [f"{view}.{score['path']}" for view in shown for score in table["scores"]]
-                    each["published"] = [None if score is None else _percent(score.mean) for score in found]
-                    each["std"] = [None if score is None else _percent(score.std) for score in found]
+                    _score(each, table, places)
                 yield {
-                    "id": ".".join(filter(None, [table["id"], data, setting])),
+                    "id": f"{table['id']}.{name}",
                     "data": f"{data}{setting and f', {setting}'} ({table['title']})",
                     "base": base,
                     "runs": runs,
                     **({"seeds": table["seeds"]} if "seeds" in table else {"splits": [0, 1, 2]}),
-                    "priority": table.get("priority", 2),
+                    "priority": 3 if is_large(data) else table.get("priority", 2),
                     "printed": [
                         {"table": place[1], "setting": place[3], "path": score["path"],
                          "metric": score.get("metric", "accuracy")}
                         for place, score in zip(places, table["scores"], strict=True)
                     ],
-                    "minutes": table.get("minutes", {}).get(".".join(filter(None, [data, setting]))),
+                    "is_whole": is_whole,
+                    "minutes": table.get("minutes", {}).get(name),
                 }  # fmt: skip
+
+
+def _references(described: Mapping[str, Any], base: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [dict(each) for each in described["references"] if not why_not(base, each["set"])]
+
+
+def _methods(
+    table: Mapping[str, Any], base: Mapping[str, Any], known: Mapping[str, dict[str, Any] | None]
+) -> Iterator[dict[str, Any]]:
+    """A line for each of these methods that can be run in a row, and for its variants."""
+    of_data = table.get("methods_on", {}).get(base["data.name"], {})
+    for name, method in known.items():
+        mine = table.get("methods", {}).get(name, {})
+        if method is None or isinstance(mine, str) or why_not(base, method["set"]):
+            continue
+        settings = {**method["set"], **mine, **of_data.get(name, {})}
+        tuned = method.get("tuned", not table.get("sweep"))
+        line = {**method, "label": name, "set": settings, "paper": name, "tuned": tuned}
+        yield line
+        for label, variant in table.get("variants", {}).items():
+            if label.partition(", ")[0] == name:
+                yield {**line, "label": label, "set": {**method["set"], **variant}}
+
+
+def _score(line: dict[str, Any], table: Mapping[str, Any], places: Sequence[Place]) -> None:
+    """Write into a line which scores it shows, and what is published of them.
+
+    The published number is held against the view that the method reports first, or the one that ``views`` names.
+    """
+    listing = registry.listing(line["set"]["method.name"])
+    assert listing is not None
+    shown = [f"{view}_local" for view in listing.evaluates]
+    if view := table.get("views", {}).get(line["label"]):
+        shown = line["modes"] = sorted(shown, key=lambda mode: mode != f"{view}_local")
+    scored = [(place, part) for place, part in zip(places, table["scores"], strict=True) if _is_score(part["path"])]
+    found = [
+        printed_scores().get(place, {}).get((line.get("paper", ""), part.get("metric", "accuracy")))
+        for place, part in scored
+    ]
+    line["score"] = [f"{view}.{part['path']}" for view in shown for _, part in scored]
+    line["published"], line["std"] = [_mean(score) for score in found], [_std(score) for score in found]
+
+
+def _is_score(path: str) -> bool:
+    """Whether it says how right a model is; not what a run cost."""
+    metric = path.partition("@")[0]
+    return metric not in COURSE and metric not in COSTS
+
+
+def is_large(data: str) -> bool:
+    """Whether a data set is run only where it is named: a graph of a size at which a table takes hours."""
+    found = entries.entry(data)
+    return found.task == "node" and found.nodes > LARGE
 
 
 # -- what can be reproduced ----------------------------------------------------------------------------------------
@@ -167,6 +248,7 @@ class Row:
         lines: The methods.
         seeds: Of training.
         own_cuts: Whether each seed draws a cut and split of its own.
+        is_whole: Whether it stands in the table though published.csv has little or nothing of it.
         minutes: About what all of it takes on one core; None where nobody measured.
     """
 
@@ -179,6 +261,7 @@ class Row:
     seeds: tuple[int, ...]
     own_cuts: bool
     minutes: float | None
+    is_whole: bool = False
 
     @property
     def clients(self) -> int:
@@ -189,12 +272,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a paper."""
+    """A table of a paper.
+
+    Attributes:
+        paper, number, title, rows: As they are named and drawn.
+        is_sweep: Whether it varies a method: then no other run is held against it.
+    """
 
     paper: str
     number: str
     title: str
     rows: tuple[Row, ...]
+    is_sweep: bool = False
 
     @property
     def protocol(self) -> str:
@@ -221,9 +310,49 @@ def tables() -> tuple[Table, ...]:
                 shown = [row for row in mine if any(part["table"] == number for part in row.get("printed", []))]
                 drawn = [_row(paper, number, row, described) for row in shown]
                 # A paper may print fewer data sets in one of the tables that are of the same runs
-                kept = tuple(row for row in drawn if any(line.printed for line in row.lines))
-                found.append(Table(paper, str(number), entry["title"], kept))
+                kept = [row for row in drawn if row.is_whole or any(line.printed for line in row.lines)]
+                found.append(Table(paper, str(number), entry["title"], _tell_apart(kept), entry.get("sweep", False)))
     return tuple(found)
+
+
+def _tell_apart(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The same rows, with the number of clients in titles that would be another's, too."""
+    titles = Counter(row.title for row in rows)
+    return tuple(
+        replace(row, title=f"{row.title}, {row.clients} clients") if titles[row.title] > 1 else row for row in rows
+    )
+
+
+@cache
+def questions() -> dict[Printed, Question]:
+    """What published scores are scores of, where a run of one's own can be held against them."""
+    found: dict[Printed, Question] = {}
+    for table in tables():
+        for row in table.rows if not table.is_sweep else ():
+            for line in row.lines:
+                if line.paper is not None and line.is_default and registry.listing(line.paper) is not None:
+                    for path, score in line.printed.items():
+                        if _is_score(path):
+                            found.setdefault(score, _question(row, line, path))
+    return found
+
+
+def _question(row: Row, line: Line, path: str) -> Question:
+    settings, listing = line.settings, registry.listing(line.settings["method.name"])
+    assert listing is not None
+    alpha = settings.get("partition.alpha")
+    rule = settings["partition.rule"] if alpha is None else f"{settings['partition.rule']} {alpha:g}"
+    items, _, metric = path.rpartition(".")
+    usual: Mapping[str, Any] = listing.model or {}
+    if usual and "name" not in usual:
+        usual = usual.get(entries.entry(row.data).task, {})
+    model = settings.get("model.pool") or settings.get("model.name", usual.get("name", "gcn"))
+    modes = settings.get("evaluation.modes")
+    view = name_view(modes[0], listing.evaluates[0]) if modes else ""
+    return Question(
+        entries.entry(row.data).name, rule, row.clients, settings.get("scenario.name", "seen"), items or None, view,
+        metric, listing.name, model or "",
+    )  # fmt: skip
 
 
 def _row(paper: str, number: str, row: Mapping[str, Any], described: Mapping[str, Any]) -> Row:
@@ -240,7 +369,7 @@ def _row(paper: str, number: str, row: Mapping[str, Any], described: Mapping[str
             and (score := printed_scores().get((paper, number, data, part["setting"], clients), {}).get(
                 (name or "", part.get("metric", "accuracy"))))
         }  # fmt: skip
-        if name and not cells:
+        if name and not cells and not row.get("is_whole"):
             continue  # another table of this paper prints it
         is_variant = name is not None and any(line.paper == name for line in lines)
         modes = {"evaluation.modes": each["modes"]} if "modes" in each else {}
@@ -258,6 +387,7 @@ def _row(paper: str, number: str, row: Mapping[str, Any], described: Mapping[str
         seeds=tuple(row.get("splits") or row.get("seeds", [0, 1, 2])),
         own_cuts="splits" in row,
         minutes=row.get("minutes"),
+        is_whole=row.get("is_whole", False),
     )
 
 
@@ -268,7 +398,7 @@ def find_tables(paper: str, number: str | None = None) -> list[Table]:
         ConfigError: There is no such paper or table.
     """
     papers = dict.fromkeys(table.paper for table in tables())
-    mine = [table for table in tables() if key(table.paper) == key(paper)]
+    mine = [table for table in tables() if plain_name(table.paper) == plain_name(paper)]
     if not mine:
         raise ConfigError(f"a paper whose tables can be reproduced was wanted, got '{paper}': {nearest(paper, papers)}")
     if number is None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
 from graphsilo.errors import ConfigError, nearest
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage.records import RunRecord
+from graphsilo.federation.registry import plain_name
 
 NOTE = "The papers' cuts and splits are not known: a difference of a point or two is one of cuts."
 NOTES = {
@@ -24,14 +26,10 @@ NOTES = {
 }
 """What must be said of a paper instead."""
 
-_SETTINGS: dict[str, tuple[str, str | None]] = {
-    "seen graph (closed set)": ("unseen", None),
-    "unseen node (closed set)": ("unseen", "unseen_node"),
-    "missing class (closed set)": ("unseen", "missing_class"),
-    "new client": ("unseen", "new_client"),
-    "unseen node (open set)": ("open", "unseen_node"),
-}
-"""What the papers call a setting: the scenario, and which of its test items."""
+ASSUMED = {"FairFGL": "10 clients", "FedPG": "100 rounds", "FedSage+": "Louvain"}
+"""What a paper does not say of its protocol, and is taken here."""
+AS_REPORTED = ("own_local", "aggregate_local", "own_global")
+"""Modes that a paper means when it names none, if they are of the view that the method reports first."""
 NOT_COMPARED = ("min_f1", "hete_min_f1")
 """Metrics whose printed values follow no definition that could be found."""
 _WEIGHTS = {
@@ -53,7 +51,7 @@ class Question:
         view: ``VIEW`` of the score; empty is what a method reports first.
         metric: As in the table of metrics.
         method: As ``method.name``.
-        model: As ``model.name``; empty of a method that has none.
+        model: As ``model.name`` or the name of a ``model.pool``; empty of a method that has none.
     """
 
     data: str
@@ -76,7 +74,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Printed:
-    """A score as a paper prints it, a share where it is printed in percent.
+    """A score as a paper prints it: a share where it is printed in percent, else in bytes, seconds or ones.
 
     Attributes:
         paper, table: Where.
@@ -86,8 +84,8 @@ class Printed:
         setting: The paper's words, empty where it has one.
         method: The paper's name of it.
         std: None where none is printed.
-        model: Its backbone, in this package's words: that of the row in which it is run again, else of its table.
-        view: ``VIEW`` that it is of, where that is not what the method reports first.
+        question: In this package's words, as the row says in which it is run again; None where no run but that one can
+            be held against it.
     """
 
     paper: str
@@ -101,54 +99,36 @@ class Printed:
     method: str
     mean: float
     std: float | None
-    model: str = "gcn"
-    view: str = ""
+    question: Question | None = None
 
     @property
     def source(self) -> str:
         """``FairFGL, table II``."""
         return f"{self.paper}, table {self.table}"
 
-    @property
-    def question(self) -> Question | None:
-        """In this package's words; None for a method that it does not have, and for what cannot be compared."""
-        name = methods().get(self.method)
-        if name is None or self.metric in NOT_COMPARED or self.setting.startswith("batch size"):
-            return None
-        rule = self.partition
-        if self.partition.startswith("dirichlet"):
-            rule = f"dirichlet {float(self.partition.removeprefix('dirichlet')):g}"
-        elif self.setting.startswith("dir"):
-            rule = f"dirichlet {float(self.setting.removeprefix('dir')):g}"
-        elif self.setting == "iid":
-            rule = "random"
-        scenario, items = _SETTINGS.get(self.setting, ("seen", None))
-        return Question(self.data, rule, self.clients, scenario, items, self.view, self.metric, name, self.model)
-
 
 @cache
 def load_scores() -> tuple[Printed, ...]:
-    """Every published score."""
-    text = resources.files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
-    return tuple(
-        Printed(
-            row["paper"], row["table"], row["dataset"], row["partition"], int(row["clients"]),
-            int(row["rounds"]) if row["rounds"] else None, row["setting"], row["metric"], row["method"],
-            round(float(row["mean"]) / 100, 6), round(float(row["std"]) / 100, 6) if row["std"] else None,
-            row["model"], row["view"],
-        )
-        for row in csv.DictReader(text.splitlines())
-    )  # fmt: skip
+    """Every published score, with its question."""
+    from graphsilo.experiments.reproduce.description import questions
+
+    known = questions()
+    return tuple(replace(each, question=known.get(each)) for each in read_scores())
 
 
 @cache
-def methods() -> Mapping[str, str]:
-    """A paper's name of a method to this package's."""
-    from graphsilo.experiments.reproduce.description import tree
-
-    return {name: each["set"]["method.name"] for name, each in tree("tables")["methods"].items()} | {
-        "FedSage": "fedsage", "GlobSage": "global",
-    }  # fmt: skip
+def read_scores() -> tuple[Printed, ...]:
+    """The same as they stand in the file, without questions."""
+    text = resources.files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
+    found = []
+    for row in csv.DictReader(text.splitlines()):
+        factor = metric_of(row["metric"]).factor
+        found.append(Printed(
+            row["paper"], row["table"], row["dataset"], row["partition"], int(row["clients"]),
+            int(row["rounds"]) if row["rounds"] else None, row["setting"], row["metric"], row["method"],
+            round(float(row["mean"]) / factor, 6), round(float(row["std"]) / factor, 6) if row["std"] else None,
+        ))  # fmt: skip
+    return tuple(found)
 
 
 def question_of(run: RunRecord, metric: str, view: str = "", items: str | None = None) -> Question:
@@ -162,10 +142,17 @@ def question_of(run: RunRecord, metric: str, view: str = "", items: str | None =
     """
     alpha = run.config.get("partition", {}).get("alpha")
     rule = run.partition.rule if alpha is None else f"{run.partition.rule} {float(alpha):g}"
-    model, scenario = (run.config.get(part, {}).get("name") or "" for part in ("model", "scenario"))
+    model, scenario = (run.config.get(part, {}) for part in ("model", "scenario"))
+    backbone = str(model.get("pool") or model.get("name") or "")
     return Question(
-        run.data.name, rule, run.partition.clients, scenario or "seen", items, view, metric, run.method.name, model
-    )
+        run.data.name, rule, run.partition.clients, scenario.get("name") or "seen", items, view, metric,
+        run.method.name, backbone,
+    )  # fmt: skip
+
+
+def name_view(mode: str, first: str) -> str:
+    """``VIEW`` of a question: empty for a mode of the view that the method reports first."""
+    return "" if mode in AS_REPORTED and mode.startswith(first) else mode
 
 
 def select_scores(paper: str | None) -> tuple[Printed, ...]:
@@ -178,19 +165,13 @@ def select_scores(paper: str | None) -> tuple[Printed, ...]:
         return load_scores()
     name, _, table = paper.partition("/")
     papers = dict.fromkeys(each.paper for each in load_scores())
-    found = [each for each in load_scores() if key(each.paper) == key(name)]
+    found = [each for each in load_scores() if plain_name(each.paper) == plain_name(name)]
     if not found:
         raise ConfigError(f"a paper with published scores was wanted, got '{name}': {nearest(name, papers)}")
     tables = dict.fromkeys(each.table for each in found)
     if table and table.lower() not in {each.lower() for each in tables}:
         raise ConfigError(f"a table of {found[0].paper} was wanted, got '{table}': {nearest(table, tables)}")
     return tuple(each for each in found if not table or each.table.lower() == table.lower())
-
-
-def key(name: str) -> str:
-    """A name without what people write differently: ``O-pFGL`` and ``opfgl`` are the same, ``FedSage+`` and
-    ``fedsage_plus``, too."""
-    return "".join(letter for letter in name.lower().replace("+", "plus") if letter.isalnum())
 
 
 def match_scores(

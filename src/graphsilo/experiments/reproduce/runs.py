@@ -14,11 +14,15 @@ from typing import Any, NoReturn
 
 from pydantic.fields import FieldInfo
 
+from graphsilo.data.sources import entries
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments import batch
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.reproduce.description import Line, Row, Table, find_tables
+from graphsilo.experiments.reproduce.description import Line, Row, Table, find_tables, is_large
+from graphsilo.experiments.reproduce.published import read_scores
 from graphsilo.federation import registry
+from graphsilo.federation.absent import missing
+from graphsilo.federation.registry import plain_name
 from graphsilo.federation.settings import OneRoundConfig
 
 QUICK_ROUNDS = 5
@@ -79,7 +83,7 @@ def plan(
     Args:
         paper: Its method, as ``FairFGL``.
         table: Number of one table, as ``II``; None takes all that can be run.
-        data: Only these data sets.
+        data: Only these data sets; None takes all but large graphs.
         clients: Only rows with so many.
         methods: Only these methods beside the references, as the table names them; None takes all but variants. Names
             of methods and data sets may be joined by commas.
@@ -99,16 +103,19 @@ def plan(
     tables = [_narrow(each, data, clients, methods, seeds, quick=quick) for each in every]
     tables = [each for each in tables if each.rows]
     if not tables:
-        _refuse_clients(every, data, clients)
-    name = "".join(
-        letter for letter in tables[0].paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-"
-    )
-    folder = out or Path("runs") / f"reproduce-{name}"
+        _refuse_rest(every, data, clients)
+    folder = out or folder_of(tables[0].paper)
     jobs: dict[Path, Job] = {}
     for _, row, line, seed, place in runs_of(tables, folder, quick=quick):
         if place not in jobs:
             jobs[place] = Job(row, line, seed, settings_of(row, line, seed, data_root, quick=quick), place)
     return Plan(tuple(tables), tuple(jobs.values()), folder, quick)
+
+
+def folder_of(paper: str) -> Path:
+    """Where what a paper takes is run, where nobody says it."""
+    name = "".join(letter for letter in paper.lower().replace("+", "-plus") if letter.isalnum() or letter == "-")
+    return Path("runs") / f"reproduce-{name}"
 
 
 def runs_of(tables: Iterable[Table], out: Path, *, quick: bool) -> Iterator[tuple[Table, Row, Line, int, Path]]:
@@ -171,7 +178,7 @@ def _narrow(
     quick: bool,
 ) -> Table:
     """A table with what was asked for of it."""
-    rows = [row for row in table.rows if data is None or row.data in data]
+    rows = [row for row in table.rows if (not is_large(row.data) if data is None else row.data in data)]
     rows = [row for row in rows if clients in (None, row.clients)]
     if quick and data is None:
         rows = rows[:1]
@@ -187,8 +194,14 @@ def _narrow(
     return replace(table, rows=tuple(found))
 
 
-def _refuse_clients(every: Sequence[Table], data: Sequence[str] | None, clients: int | None) -> NoReturn:
-    """Say which numbers of clients there are."""
+def _refuse_rest(every: Sequence[Table], data: Sequence[str] | None, clients: int | None) -> NoReturn:
+    """Say which numbers of clients there are, or which data sets must be named."""
+    large = dict.fromkeys(row.data for each in every for row in each.rows if clients in (None, row.clients))
+    if data is None and large and all(map(is_large, large)):
+        raise ConfigError(
+            f"{every[0].paper}, table {every[0].number}, is of large graphs alone, which are run where they are named: "
+            f"give --data {','.join(large)}, or some of them."
+        )
     known = sorted({row.clients for each in every for row in each.rows if data is None or row.data in data})
     numbers = list(dict.fromkeys(each.number for each in every))
     of = f" on {' and '.join(data)}" if data else ""
@@ -202,14 +215,28 @@ def _spell_names(what: str, asked: Sequence[str] | None, known: set[str]) -> lis
     """The names that were asked for, as the tables spell them; several may be joined by commas."""
     if asked is None:
         return None
-    spelt = {name.lower(): name for name in known}
+    spelt = {plain_name(name): name for name in known}
     found = []
     for text in asked:
-        for name in [text] if text.lower() in spelt else text.split(","):  # a variant's name may hold a comma itself
-            if name.strip().lower() not in spelt:
-                raise ConfigError(f"a {what} of these tables was wanted, got '{name.strip()}': {nearest(name, known)}")
-            found.append(spelt[name.strip().lower()])
+        # A variant's name may hold a comma itself
+        for name in [text] if plain_name(text) in spelt else map(str.strip, text.split(",")):
+            item = entries.find(name) if what == "data set" else None
+            wanted = plain_name(item.name if item else name)
+            if wanted not in spelt:
+                raise ConfigError(
+                    _missing(name) or f"a {what} of these tables was wanted, got '{name}': {nearest(name, known)}"
+                )
+            found.append(spelt[wanted])
     return found
+
+
+def _missing(name: str) -> str:
+    """That a method is known and not here, or stands in a paper alone; empty for any other name."""
+    printed = {plain_name(each.method): each for each in read_scores()}.get(plain_name(name))
+    alone = (
+        f"{printed.method} stands in the paper of {printed.paper}, and is not in these tables here." if printed else ""
+    )
+    return missing(name) or alone
 
 
 def settings_of(
@@ -217,10 +244,10 @@ def settings_of(
 ) -> dict[str, Any]:
     """A run's settings, by dotted name."""
     settings = {**line.settings, **({"partition.seed": seed} if row.own_cuts else {})}
-    return with_protocol({**settings, **_shorten(settings)} if quick else settings, seed, data_root)
+    return with_protocol({**settings, **shorten(settings)} if quick else settings, seed, data_root)
 
 
-def _shorten(settings: Mapping[str, Any]) -> dict[str, Any]:
+def shorten(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a quick look changes: rounds, epochs and generators that are larger than it takes, by default or said."""
     method = registry.load(settings["method.name"])
     fields = method.config.model_fields

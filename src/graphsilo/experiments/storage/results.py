@@ -304,5 +304,13 @@ def first_warnings(config: RunConfig, method: Method, simulation: Participants) 
     return [
         *simulation.warnings(), *lopsided_warnings(config, simulation), *label_warnings(simulation),
         *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
-        *config.remarks, *setting_warnings(config, simulation),
+        *config.remarks, *setting_warnings(config, simulation), *_start_warnings(config, simulation),
     ]  # fmt: skip
+
+
+def _start_warnings(config: RunConfig, simulation: Participants) -> list[str]:
+    if config.run.start is None:
+        return []
+    from graphsilo.experiments.starts import explain_overlap
+
+    return explain_overlap(config.run.start, simulation)

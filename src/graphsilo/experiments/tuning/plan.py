@@ -15,13 +15,21 @@ from graphsilo.evaluate.metrics import METRICS, Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_device, check_support
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.doors import RECORDS, own_of, own_tree, spell_name
+from graphsilo.experiments.doors import RECORDS, spell_name
 from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.participants import selection_metric
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.resume import differences, some
-from graphsilo.experiments.tuning.space import MOST_POINTS, TUNED, Settings, Space, spaces_of, trial_config
+from graphsilo.experiments.tuning.space import (
+    MOST_POINTS,
+    TUNED,
+    Settings,
+    Space,
+    complete_base,
+    spaces_of,
+    trial_config,
+)
 from graphsilo.federation import registry
 from graphsilo.settings import Count, setting
 from graphsilo.settings import Settings as Group
@@ -31,7 +39,7 @@ TRIALS = 16
 FINAL_SEEDS = (0, 1, 2)
 _LASTING = ("spaces", "tuning_seeds", "sampler", "sampler_seed", "prune")
 """What must not change within a study, beside the configuration."""
-_LEAN = {"models": False, "embeddings": False, "study": False}
+LEAN = {"models": False, "embeddings": False, "study": False}
 """What trials leave out: nobody looks at the models of most of them."""
 
 
@@ -107,9 +115,7 @@ class Study:
         # Settings of methods and models are looked at with each method's trials.
         others = [name for name in config.explicit if name.partition(".")[0] not in TUNED]
         drop_idle(config.with_explicit(others), out=Path(out))
-        base = config.complete()
-        mine = {name: one for name, one in own_of(config.own).get("method", {}).items() if name in methods}
-        base["own"] = {**base.get("own", {}), **own_tree({"method": mine})}
+        base = complete_base(config, methods)
         study = cls(base, plan, spaces_of(plan.space, methods, base), seeds, Path(out))
         endless = [name for name, space in study.spaces.items() if plan.sampler == "grid" and space.points() is None]
         if endless:
@@ -183,7 +189,7 @@ class Study:
     def config(self, method: str, settings: Settings) -> RunConfig:
         """Of a trial."""
         run = {"seeds": list(self.plan.tuning_seeds), "references": []}
-        return trial_config(self.base, method, settings, run=run, evaluation=_LEAN)
+        return trial_config(self.base, method, settings, run=run, evaluation=LEAN)
 
     def effective(self, method: str, settings: Settings) -> str:
         """All settings of a trial, whoever said them, as a text: what is the same there is the same run."""

@@ -13,7 +13,7 @@ from graphsilo.errors import ConfigError, nearest, quote
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import RunConfig, configure, door_of
-from graphsilo.experiments.doors import spell_name
+from graphsilo.experiments.doors import own_of, own_tree, spell_name
 from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
@@ -281,6 +281,13 @@ def _check(space: Space, method: str, base: Mapping[str, Any]) -> None:
 
 def _ends(values: Values) -> tuple[Any, ...]:
     return values if isinstance(values, tuple) else values.ends
+
+
+def complete_base(config: RunConfig, methods: Sequence[str]) -> dict[str, Any]:
+    """The configuration that trials change, with what is a person's own among the methods."""
+    mine = {name: one for name, one in own_of(config.own).get("method", {}).items() if name in methods}
+    base = config.complete()
+    return {**base, "own": {**base.get("own", {}), **own_tree({"method": mine})}}
 
 
 def trial_config(base: Mapping[str, Any], method: str, settings: Settings, **more: Any) -> RunConfig:

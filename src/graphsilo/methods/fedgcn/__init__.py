@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.federation.borders import values_beyond
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
@@ -61,42 +62,6 @@ class Server(fedavg.Server[FedGCNConfig]):
         federation.ask(Client.install, {client: Totals(rows=totals.of(ids)) for client, ids in wanted.items()}).require(
             minimum
         )
-
-
-class Named(Protocol):
-    """What a client says of the nodes that links between silos join: ids of its own, and of those at the other ends."""
-
-    @property
-    def own(self) -> Tensor:
-        """[b] int64."""
-
-    @property
-    def beyond(self) -> Tensor:
-        """[m] int64."""
-
-
-def values_beyond(borders: Mapping[ClientId, Named], values: Mapping[ClientId, Tensor]) -> dict[ClientId, Tensor]:
-    """What is known of the nodes beyond each client's border, [m], 0 where nobody says it.
-
-    Args:
-        borders: Of every client.
-        values: [b] of its own nodes there.
-
-    Raises:
-        FederationError: Two clients call nodes of their own by one id.
-    """
-    ids, order = torch.cat([border.own for border in borders.values()]).sort()
-    if bool((ids[1:] == ids[:-1]).any()):
-        raise FederationError(
-            "two clients call nodes of their own by one id, and links between silos need each node to be in one "
-            "silo only. Choose another partition rule, or other ids in the tables."
-        )
-    known = torch.cat([values[client] for client in borders])[order]
-    found = {}
-    for client, border in borders.items():
-        place = torch.searchsorted(ids, border.beyond).clamp_(max=max(len(ids) - 1, 0))
-        found[client] = known[place] * (ids[place] == border.beyond) if len(ids) else torch.zeros_like(border.beyond)
-    return found
 
 
 METHOD = Method(

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silos.silo import Silo
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError
+from graphsilo.federation.borders import check_cut
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
@@ -148,25 +148,3 @@ class Client(fedavg.Client[FedGCNConfig]):
     def release(self) -> None:
         if self._given is not None:
             self._given.clear()
-
-
-def check_cut(silo: Silo, name: str, does: str, setting: str) -> None:
-    """Refuse a silo that does not know its links to others, or is scored on another graph than it trains on.
-
-    Args:
-        silo: Whose links are asked for.
-        name: Of the method, for the message.
-        does: What it does over these links.
-        setting: Which one is 0 to do without.
-
-    Raises:
-        UnsupportedError: It is one.
-    """
-    scored = [evaluation.graph for evaluation in silo.evaluations if evaluation.name != "global"]
-    if silo.cut is None or any(graph is not silo.graph for graph in scored):
-        raise UnsupportedError(
-            f"client {silo.client}: {does} over links between silos, on a graph both trained "
-            f"on and scored: one undirected graph cut into silos, scenario 'seen', nothing under perturb; tables "
-            f"that all name their links to other silos (outside); or silos that `graphsilo silo export` wrote for "
-            f"{name}. --set method.{setting}=0 does without, and is FedAvg."
-        )

@@ -1,0 +1,100 @@
+"""Models that begin as an earlier run left them, for fine-tuning and for going on with other data or another task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from graphsilo.errors import ConfigError, RunError, UnsupportedError
+from graphsilo.experiments.participants import Participants
+from graphsilo.experiments.storage import disk, reading
+from graphsilo.experiments.storage.records import RunRecord
+from graphsilo.federation.client import ModelSpec, build_model
+from graphsilo.federation.model_files import aggregate_path, model_path
+from graphsilo.federation.registry import Method
+from graphsilo.random import generator
+from graphsilo.training.local import weights_of
+from graphsilo.types import ClientId
+
+
+def start_models(folder: str, method: Method, participants: Participants, seed: int) -> Mapping[ClientId, ModelSpec]:
+    """Every client's backbone, to begin with what the run in ``folder`` reports.
+
+    Clients that train alone begin with what the run reports of each, its own model or the common one; all other methods
+    with the common one. Of several seeds the model is that of ``seed``, else of the first.
+
+    Raises:
+        ConfigError: There is no such run, or its models are of another kind or for other features.
+        RunError: It has none, saved none, or their file is damaged.
+        UnsupportedError: The method has no backbone.
+    """
+    if not method.backbone:
+        raise UnsupportedError(
+            f"{method.title} has no backbone that could begin with the model of a run: leave out run.start."
+        )
+    record = reading.read(Path(folder))
+    if not isinstance(record, RunRecord):
+        raise ConfigError(
+            f"run.start wants the folder of a whole run, and {folder} holds what one silo keeps of a run between "
+            f"machines, whose models stayed at their silos."
+        )
+    known = {row.seed: row for row in record.seeds}
+    chosen = seed if seed in known else record.seeds[0].seed
+    row = known[chosen]
+    specs = {}
+    for client, spec in participants.models.items():
+        common = not method.alone or reading.mode_of(row, client).startswith("aggregate")
+        path, prefix = _find(Path(folder), chosen, client, common=common)
+        specs[client] = replace(spec, start=(str(path), prefix))
+    _check(folder, specs, participants, seed)
+    return specs
+
+
+def explain_overlap(folder: str, participants: Participants) -> list[str]:
+    """What a person should know where the run in ``folder`` may have learned from what is tested here."""
+    record = reading.read(Path(folder))
+    if not isinstance(record, RunRecord) or record.data.hash != participants.data_hash:
+        return []
+    if participants.task == "link" and record.task != "link":
+        return [
+            f"the run in {folder} passed messages along all links of the same data, those too that are test links "
+            f"here: scores may be somewhat too high."
+        ]
+    if record.partition.hash == participants.cut_hash:
+        return []
+    return [
+        f"the run in {folder} cut the same data otherwise, so that it may have trained on what is tested here: scores "
+        f"may be too high. Use one cut for both (partition.seed, partition.file)."
+    ]
+
+
+def _find(folder: Path, seed: int, client: ClientId, *, common: bool) -> tuple[Path, str]:
+    """The file of the model of the best round, and what its tensors' names begin with."""
+    own = (model_path(folder, seed, client, "best"), "own/")
+    shared = [(aggregate_path(folder, seed, whose, "best"), "") for whose in (client, None)]
+    for path, prefix in shared if common else [own]:
+        if path.is_file():
+            return path, prefix
+    raise RunError(
+        f"run.start: {folder} holds no {'common model' if common else f'model of client {client}'} of seed {seed}. "
+        f"Models are saved unless evaluation.models is false, stay at silos that are elsewhere, and a method may have "
+        f"none; --method local needs no common one."
+    )
+
+
+def _check(folder: str, specs: Mapping[ClientId, ModelSpec], participants: Participants, seed: int) -> None:
+    """Refuse models of which not all but the last layer is as in this run."""
+    for spec in {(spec.name, str(spec.settings), spec.start): spec for spec in specs.values()}.values():
+        model = build_model(replace(spec, start=None), participants.schema, generator(seed, "model"), "cpu")
+        assert spec.start is not None
+        path, prefix = spec.start
+        found = {name.removeprefix(prefix): tensor for name, tensor in disk.read_tensors(Path(path)).items()}
+        for name, tensor in weights_of(model).items():
+            if not name.startswith(model.head) and (name not in found or found[name].shape != tensor.shape):
+                there = tuple(found[name].shape) if name in found else "missing"
+                raise ConfigError(
+                    f"run.start: the models in {folder} do not fit {spec.name} as it is set here: '{name}' has the "
+                    f"shape {tuple(tensor.shape)}, there it is {there}. "
+                    f"Use the model of that run, with its settings, and data with the same features."
+                )

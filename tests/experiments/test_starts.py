@@ -1,0 +1,97 @@
+"""run.start: models begin as an earlier run left them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphsilo.errors import ConfigError, RunError, UnsupportedError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.simulation import prepare
+from graphsilo.experiments.starts import start_models
+from graphsilo.federation import registry
+from graphsilo.federation.client import build_model
+from graphsilo.federation.model_files import model_path
+from graphsilo.federation.starts import read_start
+from graphsilo.random import generator
+from graphsilo.training.local import weights_of
+
+STILL = {"method.lr": 1e-12, "method.weight_decay": 0.0, "method.rounds": 1}
+"""Training that changes nothing that a prediction shows."""
+
+
+def config_of(method="local", **settings):
+    return load_config(
+        overrides={
+            "data.name": "citation-sbm", "data.generator": {"nodes": 120, "features": 12, "classes": 3},
+            "partition.clients": 3, "method.name": method, "method.rounds": 6, "method.lr": 0.05, "model.name": "gcn",
+            "model.hidden": 8, "run.seeds": [0, 1], **settings,
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """Folders of a run that reports own models, and of one that reports the common model."""
+    root = tmp_path_factory.mktemp("earlier")
+    run(config_of(), out=root / "own")
+    run(config_of("fedavg", **{"evaluation.model": "common"}), out=root / "common")
+    return root
+
+
+def scores(result):
+    return [[(row.client, row.test) for row in seed.clients] for seed in result.record.seeds]
+
+
+def test_a_run_goes_on_where_the_other_ended(earlier):
+    """Where nothing more is learned the scores are the earlier run's, with workers too."""
+    for method, folder, choice in (("local", "own", "own"), ("fedavg", "common", "common")):
+        wanted = {"evaluation.model": choice, "run.start": str(earlier / folder), **STILL}
+        before = run(config_of(method, **{"evaluation.model": choice}))
+        after = run(config_of(method, **wanted))
+        assert scores(after) == scores(before)
+        assert scores(run(config_of(method, **wanted, **{"run.workers": 2}))) == scores(before)
+        assert scores(run(config_of(method, **{**wanted, "run.start": None}))) != scores(before)
+
+
+def test_all_but_a_last_layer_of_another_width_is_taken(earlier):
+    method, folder = registry.load("local"), earlier / "own"
+    simulation = prepare(config_of(task="link"), method)
+    specs = start_models(str(folder), method, simulation, 1)
+    for client, spec in specs.items():
+        assert spec.start == (str(model_path(folder, 1, client, "best")), "own/")
+        kept = read_start(spec.start)
+        model = build_model(spec, simulation.schema, generator(1, "model"), "cpu")
+        drawn = build_model(simulation.models[client], simulation.schema, generator(1, "model"), "cpu")
+        for (name, now), fresh in zip(weights_of(model).items(), weights_of(drawn).values(), strict=True):
+            assert torch.equal(now, fresh if name.startswith(model.head) else kept[name])
+    assert start_models(str(folder), method, simulation, 7)[0].start == (str(model_path(folder, 0, 0, "best")), "own/")
+
+
+@pytest.mark.parametrize(
+    ("folder", "method", "settings", "error", "text"),
+    [
+        ("own", "fedavg", {}, RunError, "holds no common model"),
+        ("own", "local", {"model.hidden": 9}, ConfigError, r"do not fit gcn.*\(12, 9\).*there it is \(12, 8\)"),
+        ("own", "local", {"model.name": "sage"}, ConfigError, "do not fit sage.*there it is missing"),
+        ("own", "fedridge", {}, UnsupportedError, "FedRidge has no backbone"),
+        ("nowhere", "local", {}, ConfigError, "a run folder was wanted"),
+    ],
+)
+def test_what_cannot_be_begun_with_is_refused(earlier, folder, method, settings, error, text):
+    loaded = registry.load(method)
+    simulation = prepare(config_of("local", **settings), loaded)
+    with pytest.raises(error, match=text):
+        start_models(str(earlier / folder), loaded, simulation, 0)
+
+
+def test_what_the_other_run_may_have_seen_is_said(earlier):
+    start = {"run.start": str(earlier / "own"), **STILL}
+    found = {
+        name: run(config_of(**start, **settings)).record.warnings
+        for name, settings in {"same": {}, "cut": {"partition.seed": 5}, "links": {"task": "link"}}.items()
+    }
+    assert not [text for text in found["same"] if "the run in" in text]
+    assert any("cut the same data otherwise" in text for text in found["cut"])
+    assert any("those too that are test links" in text for text in found["links"])
