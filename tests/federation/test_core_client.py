@@ -11,7 +11,7 @@ from graphsilo.testing import conformance
 
 
 def test_a_common_core_predicts_with_the_layers_of_its_own_round():
-    """With the layers that were kept beside it the core answers as then, and the own model, which has moved on, as now."""
+    """With what was kept beside it the core answers as then, and the own model, which has moved on, as now."""
     method = registry.load("fedstar")
     server, federation, _ = conformance.assemble(method, {"rounds": 3})
     federation.at("setup", 0)
