@@ -315,7 +315,6 @@ METHOD = Method(
     citation='Baek et al. "Personalized Subgraph Federated Learning". ICML 2023.',
     summary="Each client's model is the mean over clients whose models answer alike on a random graph, under masks of "
     "its own.",
-    aliases=("fedpub",),
     config=FedPUBConfig,
     client=Client,
     server=Server,
