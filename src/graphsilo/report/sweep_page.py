@@ -246,6 +246,8 @@ def sentence(found: Found) -> str:
     way = f"Test {what} goes from {metric(scored[0], name)} to {metric(scored[-1], name)}{unit}."
     if len(scored) == 1:
         way = f"Test {what}: {metric(scored[0], name)}{unit}."
+    elif deviations := [score.std for row in found.rows if (score := row.scores[name]) and score.std is not None]:
+        way += f" Seeds alone move it by up to ± {metric(max(deviations), name)}."
     return f"Validation chose {said}{more}. {way}" if chosen else way
 
 
