@@ -582,7 +582,7 @@ def reproduce(
         paper: ``FedSage+``, ``FedLoG``, ``O-pFGL``, ``FedPG`` or ``FairFGL``.
         table: Number of one table, such as ``"II"``, or of one figure, such as ``"fig4"`` or ``"fig5a"``; None takes
             all of the paper's tables that can be run.
-        data: Only these data sets; of a figure any.
+        data: Only these data sets, of a figure any; None takes all but large graphs.
         clients: Only rows with so many; of a figure this number.
         methods: Only these methods beside the references, as the table or figure names them.
         seeds: Seeds of training; None takes the table's own, mostly three.

@@ -113,6 +113,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "co_boosting",
         "dense",
         "dp_fedavg",
+        "fed_pub",
         "fedavg",
         "feddc",
         "feddistill",

@@ -21,10 +21,9 @@ from graphsilo.training.local import LocalTrainer
 from kit import runs
 from kit.stopped import Stop, StopAfter
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)  # at once: its tests are many
+pytestmark = pytest.mark.gpu
 METHODS = registry.names()
 PRECISIONS = ["float32", "bfloat16"]
 IN_BOTH = [

@@ -536,7 +536,7 @@ def test_it_says_whose_model_answers_where_the_table_scores_another(small, tmp_p
 
 @pytest.mark.parametrize(
     "method",
-    ["fedgta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedavg", "fedridge", "fedstar"))],
+    ["fedgta", "fed_pub", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedavg", "fedridge", "fedstar"))],
 )
 @pytest.mark.parametrize("settings", [{"evaluation__model": each} for each in ("run", "silo", "own", "common")]
                          + [{"run__alone": True}])  # fmt: skip

@@ -6,11 +6,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.models import GraphTensors, build, entry
-from graphsilo.models.generated import GeneratedGraph
+from graphsilo.models.generated import GeneratedGraph, RelinkedView
+from graphsilo.models.view import normalise
 from graphsilo.random import generator
 from kit.backbones import DOUBLE, IDS, VARIANTS, made, shaken
 
@@ -87,3 +89,50 @@ def test_every_head_of_graphs_takes_vectors(name, make_collection) -> None:
     model = build(name, num_features=5, num_classes=2, task="graph", seed=0, hidden=4)
     view = GraphTensors(make_collection()).full
     torch.testing.assert_close(model.classify(model.embed(view)), model(view))
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
+def test_drawn_links(name, options, make_graph) -> None:
+    """The graph's own links, and one of weight 0: outputs are the graph's. Gradients against finite differences."""
+    graph, model = make_graph(nodes=20, seed=1), shaken(made(name, options)).double()
+    data, upper = GraphTensors(graph, dtype=DOUBLE), sp.triu(graph.adjacency(), 1).tocoo()
+    lacks = np.argwhere(np.triu(1 - graph.adjacency().toarray(), 1))[0]
+    ends = torch.from_numpy(np.append(np.stack([upper.row, upper.col]), lacks[:, None], axis=1)).long()
+    values = torch.ones(ends.shape[1], dtype=DOUBLE)
+    values[-1] = 0.0
+    if entry(name).keeps == "sum" or (name == "appnp" and model.message_layers):
+        with pytest.raises(UnsupportedError, match="choose gcn, sage, gat, gin, gcnii"):
+            model.outputs(RelinkedView(data.full, ends, values))
+        return
+    draw = None if name == "gat" else generator(3)  # its attention drops links in another order
+    found = model.outputs(RelinkedView(data.full, ends, values), draw)
+    near = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
+    draw = None if name == "gat" else generator(3)
+    for mine, theirs in zip(found, model.outputs(data.full, draw), strict=True):
+        near(mine, theirs)
+    if model.message_layers == 0 or name == "gat":  # attention weighs links by itself
+        return
+    weights = torch.randn(found.logits.shape, generator=generator(4), dtype=DOUBLE)
+    direction = torch.randn(values.shape, generator=generator(5), dtype=DOUBLE)
+
+    def value(links):
+        return (weights * model(RelinkedView(data.full, ends, links))).sum()
+
+    values = values + 0.5
+    slope = torch.autograd.grad(value(leaf := values.clone().requires_grad_()), leaf)[0]
+    with torch.no_grad():
+        change = float(value(values + 1e-6 * direction) - value(values - 1e-6 * direction)) / 2e-6
+    assert float(slope @ direction) == pytest.approx(change, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["gcn", "mean", "sum", "row", "loops"])
+@pytest.mark.parametrize("nodes", [3, 40], ids=["multiplied densely", "sparsely"])
+def test_the_matrices_of_drawn_links(norm, nodes, make_graph) -> None:
+    """Node 2 has no link; on 40 nodes one product is sparse."""
+    links = sp.csr_matrix((np.float32([2.0, 2.0]), ([0, 1], [1, 0])), shape=(nodes, nodes))
+    view = GraphTensors(make_graph(nodes=nodes, seed=1)).full
+    block = RelinkedView(view, torch.tensor([[0], [1]]), torch.tensor([2.0])).blocks(norm, 1)[0]
+    expected = torch.from_numpy(normalise(links, norm).toarray())
+    torch.testing.assert_close(block.dense(), expected)
+    rows = torch.randn(nodes, 4, generator=generator(1))
+    torch.testing.assert_close(block @ rows, expected @ rows)

@@ -49,17 +49,21 @@ def test_nearest_by_hand():
     everybody = nearest(rows, 9)
     assert everybody.shape == (2, 12)
     assert bool((everybody[0] != everybody[1]).all())
+    # Of two groups the first node is left alone, and 30 and 180 degrees are each other's.
+    assert nearest(rows, 2, torch.tensor([0, 1, 1, 1])).tolist() == [[1, 1, 2, 2, 3, 3], [2, 3, 1, 3, 1, 2]]
 
 
 def test_nearest_in_blocks_is_the_definition(monkeypatch):
     """Nobody is a neighbour of itself, in whichever block its row is."""
     rows = drawn(11, WIDTH)
-    alike = F.cosine_similarity(rows[:, None], rows[None], dim=2).fill_diagonal_(-2.0)
-    linked = torch.zeros(11, 11, dtype=torch.bool).scatter_(1, alike.topk(3, dim=1).indices, True)
-    wanted = (linked | linked.t()).nonzero().t()
-    for block in (4, 11):
-        monkeypatch.setattr(synthesis, "_ROWS", block)
-        assert torch.equal(nearest(rows, 3), wanted)
+    for groups in (torch.zeros(11), torch.arange(11) // 5):  # the last node is a group of its own
+        alike = F.cosine_similarity(rows[:, None], rows[None], dim=2).fill_diagonal_(-2.0)
+        alike[groups[:, None] != groups] = -2.0
+        linked = torch.zeros(11, 11, dtype=torch.bool).scatter_(1, alike.topk(3, dim=1).indices, True) & (alike > -2.0)
+        wanted = (linked | linked.t()).nonzero().t()
+        for block in (4, 11):
+            monkeypatch.setattr(synthesis, "_ROWS", block)
+            assert torch.equal(nearest(rows, 3, groups), wanted)
 
 
 def test_classes_in_equal_parts():

@@ -36,13 +36,14 @@ def explain_command(name: str) -> None:
     from graphsilo.data.sources import catalog
     from graphsilo.experiments.suggestions import find_settings
     from graphsilo.federation import registry
+    from graphsilo.federation.absent import missing
     from graphsilo.models import registry as backbones
 
     kinds: list[tuple[Iterable[str], Callable[[str], None]]] = [
         (registry.names(), _explain_method),
         ([known for model in backbones.names() for known in (model, *backbones.entry(model).aliases)], _explain_model),
         ([rule.name for rule in rules()] + [rule.name for rule in graph_rules()], _explain_rule),
-        ([item.name for item in catalog.names()], _explain_data),
+        ([name for item in catalog.names() for name in (item.name, *item.aliases)], _explain_data),
         (SCENARIOS, _explain_scenario),
         (_sections(), _explain_section),
     ]
@@ -53,6 +54,8 @@ def explain_command(name: str) -> None:
             return explain(found)
     if "." in name or "/" in name:
         return _explain_setting(name)
+    if said := missing(name):
+        raise ConfigError(said)
     every = [known for names, _ in kinds for known in names]
     hint = nearest(name, every)
     if settings := find_settings(name, {}):

@@ -235,7 +235,7 @@ def _prepare_graph(
         silos = [pooled if sizes else replace(pooled, **found[0])]
     else:
         silos = build_silos(graph, partition, **asked)
-        silos = [replace(silo, **found[silo.client if sizes else 0]) for silo in silos]
+        silos = [replace(silo, shares_ids=not sizes, **found[silo.client if sizes else 0]) for silo in silos]
         if method is not None and method.cut_links and task == "node" and config.scenario.name != "inductive":
             from graphsilo.data.silos.between import own_links, with_cut_links
 

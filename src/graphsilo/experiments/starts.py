@@ -8,12 +8,11 @@ from pathlib import Path
 
 from graphsilo.errors import ConfigError, RunError, UnsupportedError
 from graphsilo.experiments.participants import Participants
-from graphsilo.experiments.storage import reading
+from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.federation.client import ModelSpec, build_model
 from graphsilo.federation.model_files import aggregate_path, model_path
 from graphsilo.federation.registry import Method
-from graphsilo.federation.starts import read_start
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
 from graphsilo.types import ClientId
@@ -27,7 +26,7 @@ def start_models(folder: str, method: Method, participants: Participants, seed: 
 
     Raises:
         ConfigError: There is no such run, or its models are of another kind or for other features.
-        RunError: It has none, or saved none.
+        RunError: It has none, saved none, or their file is damaged.
         UnsupportedError: The method has no backbone.
     """
     if not method.backbone:
@@ -89,7 +88,8 @@ def _check(folder: str, specs: Mapping[ClientId, ModelSpec], participants: Parti
     for spec in {(spec.name, str(spec.settings), spec.start): spec for spec in specs.values()}.values():
         model = build_model(replace(spec, start=None), participants.schema, generator(seed, "model"), "cpu")
         assert spec.start is not None
-        found = read_start(spec.start)
+        path, prefix = spec.start
+        found = {name.removeprefix(prefix): tensor for name, tensor in disk.read_tensors(Path(path)).items()}
         for name, tensor in weights_of(model).items():
             if not name.startswith(model.head) and (name not in found or found[name].shape != tensor.shape):
                 there = tuple(found[name].shape) if name in found else "missing"

@@ -1,13 +1,14 @@
-"""Federations of one upload and one download: clients train alone, and the server distils their models into one.
+"""Federations of one upload and one download: clients work alone, and the server trains a model on what they send.
 
-It has none of their data: it makes graphs for the models to answer on (``training.synthesis``). A method derives from
-``OneShotServer`` and says what a graph is made for, and how the student learns from it.
+``StudentServer`` is any of these. With ``OneShotServer`` it is models that they send, which the server distils into
+one. It has none of their data: it makes graphs for the models to answer on (``training.synthesis``). A method derives
+from it and says what a graph is made for, and how the student learns from it.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
@@ -32,12 +33,16 @@ from graphsilo.training.synthesis import (
     pack,
     synthesise,
     unpack,
-)  # fmt: skip
+)
 from graphsilo.training.upstream import trace
 from graphsilo.types import ClientId
 
 
-class OneShotConfig(OneRoundConfig, LocalTrainingConfig):
+class OneUploadConfig(OneRoundConfig, LocalTrainingConfig):
+    """Settings of methods whose clients work alone, send once, and receive the server's model."""
+
+
+class OneShotConfig(OneUploadConfig):
     """Settings of methods that distil the clients' models once."""
 
     local_epochs: int = setting(
@@ -89,11 +94,66 @@ class StudentRequest(Message):
     weights: Tensors = sends("model")
 
 
+StudentConfigT = TypeVar("StudentConfigT", bound=OneUploadConfig)
 ConfigT = TypeVar("ConfigT", bound=OneShotConfig)
 
 
-class OneShotClient(TrainingClient[ConfigT], Generic[ConfigT]):
-    """Trains its own model alone, and receives the student."""
+class StudentClient(TrainingClient[StudentConfigT], Generic[StudentConfigT]):
+    """Receives the server's model at the end."""
+
+    @handler
+    def adopt(self, request: StudentRequest) -> Done:
+        """The one download."""
+        load_weights(self.common_weights, request.weights)
+        return Done(clients=1)
+
+
+class StudentServer(ServerBase[StudentConfigT], Generic[StudentConfigT]):
+    """Takes something of the clients once, and trains a model on it.
+
+    Attributes:
+        uploads: What the clients sent, until the model has learned from it.
+        student: The model that learns.
+        weights: Its weights at the end; as they were drawn before.
+    """
+
+    client: type[StudentClient[Any]]
+    kept: ClassVar[tuple[str, ...]] = ("uploads", "weights")
+
+    def __init__(self, context: ServerContext[StudentConfigT]):
+        super().__init__(context)
+        self.uploads: dict[ClientId, Tensors] = {}
+        self.student = self.build_model(seed_names=("server", "student"))
+        self.weights: Tensors = weights_of(self.student)
+
+    def set_up(self, federation: Federation) -> None:
+        """The one upload, and all of the server's work."""
+        if not self.uploads:  # else this goes on within that work
+            self.gather(federation, self.select(federation, 1))
+        if self.uploads:
+            self.learn()
+            self.weights = weights_of(self.student)
+        self.uploads = {}
+
+    @abstractmethod
+    def gather(self, federation: Federation, asked: Sequence[ClientId]) -> None:
+        """The one upload of these clients."""
+
+    @abstractmethod
+    def learn(self) -> None:
+        """The student's training on what was uploaded."""
+
+    def round(self, federation: Federation, number: int) -> None:
+        """The one download; whom ``participation`` left out has the student, too."""
+        request = StudentRequest(weights=self.weights)
+        federation.sum(self.client.adopt, request).require(self.config.min_clients)
+
+    def aggregate(self) -> Tensors | None:
+        return self.weights
+
+
+class OneShotClient(StudentClient[ConfigT], Generic[ConfigT]):
+    """Trains its own model alone, and receives the student beside it."""
 
     stateful: ClassVar[tuple[str, ...]] = (*TrainingClient.stateful, "common")
 
@@ -108,22 +168,13 @@ class OneShotClient(TrainingClient[ConfigT], Generic[ConfigT]):
         self.run_epochs()
         return ModelReply(weights=self.weights, label_counts=torch.from_numpy(self.silo.class_counts()))
 
-    @handler
-    def adopt(self, request: StudentRequest) -> Done:
-        """The one download."""
-        load_weights(self.common_weights, request.weights)
-        return Done(clients=1)
 
-
-class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
+class OneShotServer(StudentServer[ConfigT], Generic[ConfigT]):
     """Takes the clients' models, makes graphs that they answer on, and has a student learn the answers.
 
     Attributes:
-        uploads: The weights of clients that trained, until they are distilled.
-        counts: [K, C] training items of each class, in the order of ``uploads``.
-        weights: The student; as it was drawn before.
+        counts: [K, C] training items of each class, in the order of ``uploads``, the weights of those that trained.
         pool: The graphs.
-        student: The model that learns.
         ensemble: The clients' models.
     """
 
@@ -138,34 +189,20 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
-        self.uploads: dict[ClientId, Tensors] = {}
         self.counts = torch.zeros(0, self.schema.num_classes, dtype=torch.int64)
-        self.student = self.build_model(seed_names=("server", "student"))
-        self.weights: Tensors = weights_of(self.student)
         self.pool: list[Synthetic] = []
         self._views: list[View] = []
         for spec in {repr(spec): spec for spec in context.models.values()}.values():
             check_takes_features(self.build_model(spec), self.schema.num_features)  # before anybody trains
 
-    def set_up(self, federation: Federation) -> None:
-        """The one upload, and all of the server's work."""
-        if not self.uploads:  # else this goes on within that work
-            asked = self.select(federation, 1)
-            replies = federation.ask(self.client.train_alone, Empty(), to=asked, check=self.check)
-            replies.require(self.config.min_clients)
-            # A model that had nothing to train on is as it was drawn, and would answer at random.
-            trained = [(client, reply) for client, reply in replies if bool(reply.label_counts.any())]
-            self.uploads = {client: reply.weights for client, reply in trained}
-            if trained:
-                self.counts = torch.stack([reply.label_counts for _, reply in trained])
-        if self.uploads:
-            self._distil()
-        self.uploads = {}
-
-    def round(self, federation: Federation, number: int) -> None:
-        """The one download; whom ``participation`` left out has the student, too."""
-        request = StudentRequest(weights=self.weights)
-        federation.sum(self.client.adopt, request).require(self.config.min_clients)
+    def gather(self, federation: Federation, asked: Sequence[ClientId]) -> None:
+        replies = federation.ask(self.client.train_alone, Empty(), to=asked, check=self.check)
+        replies.require(self.config.min_clients)
+        # A model that had nothing to train on is as it was drawn, and would answer at random.
+        trained = [(client, reply) for client, reply in replies if bool(reply.label_counts.any())]
+        self.uploads = {client: reply.weights for client, reply in trained}
+        if trained:
+            self.counts = torch.stack([reply.label_counts for _, reply in trained])
 
     def check(self, client: ClientId, reply: ModelReply) -> None:
         """Refuse what is no model of the client's architecture.
@@ -199,7 +236,7 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
 
     # -- the server's work -----------------------------------------------------------------------------------------
 
-    def _distil(self) -> None:
+    def learn(self) -> None:
         config, device = self.config, self.context.device
         known = []
         for client, weights in self.uploads.items():
@@ -230,7 +267,6 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
             self.pool.append(made)
             distance = self._learn(self.generator("student", epoch))
             work.note(generator_loss=loss, student_loss=distance)
-        self.weights = weights_of(self.student)
         self.pool, self._views = [], []
 
     def _new_generator(self, epoch: int) -> Generator:
@@ -291,6 +327,3 @@ class OneShotServer(ServerBase[ConfigT], Generic[ConfigT]):
         sent = sum(each[repr(spec)] for spec in self.context.models.values())
         clients = len(self.context.clients)
         return sent + 8 * clients * self.schema.num_classes, clients * student
-
-    def aggregate(self) -> Tensors | None:
-        return self.weights

@@ -48,6 +48,7 @@ class Listing:
         summary: What it does, in one sentence.
         family: What kind of method it is: its place in the documentation.
         aliases: Other ways to write its name, in small letters.
+        near: Known methods that are not here, to which it is the nearest in kind.
         tasks: What it can be asked for.
         heterogeneous: Whether clients may run different models.
         evaluates: Model views it has, the one its paper reports first.
@@ -77,6 +78,7 @@ class Listing:
     summary: str = ""
     family: Family = "other"
     aliases: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
     tasks: tuple[Task, ...] = ("node", "graph", "link")
     heterogeneous: bool = False
     evaluates: tuple[View, ...] = ("own", "aggregate")
@@ -172,7 +174,9 @@ def load(name: str) -> Method:
             return _check_method(point.load(), wanted)
     if wanted in _entries():
         return _check_method(importlib.import_module(f"{PACKAGE}.{_entries()[wanted][1]}"), wanted)
-    raise ConfigError(f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
+    from graphsilo.federation.absent import missing
+
+    raise ConfigError(missing(name) or f"unknown method '{name}'; {nearest(name, [*names(), *_REGISTERED])}")
 
 
 def listing(name: str) -> Listing | None:
@@ -224,22 +228,16 @@ _FOLDER = Path(__file__).resolve().parents[1] / "methods"
 def resolve_name(name: str) -> str:
     """A method's name as it is registered, of its name, title or an alias in any spelling."""
     wanted = name.lower().replace("-", "_")
-    known = [*_REGISTERED.values(), *listings()]
-    if any(wanted == each.name for each in known):
+    if wanted in _REGISTERED or wanted in _entries() or any(wanted == point.name for point in _find_installed()):
         return wanted
-    alike = (each.name for each in known
-             if plain_name(name) in map(plain_name, (each.name, each.title, *each.aliases)))  # fmt: skip
-    return next(alike, wanted)
+    every = (*_REGISTERED.values(), *listings())
+    spelt = ((each.name, text) for each in every for text in (each.name, each.title, *each.aliases))
+    return next((known for known, text in spelt if text and plain_name(text) == plain_name(name)), wanted)
 
 
 @functools.lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
-    """A name without what people write differently.
-
-    Example:
-        >>> plain_name("Fed-PUB") == plain_name("fed_pub"), plain_name("FedSage+")
-        (True, 'fedsageplus')
-    """
+    """A name without what people write differently: ``Fed-PUB`` as ``fed_pub``, ``FedSage+`` as ``fedsage_plus``."""
     return "".join(letter for letter in name.lower().replace("+", "plus") if letter.isalnum())
 
 

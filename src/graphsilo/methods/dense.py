@@ -72,6 +72,7 @@ METHOD = Method(
     quick={"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 12, "noise_dim": 8},
     title="DENSE",
     citation='Zhang et al. "DENSE: Data-Free One-Shot Federated Learning". NeurIPS 2022.',
+    near=("FedOV", "FENS", "FedDF", "FedCVAE"),
     summary="Models up once; the server distils them into one on graphs that a generator makes, without data.",
     config=DenseConfig,
     client=Client,

@@ -87,6 +87,7 @@ METHOD = Method(
     title="FedAvg",
     citation='McMahan et al. "Communication-Efficient Learning of Deep Networks from Decentralized Data". AISTATS '
     "2017.",
+    near=("FedSGD", "FedNova", "FedAdam", "FedYogi"),
     summary="One shared model, the weighted mean of the clients' models after local training.",
     config=FedAvgConfig,
     client=Client,

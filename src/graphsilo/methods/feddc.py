@@ -186,6 +186,7 @@ METHOD = Method(
     title="FedDC",
     citation='Gao et al. "FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction". CVPR '
     "2022.",
+    near=("FedDyn",),
     summary="FedAvg whose clients sum up how they drift, steer against it, and whose server adds the mean drift.",
     config=FedDCConfig,
     client=Client,

@@ -187,6 +187,7 @@ METHOD = Method(
     title="FedDistill",
     citation='Jeong et al. "Communication-Efficient On-Device Machine Learning: Federated Distillation and '
     'Augmentation under Non-IID Private Data". NeurIPS 2018 workshop.',
+    near=("FedMD", "FedGKT"),
     summary="Clients with models of their own share the mean output of each class, and learn from the others'.",
     config=FedDistillConfig,
     client=Client,

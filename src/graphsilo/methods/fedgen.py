@@ -297,6 +297,7 @@ METHOD = Method(
     family="rare and missing classes",
     title="FedGen",
     citation='Zhu, Hong, Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning". ICML 2021.',
+    near=("FedFTG", "FedZKT"),
     summary="FedAvg with a generator of embeddings, made of the clients' heads, that teaches every head all classes.",
     config=FedGenConfig,
     client=Client,

@@ -297,6 +297,7 @@ METHOD = Method(
     title="FedKD",
     citation='Wu et al. "Communication-efficient federated learning via knowledge distillation". Nature Communications '
     "13, 2022.",
+    near=("FML",),
     summary="Clients keep a model of their own and share a small one, each learning from the other; changes of the "
     "small one travel as low-rank factors.",
     config=FedKDConfig,

@@ -72,6 +72,7 @@ METHOD = Method(
     family="averages of models",
     title="FedProx",
     citation='Li et al. "Federated Optimization in Heterogeneous Networks". MLSys 2020.',
+    near=("Ditto", "pFedMe"),
     summary="FedAvg with a proximal term that keeps local models near the shared one.",
     config=FedProxConfig,
     client=Client,

@@ -45,6 +45,7 @@ METHOD = Method(
     family="silos that are unlike",
     title="FedStar",
     citation='Tan et al. "Federated Learning on Non-IID Graphs via Structural Knowledge Sharing". AAAI 2023.',
+    near=("FedPer", "FedRep", "LG-FedAvg"),
     summary="Clients average a channel that reads encodings of structure, and keep the one that reads features.",
     config=FedStarConfig,
     client=Client,

@@ -70,6 +70,7 @@ METHOD = Method(
     family="rare and missing classes",
     title="Focal loss",
     citation='Lin et al. "Focal Loss for Dense Object Detection". ICCV 2017.',
+    near=("FedLC", "CReFF"),
     summary="FedAvg whose local loss counts well classified items less, and rare classes more if asked.",
     config=FocalConfig,
     client=Client,

@@ -9,7 +9,7 @@ class and away from those of others, and kept near the mean of the clusters, whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Generic, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
+from graphsilo.methods.fedavg import ConfigT
 from graphsilo.training.losses import info_nce, prototype_mse
 from graphsilo.training.objective import Step
 from graphsilo.training.prototypes import class_means, finch, unit_rows
@@ -100,7 +101,7 @@ class Client(fedavg.Client[FPLConfig]):
         return sum_classes(self, self.model.embed, self.config.min_count, uniform=True)
 
 
-class Server(fedavg.Server[FPLConfig]):
+class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
     """Keeps the shared model, of which it needs only sums, and clusters of prototypes, of which it sees every client's.
 
     Attributes:
@@ -108,10 +109,10 @@ class Server(fedavg.Server[FPLConfig]):
         classes: [m] theirs.
     """
 
-    client = Client
+    client: type[Any] = Client
     kept = ("weights", "clusters", "classes")
 
-    def __init__(self, context: ServerContext[FPLConfig]):
+    def __init__(self, context: ServerContext[ConfigT]):
         super().__init__(context)
         self.shape = (self.schema.num_classes, self.build_model().embedding_dim)
         self.clusters = torch.zeros(0, self.shape[1], device=context.device)
@@ -124,9 +125,9 @@ class Server(fedavg.Server[FPLConfig]):
             clusters=self.clusters if some else None,
             classes=self.classes if some else None,
         )
-        total = federation.sum(Client.train, request, to=clients)
-        model = total.require(self.config.min_clients)
-        replies = federation.ask(Client.describe, Empty(), to=total.clients, check=of_shape(self.shape))
+        total = federation.sum(self.client.train, request, to=clients)
+        model: fedavg.TrainReply = total.require(self.config.min_clients)
+        replies = federation.ask(self.client.describe, Empty(), to=total.clients, check=of_shape(self.shape))
         rows, labels, _ = gather_rows(replies.require(self.config.min_clients))
         self.clusters, self.classes = cluster_prototypes(rows.to(self.clusters), labels.to(self.clusters.device))
         self.log["clusters_per_class"] = len(self.classes) / max(1, len(labels.unique()))
@@ -163,6 +164,7 @@ METHOD = Method(
     family="prototypes and distillation",
     title="FPL",
     citation='Huang et al. "Rethinking Federated Learning with Domain Shift: A Prototype View". CVPR 2023.',
+    near=("FGPL",),
     summary="FedAvg with clusters of class prototypes, to which clients' embeddings are drawn.",
     config=FPLConfig,
     client=Client,

@@ -207,6 +207,7 @@ METHOD = Method(
     family="silos that are unlike",
     title="GCFL",
     citation='Xie et al. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.',
+    near=("CFL", "IFCA"),
     summary="FedAvg of the graph layers within clusters of clients, which split where updates disagree.",
     config=GCFLConfig,
     client=Client,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphsilo.models.base import Dense, LayeredModel, Pooling, Readout, layer_widths, widths
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
+from graphsilo.models.generated import RelinkedView
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import View
 
@@ -133,6 +134,9 @@ class GIN(LayeredModel):
 
 def self_blocks(view: View, depth: int, eps: float) -> list[SparseOperator]:
     """A + (1+ε) I per layer, on the rows that the view needs."""
+    if isinstance(view, RelinkedView):
+        linked = view.blocks("sum", 1)[0].with_loops(1.0 + eps)
+        return [linked] * depth  # type: ignore[list-item]
     if view.of_graphs:
         whole = self_blocks(view.data.full, 1, eps)[0]
         return [view.cached(("gin block", eps), lambda: whole.block(view.nodes))] * depth

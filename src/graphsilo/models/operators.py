@@ -193,7 +193,7 @@ class ChainOperator(Operator):
         self.left, self.right = left, right
         self.shape = (left.shape[0], right.shape[1])
         self.cost = left.cost + right.cost
-        self.live = right.live
+        self.live = left.live or right.live
 
     def __matmul__(self, right: Tensor) -> Tensor:
         return self.left @ (self.right @ right) if self.live else super().__matmul__(right)
@@ -205,11 +205,14 @@ class ChainOperator(Operator):
         return self.right.tmm(self.left.tmm(left))
 
     def dense(self) -> Tensor:
-        return self.left.mm(self.right.dense())
+        right = self.right.dense()
+        return self.left @ right if self.live else self.left.mm(right)
 
 
-def product(left: SparseOperator, right: Operator) -> Operator:
-    """left @ right as the cheapest operator to apply: chained, sparse, or dense."""
+def product(left: Operator, right: Operator) -> Operator:
+    """left @ right as the cheapest operator to apply: chained, sparse, or dense; chained where left is not sparse."""
+    if not isinstance(left, SparseOperator):
+        return ChainOperator(left, right)
     device, dtype = left._device, left._dtype
     if not left.nnz:  # nodes without links
         nothing = sp.csr_matrix(([], ([], [])), shape=(left.shape[0], right.shape[1]), dtype=np.float32)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from graphsilo.errors import ConfigError, UnsupportedError, several
 from graphsilo.models.base import Model
+from graphsilo.models.generated import RelinkedView
 from graphsilo.models.precision import widen
 from graphsilo.models.settings import ModelEntry, ModelSettings
 from graphsilo.models.view import GraphTensors, View
@@ -281,6 +282,8 @@ class OwnModel(Model):
 
     def _of(self, view: View) -> Inputs:
         """The whole graph, whatever rows are asked for; of a collection only the graphs that are."""
+        if isinstance(view, RelinkedView):
+            raise UnsupportedError(f"{self.what} takes links for constants: choose {RelinkedView.able}.")
         if view.data.collection is None:
             return view.data.cached(("own inputs",), lambda: _inputs(view.data.full))
         return view.cached(("own inputs",), lambda: _inputs(view))

@@ -22,7 +22,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.graph import Graph
 from graphsilo.errors import ConfigError
+from graphsilo.models.view import GraphTensors, View
 from graphsilo.settings import ABOVE_ZERO, WIDEST, Settings, setting
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.upstream import gradients_of
@@ -259,11 +261,9 @@ _LINKED = {"links": ("learned", "direct", "cosine")}
 _LEARNED = {"links": ("learned",)}
 
 
-class CondensationConfig(Settings):
-    """Settings of a condensation, for the configuration of a method that has one."""
+class SyntheticGraphConfig(Settings):
+    """Settings of a graph whose features and links are learned in turn."""
 
-    hops: int = setting(2, "h: the statistics are of X, ÂX, …, Â^h X; the published scripts use 1", source="paper: at "
-                        "most 2", ge=0, le=10)  # fmt: skip
     links: Literal["learned", "edgeless", "direct", "cosine"] = setting(
         "edgeless", "A': none at all, from a link predictor, learned entry by entry, or normalised dot products",
         source="ours; paper: learned",
@@ -271,22 +271,6 @@ class CondensationConfig(Settings):
     link_threshold: float = setting(
         0.01, "δ: lighter links are dropped; 1 leaves isolated nodes", source="release", ge=0, le=1, when=_LINKED
     )
-    link_values: Literal["weights", "indicator"] = setting(
-        "weights",
-        "what a link of the finished surrogate carries: its weight, or 1",
-        source="release; paper: indicator",
-        when=_LINKED,
-    )
-    moment: Literal["std", "variance"] = setting(
-        "std", "second moment that is matched; only for classes with several nodes", source="release; paper: variance"
-    )
-    smoothness: Literal["reward", "printed"] = setting(
-        "reward", "sign of the smoothness term: links between similar nodes are rewarded, or as printed in the paper",
-        source="SimGC", when={"smooth_weight": ABOVE_ZERO},
-    )  # fmt: skip
-    feature_weight: float = setting(10.0, "α_f, weight of the statistics", source="release; SimGC", ge=0)
-    smooth_weight: float = setting(0.1, "α_s, weight of the smoothness", source="release; SimGC", ge=0, when=_LINKED)
-    surrogate_steps: int = setting(3000, "updates of the surrogate", source="release; ogbn-arxiv 2000", ge=0)
     cycle: int = setting(50, "updates in a cycle", source="SimGC", ge=1)
     link_steps: int = setting(10, "of these, so many update the links, the others the features", source="SimGC", ge=0)
     lr_features: float = setting(5e-3, "Adam's rate for X'", source="release; large graphs 5e-2", gt=0)
@@ -303,6 +287,29 @@ class CondensationConfig(Settings):
     link_norm: bool = setting(True, "BatchNorm in the link predictor", source="SimGC", when=_LEARNED)
 
 
+class CondensationConfig(SyntheticGraphConfig):
+    """Settings of a condensation, for the configuration of a method that has one."""
+
+    hops: int = setting(2, "h: the statistics are of X, ÂX, …, Â^h X; the published scripts use 1", source="paper: at "
+                        "most 2", ge=0, le=10)  # fmt: skip
+    link_values: Literal["weights", "indicator"] = setting(
+        "weights",
+        "what a link of the finished surrogate carries: its weight, or 1",
+        source="release; paper: indicator",
+        when=_LINKED,
+    )
+    moment: Literal["std", "variance"] = setting(
+        "std", "second moment that is matched; only for classes with several nodes", source="release; paper: variance"
+    )
+    smoothness: Literal["reward", "printed"] = setting(
+        "reward", "sign of the smoothness term: links between similar nodes are rewarded, or as printed in the paper",
+        source="SimGC", when={"smooth_weight": ABOVE_ZERO},
+    )  # fmt: skip
+    feature_weight: float = setting(10.0, "α_f, weight of the statistics", source="release; SimGC", ge=0)
+    smooth_weight: float = setting(0.1, "α_s, weight of the smoothness", source="release; SimGC", ge=0, when=_LINKED)
+    surrogate_steps: int = setting(3000, "updates of the surrogate", source="release; ogbn-arxiv 2000", ge=0)
+
+
 @dataclass(frozen=True, eq=False)
 class Surrogate:
     """A small graph to train on.
@@ -316,6 +323,33 @@ class Surrogate:
     features: Tensor
     labels: Tensor
     adjacency: Tensor
+
+    def view(self, num_classes: int, device: str) -> View:
+        """All rows, as models see a graph."""
+        ends = self.adjacency.triu(1).nonzero().t()
+        return view_of(self.features, self.labels, ends, self.adjacency[ends[0], ends[1]], num_classes, device)
+
+
+def view_of(features: Tensor, labels: Tensor, ends: Tensor, weights: Tensor, num_classes: int, device: str) -> View:
+    """All rows of a synthetic graph, as models see a graph.
+
+    Args:
+        features: [n', d].
+        labels: [n'].
+        ends: [2, m] int64 linked nodes, each pair once.
+        weights: [m] of these links, above 0.
+        num_classes: C.
+        device: Where models compute.
+    """
+    graph = Graph(
+        features=features.cpu().numpy(),
+        edges=torch.cat([ends, ends.flip(0)], 1).numpy(),
+        labels=labels.numpy(),
+        num_classes=num_classes,
+        name="surrogate",
+        edge_weights=weights.repeat(2).numpy(),
+    )
+    return GraphTensors(graph, device=device).full
 
 
 class Moments:
@@ -456,11 +490,8 @@ def condense(
     features = torch.randn((count, width), generator=generator).to(device)
     if count == 0:
         return Surrogate(features.cpu(), torch.from_numpy(labels), torch.zeros(0, 0)), {}
-    check_pairs(count, settings)
-    # A pair needs two nodes; and no sigmoid reaches a threshold of 1.
-    links = None if settings.links == "edgeless" or settings.link_threshold >= 1.0 or count < 2 else _links(
-        settings, count, width, generator, device
-    )  # fmt: skip
+    check_pairs(count, settings, "method.nodes_percent or method.nodes_per_class")
+    links = make_links(settings, count, width, generator, device)
     moments = Moments(statistics, labels, settings, device)
     by_features = Adam([features], lr=settings.lr_features)
     by_links = Adam(links.parameters, lr=settings.lr_links) if links is not None and links.parameters else None
@@ -495,10 +526,9 @@ def condense(
     with torch.no_grad():
         adjacency = features.new_zeros(count, count)
         if links is not None:
-            upper = keep_links(links.soft(features), settings.link_threshold).triu(1)
+            adjacency = finished_links(links, features, settings)
             if settings.link_values == "indicator":
-                upper = (upper > 0).to(upper.dtype)
-            adjacency = upper + upper.t()  # one half travels
+                adjacency = (adjacency > 0).to(adjacency.dtype)
         loss = moments(features, None if links is None else symmetric_norm(adjacency))[0]
     number = int((adjacency > 0).sum()) // 2
     facts = {
@@ -509,28 +539,46 @@ def condense(
     return Surrogate(features.cpu(), torch.from_numpy(labels), adjacency.cpu()), facts
 
 
-def check_pairs(nodes: int, settings: CondensationConfig) -> None:
-    """Refuse learned links over so many surrogate nodes that a step does not fit in memory.
+def check_pairs(nodes: int, settings: SyntheticGraphConfig, fewer: str) -> None:
+    """Refuse links over so many synthetic nodes that a step does not fit in memory.
+
+    Args:
+        nodes: How many.
+        settings: How their links come about.
+        fewer: The settings by which there are fewer.
 
     Raises:
         ConfigError: They do not; the text says what they would take.
     """
-    # Kept for the way back: the inputs, the normed and the active values of both hidden layers.
-    needed = 6 * 4 * settings.link_hidden * nodes**2
-    if settings.links == "learned" and settings.link_threshold < 1.0 and needed > PAIR_BYTES:
+    if settings.links == "edgeless" or settings.link_threshold >= 1.0:
+        return
+    # Kept for the way back: the inputs, the normed and the active values of both hidden layers; some matrices of pairs.
+    needed = 4 * nodes**2 * (6 * settings.link_hidden if settings.links == "learned" else 8)
+    if needed > PAIR_BYTES:
+        others = "edgeless, direct or cosine" if settings.links == "learned" else "edgeless"
         raise ConfigError(
-            f"method.links=learned looks at every pair of the surrogate's {nodes} nodes, which takes "
-            f"{needed / 1e9:.0f} GB in each step; the paper has 300 nodes at most. Lower method.nodes_percent or "
-            f"method.nodes_per_class, or set method.links to edgeless, direct or cosine."
+            f"method.links={settings.links} looks at every pair of the {nodes} nodes of a synthetic graph, which takes "
+            f"{needed / 1e9:.0f} GB in each step; the papers have some hundreds at most. Lower {fewer}, or set "
+            f"method.links to {others}."
         )
 
 
-def _links(
-    settings: CondensationConfig, count: int, width: int, generator: torch.Generator, device: str
-) -> SurrogateLinks:
+def make_links(
+    settings: SyntheticGraphConfig, count: int, width: int, generator: torch.Generator, device: str
+) -> SurrogateLinks | None:
+    """How the links of so many nodes of so many features come about; None where there are none."""
+    # A pair needs two nodes; and no sigmoid reaches a threshold of 1.
+    if settings.links == "edgeless" or settings.link_threshold >= 1.0 or count < 2:
+        return None
     if settings.links == "learned":
         return LearnedLinks(width, settings.link_hidden, generator, norm=settings.link_norm, device=device)
     return DirectLinks(count, generator, device=device) if settings.links == "direct" else CosineLinks()
+
+
+def finished_links(links: SurrogateLinks, features: Tensor, settings: SyntheticGraphConfig) -> Tensor:
+    """A' [n', n'] of these features, equal in both halves bit for bit: one half travels."""
+    upper = keep_links(links.soft(features), settings.link_threshold).triu(1)
+    return upper + upper.t()
 
 
 def _gradients(

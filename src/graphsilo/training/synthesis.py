@@ -27,8 +27,8 @@ from graphsilo.training.optimizer import Adam, shorten
 WIDTHS = (64, 128, 256)
 """Of the generator's hidden layers."""
 _SPREAD = 0.02
-_ROWS = 1 << 12
-"""Nodes whose neighbours are looked for at once."""
+_ROWS, _COSINES = 1 << 12, 1 << 26
+"""Nodes whose neighbours are looked for at once, and cosines that are computed for it, at most."""
 
 
 class Synthetic(NamedTuple):
@@ -146,24 +146,30 @@ class Ensemble:
         return torch.cat(found).index_select(0, self.order.to(found[0].device))
 
 
-def nearest(features: Tensor, neighbours: int) -> Tensor:
+def nearest(features: Tensor, neighbours: int, groups: Tensor | None = None) -> Tensor:
     """[2, m] links of every node with those whose features have the largest cosines, both directions of each.
 
     Args:
         features: [n, d].
         neighbours: How many; all others where there are fewer.
+        groups: [n] ascending; only nodes of one group are linked. None: all are of one.
     """
-    count, total = min(neighbours, len(features) - 1), len(features)
-    unit = F.normalize(features.detach(), dim=1)
-    others = []
-    for first in range(0, total, _ROWS):
-        alike = unit[first : first + _ROWS] @ unit.t()
-        alike.diagonal(first).fill_(-torch.inf)
-        others.append(alike.topk(count, dim=1).indices)
-    other = torch.cat(others).flatten()
-    node = torch.arange(total, device=features.device).repeat_interleave(count)
-    numbers = torch.cat([node * total + other, other * total + node]).unique()
-    return torch.stack([numbers // total, numbers % total])
+    total, unit = len(features), F.normalize(features.detach(), dim=1)
+    places = torch.arange(total, device=features.device)
+    groups = torch.zeros_like(places) if groups is None else groups
+    found = []
+    for rows in places.split(max(1, min(_ROWS, _COSINES // max(total, 1)))):
+        mine = groups[rows]
+        # Of a block's rows the columns of its groups alone.
+        first, last = (int(torch.searchsorted(groups, mine[end], right=bool(end))) for end in (0, -1))
+        alike = unit[rows] @ unit[first:last].t()
+        alike[(groups[first:last] != mine[:, None]) | (places[first:last] == rows[:, None])] = -torch.inf
+        cosines, others = alike.topk(min(neighbours, last - first - 1), dim=1)
+        there = cosines > -torch.inf
+        node, other = rows[:, None].expand_as(others)[there], (others + first)[there]
+        found += [node * total + other, other * total + node]
+    numbers = torch.cat(found).unique() if found else places
+    return torch.stack([numbers // max(total, 1), numbers % max(total, 1)])
 
 
 def spread_classes(classes: Tensor, count: int) -> Tensor:

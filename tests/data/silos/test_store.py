@@ -63,11 +63,13 @@ def assert_same(left, right):
 def test_a_silo_comes_back(tmp_path, sparse):
     whole = graph(sparse=sparse, node_ids=np.array([7, 3, 9]), edge_weights=np.array([1.0, 0.5, 2.0], dtype=np.float32))
     first = silo(whole, parts=3, noisy_labels=np.array([1, 1, -1]), facts={"nodes": 3, "share": 0.5, "lost": [1, 2]})
+    first = replace(first, shares_ids=not sparse)
     back = stored(tmp_path, first).read(0)
     assert_same(first.graph, back.graph)
     assert back.train.tolist() == [0]
     assert back.schema == first.schema
     assert back.parts == 3
+    assert back.shares_ids is not sparse
     assert back.noisy_labels.tolist() == [1, 1, -1]
     assert back.facts == first.facts
     assert back.links is None

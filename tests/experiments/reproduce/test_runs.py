@@ -44,6 +44,16 @@ def test_what_was_asked_for(tmp_path: Path) -> None:
     assert {job.line.label for job in found.jobs if job.line.paper is None} >= {"local only", "FedRidge"}
 
 
+def test_names_in_any_spelling(tmp_path: Path) -> None:
+    found = plan("FedSage+", "D2", data=["MSAcademic"], methods=["fedsage_plus"], out=tmp_path)
+    assert {job.row.data for job in found.jobs} == {"CS"}
+    assert {job.line.label for job in found.jobs if job.line.paper} == {"FedSage+"}
+    with pytest.raises(ConfigError, match=r"FedOV is not in graphsilo; nearest in kind: DENSE"):
+        plan("O-pFGL", "1", methods=["Fed-OV"], out=tmp_path)
+    with pytest.raises(ConfigError, match=r"FedGen stands in the paper of FedPG, and is not in these tables here"):
+        plan("FedPG", "VI", methods=["fedgen"], out=tmp_path)
+
+
 def test_names_may_be_joined_and_variants_named(tmp_path: Path) -> None:
     found = plan("FedSage+", "D2", data=["cora,CS"], methods=["fedsage, FedSage+"], out=tmp_path)
     assert {job.row.data for job in found.jobs} == {"Cora", "CS"}

@@ -214,7 +214,7 @@ def build_silos(
     build: Callable[[Context, ClientId], Silo] = _build_seen if chosen == "seen" else _build_inductive
     if chosen in ("unseen", "open"):
         from graphsilo.data.silos.unseen import build_unseen as build
-    silos = [build(context, client) for client in partition.present]
+    silos = [replace(build(context, client), shares_ids=True) for client in partition.present]
     require_training(silos, "node", partition.split)
     return silos
 

@@ -123,6 +123,8 @@ class Silo:
         estimated: As of the graph that it was made of.
         scale: By what all its features were scaled, or None where they are as they were read.
         cut: Links to nodes of other silos that lead to its own; None where it is not known whether there are any.
+        shares_ids: Whether it is a part of a graph that was cut, so that a node has one global id at every silo that
+            holds it. Ids in tables of the silo's own may be others' ids of other nodes.
     """
 
     client: ClientId
@@ -138,6 +140,7 @@ class Silo:
     estimated: tuple[str, ...] = ()
     scale: FeatureScale | None = None
     cut: CutLinks | None = None
+    shares_ids: bool = False
 
     @property
     def num_items(self) -> int:

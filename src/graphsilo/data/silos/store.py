@@ -61,6 +61,7 @@ class SiloStore:
             "facts": dict(silo.facts),
             "fills": None if silo.fills is None else dict(silo.fills),
             "estimated": list(silo.estimated),
+            "shares_ids": silo.shares_ids,
         }
         self._put(f"silo-{silo.client}", head, arrays)
 
@@ -99,6 +100,7 @@ class SiloStore:
             fills=head["fills"],
             estimated=tuple(head["estimated"]),
             cut=CutLinks(**cut) if cut else None,
+            shares_ids=head.get("shares_ids", False),
         )
 
     def _put(self, name: str, head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

@@ -14,11 +14,15 @@ from typing import Any, NoReturn
 
 from pydantic.fields import FieldInfo
 
+from graphsilo.data.sources import entries
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.experiments import batch
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.description import Line, Row, Table, find_tables, is_large
+from graphsilo.experiments.reproduce.published import read_scores
 from graphsilo.federation import registry
+from graphsilo.federation.absent import missing
+from graphsilo.federation.registry import plain_name
 from graphsilo.federation.settings import OneRoundConfig
 
 QUICK_ROUNDS = 5
@@ -211,14 +215,28 @@ def _spell_names(what: str, asked: Sequence[str] | None, known: set[str]) -> lis
     """The names that were asked for, as the tables spell them; several may be joined by commas."""
     if asked is None:
         return None
-    spelt = {name.lower(): name for name in known}
+    spelt = {plain_name(name): name for name in known}
     found = []
     for text in asked:
-        for name in [text] if text.lower() in spelt else text.split(","):  # a variant's name may hold a comma itself
-            if name.strip().lower() not in spelt:
-                raise ConfigError(f"a {what} of these tables was wanted, got '{name.strip()}': {nearest(name, known)}")
-            found.append(spelt[name.strip().lower()])
+        # A variant's name may hold a comma itself
+        for name in [text] if plain_name(text) in spelt else map(str.strip, text.split(",")):
+            item = entries.find(name) if what == "data set" else None
+            wanted = plain_name(item.name if item else name)
+            if wanted not in spelt:
+                raise ConfigError(
+                    _missing(name) or f"a {what} of these tables was wanted, got '{name}': {nearest(name, known)}"
+                )
+            found.append(spelt[wanted])
     return found
+
+
+def _missing(name: str) -> str:
+    """That a method is known and not here, or stands in a paper alone; empty for any other name."""
+    printed = {plain_name(each.method): each for each in read_scores()}.get(plain_name(name))
+    alone = (
+        f"{printed.method} stands in the paper of {printed.paper}, and is not in these tables here." if printed else ""
+    )
+    return missing(name) or alone
 
 
 def settings_of(

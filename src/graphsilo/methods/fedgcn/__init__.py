@@ -87,6 +87,7 @@ METHOD = Method(
     title="FedGCN",
     citation='Yao et al. "FedGCN: Convergence-Communication Tradeoffs in Federated Training of Graph Convolutional '
     'Networks". NeurIPS 2023.',
+    near=("FedStruct",),
     summary="FedAvg of a GCN whose first propagation spans all silos: sums of neighbours, exchanged once.",
     config=FedGCNConfig,
     client=Client,

@@ -22,6 +22,7 @@ METHOD = Method(
     family="one round",
     title="FedRidge",
     citation="graphsilo's own; ridge regression from sums, on propagated features.",
+    near=("AFL", "Fed3R"),
     summary="Ridge regression on propagated features: one exact round of sums, then a correction at each silo.",
     config=FedRidgeConfig,
     client=Client,

@@ -26,6 +26,7 @@ METHOD = Method(
     },
     title="FedSage+",
     citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
+    near=("FedNI", "FedDEP"),
     summary="FedSage on graphs mended with neighbours from generators that clients train with each other's gradients.",
     config=FedSagePlusConfig,
     client=Client,

@@ -24,6 +24,7 @@ METHOD = Method(
     family="trees",
     title="FedTrees",
     citation="graphsilo's own; boosted trees from sums of histograms, on propagated features.",
+    near=("SecureBoost", "FedXGB"),
     summary="Boosted trees on propagated features: exact sums of histograms each round, then a choice at each silo.",
     config=FedTreesConfig,
     client=Client,

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo import models
-from graphsilo.data.graph import Graph
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
@@ -26,7 +25,7 @@ from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
 from graphsilo.models.base import Model, borrow
-from graphsilo.models.view import GraphTensors, View
+from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.condensation import (
     ClassStatistics,
@@ -190,7 +189,7 @@ class Client(ClientBase[OpFGLConfig]):
         keep = stages.shareable(fresh, checks)
 
         def make() -> stages.Path:
-            view = view_of(surrogate, self.silo.schema.num_classes, self.context.device)
+            view = surrogate.view(self.silo.schema.num_classes, self.context.device)
             loss = stages.cross_entropy(surrogate.labels.to(self.context.device), self.silo.schema.num_classes)
             return stages.Path(
                 fresh, view, loss, lr=config.stage1_lr, epochs=config.stage1_epochs, check_every=config.stage1_check,
@@ -365,20 +364,6 @@ def fit_surrogate(
         statistics.counts, labelled, per_class=config.nodes_per_class, percent=config.nodes_percent
     )
     return condense(statistics, labels, config, generator(seed, "surrogate"), device=device, begin=begin)
-
-
-def view_of(surrogate: Surrogate, num_classes: int, device: str) -> View:
-    """All rows of a surrogate, as models see a graph."""
-    edges = surrogate.adjacency.nonzero().t()
-    graph = Graph(
-        features=surrogate.features.numpy(),
-        edges=edges.numpy(),
-        labels=surrogate.labels.numpy(),
-        num_classes=num_classes,
-        name="surrogate",
-        edge_weights=surrogate.adjacency[edges[0], edges[1]].numpy(),
-    )
-    return GraphTensors(graph, device=device).full
 
 
 def _tensors(sums: ClassSums) -> dict[str, Tensor]:
