@@ -582,7 +582,7 @@ def reproduce(
         paper: ``FedSage+``, ``FedLoG``, ``O-pFGL``, ``FedPG`` or ``FairFGL``.
         table: Number of one table, such as ``"II"``, or of one figure, such as ``"fig4"`` or ``"fig5a"``; None takes
             all of the paper's tables that can be run.
-        data: Only these data sets; of a figure any.
+        data: Only these data sets, of a figure any; None takes all but large graphs.
         clients: Only rows with so many; of a figure this number.
         methods: Only these methods beside the references, as the table or figure names them.
         seeds: Seeds of training; None takes the table's own, mostly three.
@@ -602,7 +602,7 @@ def reproduce(
     """
     from graphsilo.cli.reproduce import tell
     from graphsilo.experiments.reproduce import figures, runs
-    from graphsilo.report import reproduced, sweep_page
+    from graphsilo.report import reproduced
 
     say = tell if progress else lambda text: None
     number = None if table is None else str(table)
@@ -614,13 +614,11 @@ def reproduce(
     }  # fmt: skip
     if number is None or not figures.is_figure(number):
         return reproduced.reproduce(runs.plan(paper, number, **asked), executor, say=say)
-    figure, *more = figures.find_figures(paper, number)
-    if more:
-        parts = ", ".join(f"fig{each.number}" for each in (figure, *more))
+    found = figures.find_figures(paper, number)
+    if len(found) > 1:
+        parts = ", ".join(f"fig{each.number}" for each in found)
         raise ConfigError(f"one figure is drawn at a time, and '{table}' has several parts: name one of {parts}.")
-    sweeps, folder, notes = figures.plan(figure, **asked)
-    name = f"figure-{figure.number}"
-    return sweep_page.sweep(sweeps, folder, executor, title=figure.title, name=name, notes=notes, say=say)
+    return next(reproduced.reproduce_figures(paper, number, executor, say=say, **asked))
 
 
 @_usual_torch()

@@ -41,6 +41,7 @@ def test_a_study_from_a_file_with_two_methods(study, capsys):
     assert "test scores were not looked at" in said.out
     assert "Test, %" in said.out
     assert (out / "compare.html").exists()
+    assert "FedProx" in (out / "tune.html").read_text()
     assert set(json.loads((out / "tune.json").read_text())["methods"][1]["space"][0]) == {"method.lr", "method.mu"}
 
     assert main(["tune", "--show", "--out", str(out)]) == 0

@@ -65,8 +65,13 @@ def test_shares_by_hand():
 
 
 def test_a_client_rates_its_classes(kit):
-    """Nodes 0 and 2 of class 0, 1 of class 1; what is less than nothing is nothing."""
+    """Nodes 0 and 2 of class 0, 1 of class 1. Where each is the opposite of its neighbours, φ is 0, −1/3 and −1/3."""
     silos = [kit.tiny_silo(0), kit.tiny_silo(1, train=())]
+    unlike = kit.tiny_silo(0)
+    unlike.graph.features[:] = np.where(np.arange(6)[:, None] % 2, [[1.0, 0.0, 0.0]], [[-1.0, 0.0, 0.0]])
+    assert agreement(GraphTensors(unlike.graph), np.arange(3), 0).tolist() == pytest.approx([0, -1 / 3, -1 / 3])
+    _, federation = kit.build("fedtad", [unlike], walks=0)
+    assert federation.client(0).rate_classes(Empty()).reliability.tolist() == [0.0, 0.0]
     _, federation = kit.build("fedtad", silos)
     client = federation.client(0)
     alike = agreement(client.data, np.arange(3), 5)

@@ -38,26 +38,29 @@ def made(count=6, width=3):
     return Synthetic(features, nearest(features, 2), torch.arange(count) % 2)
 
 
-NONE = sp.csr_matrix((2, 2), dtype=np.float32)
+NONE = sp.csr_matrix((3, 3), dtype=np.float32)
 
 
 def test_features_that_are_imitated_by_hand():
-    """Softmaxes (s, 1 − s) and (1 − s, s) with s = σ(1): KL = 2s − 1; directions at a right angle: 1."""
-    rows, real = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])
+    """Directions at a right angle: 1. Softmaxes p = (σ(1), σ(−1)) of the node and q = (σ(−2), σ(2)) of its image:
+    log p/q is −log(1 + e⁻¹) + log(1 + e²) and 3 less."""
+    rows, real = torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]])
+    first, share = math.log(1 + math.exp(2)) - math.log(1 + math.exp(-1)), 1 / (1 + math.exp(-1))
     found = imitation(rows, real, NONE[:1, :1], CONFIG(structure=0.0, spread=2.0))
-    assert float(found) == pytest.approx(1 + 2 * (2 / (1 + math.exp(-1)) - 1))
+    assert float(found) == pytest.approx(1 + 2 * (share * first + (1 - share) * (first - 3)))
     assert float(imitation(real, real, NONE[:1, :1], CONFIG(structure=0.0))) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_structure_pulls_each_node_to_the_one_that_it_goes_with():
-    """Two nodes in exchanged places: what is added is (1 − α) λ_f mean |x_i − x̂_j|² over the couples, 1 and 4, and its
-    gradient 2/n of their differences; who goes with whom has none."""
-    real = torch.tensor([[5.0, 0.0], [0.0, 5.0]])
-    rows = torch.tensor([[0.0, 4.0], [7.0, 0.0]]).requires_grad_()
+    """Three nodes, each image by the next one: what is added is (1 − α) λ_f mean |x_i − x̂_j|² over the couples, 1, 4
+    and 0, and its gradient 2/n of their differences; who goes with whom has none."""
+    real = 5 * torch.eye(3)
+    rows = torch.tensor([[0.0, 4.0, 0.0], [0.0, 0.0, 7.0], [5.0, 0.0, 0.0]]).requires_grad_()
     plain, whole = (imitation(rows, real, NONE, CONFIG(structure=weight, alpha=0.25)) for weight in (0.0, 3.0))
-    assert float((whole - plain).detach()) == pytest.approx(3 * 0.75 * (1 + 4) / 2, rel=1e-5)
+    assert float((whole - plain).detach()) == pytest.approx(3 * 0.75 * 5 / 3, rel=1e-5)
     (slope,) = torch.autograd.grad(whole - plain, [rows])
-    torch.testing.assert_close(slope, 3 * 0.75 * torch.tensor([[0.0, -1.0], [2.0, 0.0]]), atol=1e-5, rtol=1e-5)
+    away = torch.tensor([[0.0, -1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(slope, 3 * 0.75 * 2 / 3 * away, atol=1e-5, rtol=1e-5)
 
 
 def test_a_link_is_a_link():
@@ -109,6 +112,27 @@ def test_what_holds_the_model_is_the_sum_over_earlier_graphs(kit):
         wanted = torch.autograd.grad(entropy + 0.7 * held, parts)
         for found, each in zip(caught.pop(), wanted, strict=True):
             torch.testing.assert_close(found, each, atol=1e-5, rtol=1e-4)
+
+
+def test_what_matters_is_asked_before_the_steps_and_kept_as_after_them(kit, monkeypatch):
+    """Gradients of −1 at the first graph and −2 at the second: sums of 3, and of θ*_1 + 2 θ*_2."""
+    before, after = [], []
+
+    def slope(model, view, ends):
+        before.append([part.detach().clone() for part in model.parameters()])
+        return [torch.full_like(part, -len(before)) for part in model.parameters()]
+
+    monkeypatch.setattr("graphsilo.methods.ghost.consistency_slope", slope)
+    server, federation = kit.build("ghost", [kit.tiny_silo(0)], **SHORT)
+    parts = list(server.student.parameters())
+    start = [part.detach().clone() for part in parts]
+    server.after_step = lambda work: after.append([part.detach().clone() for part in parts])
+    kit.rounds(server, federation)
+    for place, (importance, anchor) in enumerate(zip(server.importance, server.anchors, strict=True)):
+        assert torch.equal(before[0][place], start[place])
+        assert torch.equal(before[1][place], after[0][place])
+        assert bool((importance == 3).all())
+        torch.testing.assert_close(anchor, after[0][place].double() + 2 * after[1][place].double())
 
 
 def test_one_round(kit, monkeypatch):

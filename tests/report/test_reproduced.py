@@ -16,15 +16,15 @@ from kit import result_tree
 SCORES = {"FedAvg": [0.80, 0.82, 0.84], "FairFGL": [0.83, 0.85, 0.87], "local only": [0.70, 0.71, 0.72]}
 
 
-def made(root: Path, scores: dict[str, list[float]], *, quick: bool = False) -> Plan:
-    """Folders of FairFGL's table II on Cora as the runs leave them, each seed with a cut of its own."""
-    planned = plan("FairFGL", "II", data=["Cora"], methods=["FedAvg", "FairFGL"], out=root, quick=quick)
+def made(root: Path, scores: dict[str, list[float]], *, quick: bool = False, table: str = "II") -> Plan:
+    """Folders of FairFGL's tables on Cora as the runs leave them, each seed with a cut of its own."""
+    planned = plan("FairFGL", table, data=["Cora"], methods=["FedAvg", "FairFGL"], out=root, quick=quick)
     for job in planned.jobs:
         label = "FedAvg" if job.line.label == "FedAvg, Adam 0.01" else job.line.label
         if job.seed < len(scores.get(label, [])):
             accuracy = scores[label][job.seed]
             tree = result_tree(
-                [{"accuracy": accuracy, "macro_f1": accuracy / 2}],
+                [{"accuracy": accuracy, "macro_f1": accuracy / 2, "hete_f1": 0.5, "min_f1": 0.4}],
                 fingerprint=job.name,
                 method={"title": job.line.label},
                 partition={"hash": f"cut {job.seed}"},
@@ -49,6 +49,17 @@ def test_seeds_of_runs_are_put_together(tmp_path: Path) -> None:
     # The reference and the paper's row are the same runs; only one of them is compared
     assert [cell.text for cell in lines["FedAvg, Adam 0.01"].cells] == ["82.0 ± 2.0", "–", "–"]
     assert accuracy.grid.warnings == ()
+
+
+def test_what_a_paper_leaves_open_is_said_below_its_table(tmp_path: Path) -> None:
+    hete, least = reproduced.draw(made(tmp_path, SCORES, table="III"))[:2]
+    assumed = "Assumed, as the paper does not say it: 10 clients."
+    assert assumed in layout(hete.grid).legend
+    assert assumed in layout(least.grid).legend
+    assert least.grid.metrics == ("min_f1",)
+    assert reproduced.UNDEFINED in layout(least.grid).legend
+    assert reproduced.UNDEFINED not in layout(hete.grid).legend
+    assert not any(table.published for table in least.grid.tables)
 
 
 def test_a_seed_that_is_missing_is_said(tmp_path: Path) -> None:

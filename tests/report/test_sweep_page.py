@@ -94,7 +94,7 @@ def test_a_setting_that_changed_nothing_is_said_so(tmp_path: Path) -> None:
     ],
 )
 def test_axes(values: list, log: bool, names: tuple[str, ...]) -> None:
-    axis, places = sweep_page._axis("method.x", values)
+    axis, places = sweep_page.axis_of("method.x", values)
     assert (axis.log, axis.names) == (log, names)
     assert len(set(places.values())) == len(values)
 

@@ -22,13 +22,18 @@ def drawn(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def some_graph(nodes=9, features=4, *, sparse=False):
+def some_graph(nodes=9, features=4, *, kind="dense"):
     """A ring with a chord and an isolated node, classes in turn."""
     rows = np.random.default_rng(nodes).standard_normal((nodes, features)).astype(np.float32)
     ring = np.arange(nodes - 1)
     ends = np.stack([np.append(ring, 0), np.append(np.roll(ring, 1), 3)])
-    edges = np.concatenate([ends, ends[::-1]], axis=1).astype(np.int64)
-    return Graph(sp.csr_matrix(rows) if sparse else rows, edges, (np.arange(nodes) % CLASSES).astype(np.int64), CLASSES)
+    edges = ends if kind == "directed" else np.concatenate([ends, ends[::-1]], axis=1)
+    return Graph(
+        sp.csr_matrix(rows) if kind == "sparse" else rows,
+        edges.astype(np.int64),
+        (np.arange(nodes) % CLASSES).astype(np.int64),
+        CLASSES,
+    )
 
 
 def items_of(data, numbers=range(CLASSES), among=7):
@@ -45,9 +50,9 @@ def by_autograd(network, features, mixing, labels, number):
     return torch.autograd.grad(F.cross_entropy(logits[mine], labels[mine]), [first, second], create_graph=True)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_class_gradients_are_those_of_a_gcn(sparse):
-    data = GraphTensors(some_graph(sparse=sparse))
+@pytest.mark.parametrize("kind", ["dense", "sparse", "directed"])
+def test_class_gradients_are_those_of_a_gcn(kind):
+    data = GraphTensors(some_graph(kind=kind))
     network = draw_network(4, HIDDEN, CLASSES, drawn())
     model = models.build("gcn", num_features=4, num_classes=CLASSES, task="node", generator=drawn(), hidden=HIDDEN)
     names = dict(zip(("layers.0.", "layers.1."), network, strict=True))

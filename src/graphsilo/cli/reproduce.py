@@ -56,12 +56,10 @@ def reproduce(
         _print(runs.plan(paper, number, **asked), place)
         return
     from graphsilo.cli.sweep import print_swept
-    from graphsilo.report import sweep_page
+    from graphsilo.report import reproduced
 
-    for figure in figures.find_figures(paper, number):
-        sweeps, folder, notes = figures.plan(figure, **asked)
-        name = f"figure-{figure.number}"
-        print_swept(sweep_page.sweep(sweeps, folder, place, title=figure.title, name=name, notes=notes, say=tell))
+    for swept in reproduced.reproduce_figures(paper, number, place, say=tell, **asked):
+        print_swept(swept)
 
 
 def _print(planned: Plan, executor: str) -> None:

@@ -206,7 +206,11 @@ def _finish(found: TuneRecord, folder: Path, quiet: bool) -> None:
             print_table(comparison(ended))
             say()
             say(f"Report: {page}")
+    from graphsilo.report import tune_page
+
+    drawn = tune_page.write(found, folder)
     if not quiet:
+        say(f"Trials: {drawn}")
         say(f"Study:  {folder}")
     failed = next((each for each in found.final if each.error is not None), None)
     if failed is not None:

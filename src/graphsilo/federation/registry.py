@@ -227,11 +227,12 @@ _FOLDER = Path(__file__).resolve().parents[1] / "methods"
 
 def resolve_name(name: str) -> str:
     """A method's name as it is registered, of its name, title or an alias in any spelling."""
-    wanted, known = name.lower().replace("-", "_"), [*_REGISTERED.values(), *listings()]
-    spelt = {
-        plain_name(text): each.name for each in known for text in (each.title or each.name, *each.aliases, each.name)
-    }
-    return wanted if any(wanted == each.name for each in known) else spelt.get(plain_name(name), wanted)
+    wanted = name.lower().replace("-", "_")
+    if wanted in _REGISTERED or wanted in _entries() or any(wanted == point.name for point in _find_installed()):
+        return wanted
+    every = (*_REGISTERED.values(), *listings())
+    spelt = ((each.name, text) for each in every for text in (each.name, each.title, *each.aliases))
+    return next((known for known, text in spelt if text and plain_name(text) == plain_name(name)), wanted)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -160,10 +160,7 @@ class Client(TrainingClient[FedSprayConfig]):
         self.proxies = torch.full((self.labelled.num_samples, config.width), 0.1, device=self.data.device)
         # What is kept is held by no optimiser: they learn on a copy of it.
         self.free = self.proxies.clone()
-        self.optimizer = optimizer(
-            config.optimizer, list(self.common.parameters()), lr=config.lr, weight_decay=config.weight_decay,
-            momentum=config.momentum,
-        )  # fmt: skip
+        self.optimizer = self.make_optimizer(list(self.common.parameters()))
         self.proxy_optimizer = optimizer("adam", [self.free], lr=config.proxy_lr)
 
     def objective_on(self, data: GraphTensors) -> ClassifyItems:

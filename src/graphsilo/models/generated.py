@@ -7,8 +7,10 @@ autograd instead, so that a loss has a gradient for the features, where links ar
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -111,8 +113,7 @@ class RelinkedView(_LiveView):
 
     def __init__(self, view: View, ends: Tensor, values: Tensor):
         super().__init__(view.data, view.items)
-        self.view, self.values = view, values
-        self.target, self.source = torch.cat([ends, ends.flip(0)], 1)
+        self.view, self.ends, self.values = view, ends, values
 
     def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
         return self.view.features()
@@ -120,53 +121,52 @@ class RelinkedView(_LiveView):
     def first_layer(self, norm: Norm, depth: int) -> Operator:
         return product(self.blocks(norm, depth)[0], self.features())
 
-    def blocks(self, norm: Norm, depth: int) -> list[LinkOperator]:  # type: ignore[override]
-        return [self.cached(("links", norm), lambda: self._links(norm))] * depth
+    def blocks(self, norm: Norm, depth: int) -> list[Links]:  # type: ignore[override]
+        return [self.cached(("links", norm), lambda: self._links.normalise(norm))] * depth
 
     def pool(self, embeddings: Tensor, how: Literal["sum", "mean"] = "sum") -> Tensor:
         return self.view.pool(embeddings, how)
 
-    def _links(self, norm: Norm) -> LinkOperator:
-        """``normalise`` of these links, with a gradient through degrees, too."""
-        found = LinkOperator(self.target, self.source, torch.cat([self.values, self.values]), self.num_rows)
-        if norm in ("gcn", "row", "loops"):
-            found = found.with_loops(1.0)
-        if norm in ("sum", "loops"):
-            return found
-        degree = found.values.new_zeros(self.num_rows).index_add(0, found.target, found.values)
-        scale = torch.where(degree > 0, degree, 1.0).rsqrt()
-        other = scale[found.source] if norm == "gcn" else scale[found.target]
-        return LinkOperator(found.target, found.source, found.values * scale[found.target] * other, self.num_rows)
+    @cached_property
+    def _links(self) -> Links:
+        """Both directions of each link."""
+        count, (low, high), values = self.num_rows, self.ends, self.values
+        if 2 * SPARSE_COST * len(values) <= float(count) * count:
+            return SparseLinks(torch.cat([low, high]), torch.cat([high, low]), torch.cat([values, values]), count)
+        upper = values.new_zeros(count * count).index_copy(0, low * count + high, values).view(count, count)
+        return DenseLinks(upper + upper.t())
 
 
-class LinkOperator(Operator):
-    """A square matrix of links with a gradient.
-
-    Args:
-        target, source: [m] row and column of each entry, no two at one place.
-        values: [m] the entries.
-        size: Rows and columns.
-    """
+class Links(Operator):
+    """A square matrix of links with a gradient, of which the diagonal is empty at first."""
 
     live = True
 
-    def __init__(self, target: Tensor, source: Tensor, values: Tensor, size: int):
-        self.target, self.source, self.values = target, source, values
-        self.shape, self.nnz, self.cost = (size, size), len(values), SPARSE_COST * len(values)
-        self._matrix: Tensor | None = None
-
     @property
+    @abstractmethod
     def entries(self) -> tuple[Tensor, Tensor]:
         """Row and column of each link that there is; for attention, which weighs links by itself."""
-        there = self.values > 0
-        return self.target[there], self.source[there]
 
-    def with_loops(self, weight: float) -> LinkOperator:
-        """The matrix plus weight · I, where its diagonal is empty."""
-        size = self.shape[0]
-        loops = torch.arange(size, device=self.target.device)
-        values = torch.cat([self.values, self.values.new_full((size,), weight)])
-        return LinkOperator(torch.cat([self.target, loops]), torch.cat([self.source, loops]), values, size)
+    @abstractmethod
+    def with_loops(self, weight: float) -> Self:
+        """The matrix plus weight · I."""
+
+    @abstractmethod
+    def degrees(self) -> Tensor:
+        """[n] sums of rows."""
+
+    @abstractmethod
+    def scale(self, rows: Tensor, columns: Tensor | None) -> Self:
+        """The matrix with its rows, and columns, times [n] numbers."""
+
+    def normalise(self, norm: Norm) -> Links:
+        """As ``normalise`` of a view, with a gradient through degrees, too."""
+        found = self.with_loops(1.0) if norm in ("gcn", "row", "loops") else self
+        if norm in ("sum", "loops"):
+            return found
+        degree = found.degrees()
+        degree = torch.where(degree > 0, degree, 1.0)
+        return found.scale(degree.rsqrt(), degree.rsqrt()) if norm == "gcn" else found.scale(degree.reciprocal(), None)
 
     def mm(self, right: Tensor) -> Tensor:
         raise UnsupportedError(f"this backbone has no gradient for links: choose {RelinkedView.able}.")
@@ -174,18 +174,68 @@ class LinkOperator(Operator):
     def tmm(self, left: Tensor) -> Tensor:
         return self.mm(left)
 
+
+class DenseLinks(Links):
+    """As an ordinary matrix."""
+
+    def __init__(self, matrix: Tensor):
+        self.matrix, self.nnz = matrix, matrix.numel()
+        self.shape, self.cost = (len(matrix), len(matrix)), float(self.nnz)
+
+    @property
+    def entries(self) -> tuple[Tensor, Tensor]:
+        target, source = self.matrix.nonzero().t()
+        return target, source
+
+    def with_loops(self, weight: float) -> DenseLinks:
+        return DenseLinks(self.matrix + weight * torch.eye(len(self.matrix)).to(self.matrix))
+
+    def degrees(self) -> Tensor:
+        return self.matrix.sum(1)
+
+    def scale(self, rows: Tensor, columns: Tensor | None) -> DenseLinks:
+        scaled = self.matrix * rows[:, None]
+        return DenseLinks(scaled if columns is None else scaled * columns)
+
     def __matmul__(self, right: Tensor) -> Tensor:
-        size = self.shape[0]
-        if self.cost > float(size) * size:
-            return widen(self.dense() @ right)
-        messages = self.values[:, None] * right.index_select(0, self.source)
-        return right.new_zeros(size, right.shape[1]).index_add(0, self.target, messages)
+        return widen(self.matrix @ right)
 
     def dense(self) -> Tensor:
-        if self._matrix is None:
-            size, places = self.shape[0], self.target * self.shape[0] + self.source
-            self._matrix = self.values.new_zeros(size * size).index_copy(0, places, self.values).view(size, size)
-        return self._matrix
+        return self.matrix
+
+
+class SparseLinks(Links):
+    """As its entries, no two of them at one place."""
+
+    def __init__(self, target: Tensor, source: Tensor, values: Tensor, size: int):
+        self.target, self.source, self.values = target, source, values
+        self.shape, self.nnz, self.cost = (size, size), len(values), SPARSE_COST * len(values)
+
+    @property
+    def entries(self) -> tuple[Tensor, Tensor]:
+        there = self.values > 0
+        return self.target[there], self.source[there]
+
+    def with_loops(self, weight: float) -> SparseLinks:
+        size = self.shape[0]
+        loops = torch.arange(size, device=self.target.device)
+        values = torch.cat([self.values, self.values.new_full((size,), weight)])
+        return SparseLinks(torch.cat([self.target, loops]), torch.cat([self.source, loops]), values, size)
+
+    def degrees(self) -> Tensor:
+        return self.values.new_zeros(self.shape[0]).index_add(0, self.target, self.values)
+
+    def scale(self, rows: Tensor, columns: Tensor | None) -> SparseLinks:
+        values = self.values * rows.index_select(0, self.target)
+        values = values if columns is None else values * columns.index_select(0, self.source)
+        return SparseLinks(self.target, self.source, values, self.shape[0])
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        messages = self.values[:, None] * right.index_select(0, self.source)
+        return right.new_zeros(self.shape[0], right.shape[1]).index_add(0, self.target, messages)
+
+    def dense(self) -> Tensor:
+        return self @ torch.eye(self.shape[0]).to(self.values)
 
 
 def check_links(model: Model, inputs: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -14,6 +14,7 @@ from msgspec import structs
 
 from graphsilo.errors import RunError, one_line
 from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.reproduce import figures
 from graphsilo.experiments.reproduce.description import Line, Row, Table
 from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed
 from graphsilo.experiments.reproduce.runs import QUICK, Plan, carry_out, place_of, runs_of
@@ -25,6 +26,7 @@ from graphsilo.report.layout import layout
 from graphsilo.report.published import assumptions, sources
 from graphsilo.report.record import Run, load
 from graphsilo.report.sections import Page, Section
+from graphsilo.report.sweep_page import Swept, sweep
 from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
 from graphsilo.spreadsheets import csv_text
@@ -112,6 +114,31 @@ def reproduce(
     if not tables:
         raise RunError(found.complaint)
     return replace(found, files=tuple(write(planned, tables, failed)))
+
+
+def reproduce_figures(
+    paper: str,
+    number: str,
+    executor: str | None = None,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    **asked: Any,
+) -> Iterator[Swept]:
+    """Make the runs of a paper's figure, or of each of its parts, and draw it.
+
+    Args:
+        paper, number: As ``find_figures`` takes them.
+        executor, say: As ``reproduce`` takes them.
+        asked: As ``figures.plan`` takes it.
+
+    Raises:
+        ConfigError: There is no such figure, or it cannot be drawn.
+        GraphsiloError: As ``sweep_page.sweep``.
+    """
+    for figure in figures.find_figures(paper, number):
+        sweeps, folder, notes = figures.plan(figure, **asked)
+        name = f"figure-{figure.number}"
+        yield sweep(sweeps, folder, executor, title=figure.title, name=name, notes=notes, say=say)
 
 
 def draw(planned: Plan) -> list[Drawn]:

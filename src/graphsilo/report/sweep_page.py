@@ -13,7 +13,7 @@ import numpy as np
 from graphsilo.errors import RunError, one_line
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage import disk
-from graphsilo.experiments.sweep import Sweep, carry_out
+from graphsilo.experiments.sweep import Sweep, carry_out, short_name
 from graphsilo.notebook import table as notebook_table
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.figures import label_map, per_class
@@ -74,7 +74,9 @@ class Row:
     @property
     def label(self) -> str:
         """Its values in words; its series where nothing is swept."""
-        return ", ".join(f"{_short(name)} {format_value(value)}" for name, value in self.values.items()) or self.series
+        return (
+            ", ".join(f"{short_name(name)} {format_value(value)}" for name, value in self.values.items()) or self.series
+        )
 
 
 @dataclass(frozen=True)
@@ -244,13 +246,15 @@ def sentence(found: Found) -> str:
     way = f"Test {what} goes from {metric(scored[0], name)} to {metric(scored[-1], name)}{unit}."
     if len(scored) == 1:
         way = f"Test {what}: {metric(scored[0], name)}{unit}."
+    elif deviations := [score.std for row in found.rows if (score := row.scores[name]) and score.std is not None]:
+        way += f" Seeds alone move it by up to ± {metric(max(deviations), name)}."
     return f"Validation chose {said}{more}. {way}" if chosen else way
 
 
 def describe(found: Sequence[Found], title: str, notes: Sequence[str], failed: Mapping[str, str]) -> Page:
     """Everything that the page shows."""
     first = found[0]
-    swept = " and ".join(map(_short, first.sweep.grid)) or "name"
+    swept = " and ".join(map(short_name, first.sweep.grid)) or "name"
     data = ", ".join(dict.fromkeys(row.run.result.data.name for each in found for row in each.rows))
     sections = []
     for place, each in enumerate(found):
@@ -277,7 +281,7 @@ def cells(found: Found) -> tuple[list[str], list[list[str]]]:
         sent, _, processor, _ = cost_texts(row.run.result.spent)
         rows.append({
             **({"Method": row.series} if len(found.series) > 1 or not row.values else {}),
-            **{_short(name): format_value(value) for name, value in row.values.items()},
+            **{short_name(name): format_value(value) for name, value in row.values.items()},
             **({"Chosen": "✓" if row.chosen else ""} if any(each.chosen for each in found.rows) else {}),
             chosen_by: plus_minus(row.validation, row.run.main_metric),
             **{title: plus_minus(row.scores[name], name) for name, title in titles(found.shown).items()},
@@ -292,7 +296,7 @@ def _table(found: Found) -> Table:
     head, rows = cells(found)
     told = "mean ± standard deviation over seeds; bytes and processor time per seed" if found.has_spread else "one seed"
     mark = " ✓: what validation chose, never the test." if "Chosen" in head else ""
-    text = {"Method", "Chosen", *map(_short, found.sweep.grid)}
+    text = {"Method", "Chosen", *map(short_name, found.sweep.grid)}
     columns_ = [(title, "text" if place and title in text else "") for place, title in enumerate(head)]
     return Table(f"Test scores of every point, {told}.{mark}", columns_, rows, is_hidden=False)
 
@@ -330,7 +334,7 @@ def figures(found: Found, group: str) -> list[Figure]:
     band = f"{spreads}: one standard deviation over seeds to each side." if found.has_spread else ""
     ring = " Rings: what validation chose." if any(row.chosen for row in found.rows) else ""
     draw = _curve if settings else _dots
-    what = f"Test score by {_short(next(iter(found.sweep.grid)))}" if settings else "Test scores"
+    what = f"Test score by {short_name(next(iter(found.sweep.grid)))}" if settings else "Test scores"
     return [
         Figure(
             group, f"{what}, mean over seeds.{band}{ring}", f"{what}: {METRIC} of {len(found.series)} series",
@@ -379,7 +383,7 @@ def _shown(found: Found) -> list[Block]:
 
 def _curve(found: Found, name: str) -> Plot:
     [setting] = found.sweep.grid
-    axis, places = _axis(setting, found.sweep.grid[setting])
+    axis, places = axis_of(setting, found.sweep.grid[setting])
     lines: list[Mark] = []
     rings: list[Mark] = []
     for position, series in enumerate(found.series):
@@ -434,7 +438,7 @@ def _known(
 def _heat_map(found: Found, series: str, figure: str, group: str) -> Figure:
     """The first setting along x, the second along y; colours from the least to the largest score of all series."""
     across, down = ([*map(repr, values)] for values in found.sweep.grid.values())
-    x, y = (Axis(_short(name), tuple(map(format_value, values))) for name, values in found.sweep.grid.items())
+    x, y = (Axis(short_name(name), tuple(map(format_value, values))) for name, values in found.sweep.grid.items())
     plots = {}
     for each in found.shown:
         values = np.full((len(down), len(across)), np.nan)
@@ -452,26 +456,22 @@ def _heat_map(found: Found, series: str, figure: str, group: str) -> Figure:
         heat = Heat(values, top, unit=unit, written=True, low=low, digits=_DIGITS, framed=framed)
         plots[each.name] = Plot(x, y, (heat,))
     ring = " Frame: what validation chose." if any(row.chosen for row in found.of(series)) else ""
-    caption = f"{series}: test score, mean over seeds; pale is the least of the grid, not 0.{ring}"
+    caption = f"{series}: test score, mean over seeds; the weakest colour is the least of the grid, not 0.{ring}"
     return Figure(figure, caption, f"Heat map of {METRIC} of {series}", 130 + 30 * len(down), plots, group)
 
 
-def _axis(setting: str, values: Sequence[Any]) -> tuple[Axis, dict[str, float]]:
+def axis_of(setting: str, values: Sequence[Any]) -> tuple[Axis, dict[str, float]]:
     """The axis of a setting, and where each value stands: by its size, or one beside the other."""
     known = [value for each in values if (value := number(each)) is not None]
     above = [value for value in known if value > 0]
     is_wide = bool(above) and max(above) > WIDE * min(above)
     if len(known) < len(values) or (is_wide and len(above) < len(known)):
-        return Axis(_short(setting), tuple(map(format_value, values))), {repr(v): i for i, v in enumerate(values)}
+        return Axis(short_name(setting), tuple(map(format_value, values))), {repr(v): i for i, v in enumerate(values)}
     whole = all(value.is_integer() for value in known)
-    return Axis(_short(setting), log=is_wide, whole=whole), {repr(v): at for v, at in zip(values, known, strict=True)}
+    return Axis(short_name(setting), log=is_wide, whole=whole), {
+        repr(v): at for v, at in zip(values, known, strict=True)
+    }
 
 
 def _point(value: float, name: str) -> float:
     return short(metric_of(name).factor * value)
-
-
-def _short(setting: str) -> str:
-    """A setting without its section; ``data.name`` and the like are called by it."""
-    section, _, key = setting.partition(".")
-    return section if key in ("name", "rule") else key

@@ -20,10 +20,11 @@ from kit.messages import check_sent
         ([0, 0, 0], 0.5, [0, 0, 0]),
         ([100, 0, 0], 0.29, [29, 0, 0]),
         ([1, 4, 2], 1.0, [1, 4, 2]),
+        ([600, 192, 8], 0.5, [38, 12, 0]),  # 50 of 800 is a share of 1/16: 37.5, 12 and 0.5
     ],
 )
 def test_how_many_condensed_nodes_a_class_has(counts, ratio, sizes):
-    labels = condensed_labels(np.array(counts), ratio)
+    labels = condensed_labels(np.array(counts), ratio, 50)
     assert np.bincount(labels, minlength=3).tolist() == sizes
     assert (np.diff(labels) >= 0).all()
 
@@ -42,7 +43,7 @@ def test_what_leaves_a_silo():
     check_sent(
         "fedgm",
         """
-        condense features: synthetic float32 [nodes, features] per_class=True largest=1000000000.0
+        condense features: synthetic float32 [nodes, features] recoverable per_class=True largest=1000000000.0 in part
         condense sizes: counts int64 [classes] per_class=True
         condense links: synthetic float32 [pairs] per_class=True
         gradients gradients: gradient float32 recoverable per_class=True largest=1e+16 where a class has few nodes

@@ -22,7 +22,9 @@ class CondensedGraph(Message):
         links: [n' (n' − 1) / 2] the upper half of A', row by row; empty where there are no links.
     """
 
-    features: Tensor = sends("synthetic", shape=("nodes", "features"), per_class=True, largest=_LARGEST_FEATURE)
+    features: Tensor = sends(
+        "synthetic", shape=("nodes", "features"), per_class=True, largest=_LARGEST_FEATURE, recoverable="in part"
+    )
     sizes: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class=True)
     links: Tensor = sends("synthetic", shape=("pairs",), per_class=True)
 

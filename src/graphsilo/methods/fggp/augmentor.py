@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from graphsilo.models.base import Dense
 from graphsilo.models.operators import SPARSE_COST
@@ -152,10 +153,27 @@ def draw_links(scores: Tensor, linked: Tensor, largest: Tensor, draw: torch.Gene
         largest: max s; 1e-6 is added.
         draw: Source of the draw; of temperature 1.
     """
-    likely = (0.5 * scores / (largest + _TINY) + 0.5 * linked).clamp(_TINY, 1.0 - _TINY)
-    uniform = torch.rand(len(scores), generator=draw).clamp_min(_TINY).to(scores)
-    soft = torch.sigmoid(likely.logit() + uniform.logit(_TINY))
-    return (soft > 0.5).to(soft.dtype) + (soft - soft.detach())
+    likely = 0.5 * scores / (largest + _TINY) + 0.5 * linked
+    uniform = torch.rand(len(scores), generator=draw).clamp_(_TINY, 1.0 - _TINY).to(scores)
+    found: Tensor = _Draw.apply(likely, uniform)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Draw(torch.autograd.Function):
+    """1 where p + u > 1, with the gradient of p u / (p u + (1 − p)(1 − u)), which is σ(logit p + logit u)."""
+
+    @staticmethod
+    def forward(ctx: Any, likely: Tensor, uniform: Tensor) -> Tensor:
+        ctx.save_for_backward(likely, uniform)
+        return (likely + uniform > 1.0).to(likely.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        likely, uniform = ctx.saved_tensors
+        other = 1.0 - uniform
+        total = likely * uniform + (1.0 - likely) * other
+        return gradient * (uniform * other) / total.square(), None
 
 
 def link_loss(scores: Tensor, linked: Tensor, others: Tensor) -> Tensor:
@@ -166,7 +184,7 @@ def link_loss(scores: Tensor, linked: Tensor, others: Tensor) -> Tensor:
         linked: [m] 0 or 1.
         others: [b] further scores of pairs that are not linked.
     """
-    apart = F.softplus(scores) @ (1.0 - linked) + F.softplus(others).sum()
-    near = F.softplus(-scores) @ linked
-    count = linked.sum()
-    return 0.5 * (near / count.clamp_min(1.0) + apart / (len(linked) - count + len(others)).clamp_min(1.0))
+    apart, count = F.softplus(scores), linked.sum()
+    near = (apart - scores) @ linked / count.clamp_min(1.0)
+    total = apart @ (1.0 - linked) + F.softplus(others).sum()
+    return 0.5 * (near + total / (len(linked) - count + len(others)).clamp_min(1.0))

@@ -23,7 +23,6 @@ from graphsilo.models.view import GraphTensors
 from graphsilo.training.local import check_weights, tensors_of
 from graphsilo.training.losses import info_nce
 from graphsilo.training.objective import Classified, ClassifyItems
-from graphsilo.training.optimizer import optimizer
 from graphsilo.training.prototypes import class_sums, unit_rows
 from graphsilo.training.upstream import trace
 
@@ -51,11 +50,12 @@ class Client(fedavg.Client[FGGPConfig]):
             check_links(self.model, self.data.num_features)
         check_encoder(self)
         config, graph = self.config, self.data
-        if config.pairs == "all" and config.augment and graph.collection is None and graph.num_nodes > MOST_NODES:
-            need = graph.num_nodes**2 / 2 * _BYTES / 1e9
+        nodes = int(augmentor.graph_sizes(graph).max(initial=0))
+        if config.augment and config.pairs == "all" and nodes > MOST_NODES:
             raise ConfigError(
-                f"client {self.id}: FGGP draws links among all pairs of nodes, for which {graph.num_nodes} nodes take "
-                f"about {need:,.0f} GB; up to {MOST_NODES} are allowed. Set method.pairs to union."
+                f"client {self.id}: FGGP draws links among all pairs of a graph's nodes, for which {nodes} nodes take "
+                f"about {nodes**2 / 2 * _BYTES / 1e9:,.0f} GB; up to {MOST_NODES} are allowed. Set method.pairs to "
+                f"union."
             )
         self.augmentor = augmentor.Augmentor(self.silo.schema.num_features, config.augmentor_width)
         self.augmentor.reset(self.generator("augmentor"))
@@ -64,10 +64,8 @@ class Client(fedavg.Client[FGGPConfig]):
             **self.weights, **{f"{AUGMENTOR}{name}": value for name, value in tensors_of(self.augmentor).items()}
         }  # fmt: skip
         self.drawn = list(self.augmentor.parameters())
-        self.trainer.optimizer = optimizer(
-            config.optimizer, [*self.trainer.parameters, *self.drawn] if config.augment else self.trainer.parameters,
-            lr=config.lr, weight_decay=config.weight_decay, momentum=config.momentum,
-        )  # fmt: skip
+        if config.augment:
+            self.trainer.optimizer = self.make_optimizer([*self.trainer.parameters, *self.drawn])
         self.keys: Tensor | None = None
         self.found_in = 0
         self.memory: list[Tensor] = []
