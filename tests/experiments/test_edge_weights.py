@@ -109,6 +109,7 @@ def test_methods_that_know_no_weights_are_refused(small, file, method: str) -> N
 def test_the_list_of_methods_that_take_them() -> None:
     takes = [name for name in registry.names() if registry.load(name).edge_weights]
     assert takes == [
+        "adafgl",
         "auto",
         "co_boosting",
         "dense",
@@ -119,6 +120,8 @@ def test_the_list_of_methods_that_take_them() -> None:
         "feddistill",
         "feded",
         "fedgen",
+        "fedgl",
+        "fedgm",
         "fedgta",
         "fedkd",
         "fednh",
@@ -128,8 +131,10 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedridge",
         "fedsage",
         "fedspray",
+        "fedtad",
         "fedtgp",
         "fedtrees",
+        "fgssl",
         "focal",
         "fpl",
         "gcfl",

@@ -55,6 +55,21 @@ def trial(clients: int, done: int, *, setup: float = 4, rounds: int = 20, worker
     return found
 
 
+def test_rounds_of_two_kinds_count_as_often_as_the_run_has_them(small):
+    """Three rounds of 5 s for the first eight, then two of 7 s that move nothing for the other twelve."""
+    known = trial(3, 5)
+    known.events["turned"] = {"done": 3, "before": 8}
+    for measured in [each for each in known.steps if each["phase"] == "round"][3:]:
+        measured["moved"] = {}
+        measured["cost"] |= {"cpu": 7.0, "up": 0, "down": 0}
+    found = plan_of(small(run__seeds=[0]), known, machine=PLENTY)
+    assert found.seed.cpu == pytest.approx(12 + 8 * 5 + 12 * 7 + 20 * 0.5)
+    assert found.round.cpu == pytest.approx((8 * 5 + 12 * 7) / 20)
+    assert (found.seed.up, found.seed.down) == (150 + 8 * 300, 15 + 8 * 600)
+    assert found.seed.max_up == 50 + 8 * 100
+    assert not found.exact
+
+
 def test_a_measured_trial_is_carried_over_to_all_rounds_and_seeds(small):
     config = small(run__seeds=[0, 1], evaluation__every=2)
     known = trial(3, 5)

@@ -156,12 +156,23 @@ def point(series: str, values: dict[str, Any], config: RunConfig, out: Path, wit
         out: The sweep's folder.
         within: What to call the sweep, where there are several.
     """
-    said = [f"{name.partition('.')[2]} {format_value(value)}" for name, value in values.items()]
+    said = [f"{short_name(name)} {format_value(value)}" for name, value in values.items()]
     folder = ",".join(f"{name}={format_value(value)}" for name, value in values.items()) or "run"
     parts = (re.sub(r"[^\w.,=+-]+", "_", text) for text in (series, folder))
     return Point(
         ", ".join(filter(None, [within, series, *said])), series, values, config, out.joinpath("points", *parts)
     )
+
+
+def short_name(setting: str) -> str:
+    """A setting without its section; the name of a section's thing is called by the section.
+
+    Example:
+        >>> short_name("method.mu"), short_name("model.name")
+        ('mu', 'model')
+    """
+    section, _, key = setting.partition(".")
+    return section if key == NAMES.get(section) else key
 
 
 def _check_grid(config: RunConfig, grid: Mapping[str, Sequence[Any]]) -> None:

@@ -221,15 +221,19 @@ class PrototypeServer(ClassRowsServer[ConfigT], Generic[ConfigT]):
     """Whose rows are mean embeddings: all clients' must have one width."""
 
     def width(self) -> int:
-        """p: the width of all clients' embeddings.
+        return common_width(self)
 
-        Raises:
-            ConfigError: They differ.
-        """
-        specs = {client: (repr(spec), spec) for client, spec in self.context.models.items()}
-        known = {name: self.build_model(spec).embedding_dim for name, spec in dict(specs.values()).items()}
-        check_widths({client: known[name] for client, (name, _) in specs.items()})
-        return next(iter(known.values()))
+
+def common_width(server: ServerBase[Any]) -> int:
+    """p: the width of all clients' embeddings.
+
+    Raises:
+        ConfigError: They differ.
+    """
+    specs = {client: (repr(spec), spec) for client, spec in server.context.models.items()}
+    known = {name: server.build_model(spec).embedding_dim for name, spec in dict(specs.values()).items()}
+    check_widths({client: known[name] for client, (name, _) in specs.items()})
+    return next(iter(known.values()))
 
 
 def sum_classes(

@@ -78,6 +78,14 @@ class Trial:
         return int(self.events.get("rounds", self.events["loaded"])["rounds"])
 
     @property
+    def stages(self) -> list[tuple[slice, int]]:
+        """Which rounds of the trial speak for how many of the run: where their kind changes, some of each kind."""
+        turn = self.events.get("turned")
+        if turn is None:
+            return [(slice(None), self.rounds)]
+        return [(slice(turn["done"]), turn["before"]), (slice(turn["done"], None), self.rounds - turn["before"])]
+
+    @property
     def done(self) -> int:
         """Rounds that were finished."""
         return sum(step["phase"] == "round" and step["event"] == "step" for step in self.steps)
@@ -116,12 +124,19 @@ def plan_of(
     events, rounds, seeds, workers = trial.events, trial.rounds, len(config.run.seeds), trial.workers
     setup, first, evaluated = (trial.costs(phase, config.run.device) for phase in ("setup", "round", "evaluation"))
     # The first two rounds often differ: constants are made, the server has nothing to send yet.
-    later, evaluation = _mean(first[2:] or first[-1:]), _mean(evaluated[1:] or evaluated[-1:])
+    evaluation = _mean(evaluated[1:] or evaluated[-1:])
+    usual = [_mean(first[part][2:] or first[part][-1:]) for part, _ in trial.stages]
+    later = _sum([each * (count / rounds) for each, (_, count) in zip(usual, trial.stages, strict=True)])
     evaluations = math.ceil(rounds / config.evaluation.every)
-    trained = _sum(setup) + _sum(first[:rounds]) + later * max(0, rounds - len(first))
+    trained = _sum(setup)
+    for each, (part, count) in zip(usual, trial.stages, strict=True):
+        trained += _sum(first[part][:count]) + each * max(0, count - len(first[part]))
     spent = trained + (_sum(evaluated[:1]) + evaluation * (evaluations - 1))
     before, moved, scored = (trial.count_bytes(phase) for phase in ("setup", "round", "evaluation"))
-    sent = before.sum(axis=0) + moved[:rounds].sum(axis=0) + _later(moved, moved[2:]) * max(0, rounds - len(moved))
+    sent = before.sum(axis=0)
+    for part, count in trial.stages:
+        some = moved[part]
+        sent = sent + some[:count].sum(axis=0) + _later(some, some[2:]) * max(0, count - len(some))
     seed = _most(replace(spent, up=trained.up, down=trained.down), sent)
     checkpoint, checkpoints = _checkpoints(config, trial, _sum(setup).up > 0, spent.cpu, out)
     started, loaded = events["started"]["cpu"], events["loaded"]["cpu"]

@@ -13,7 +13,7 @@ import numpy as np
 from graphsilo.errors import RunError, one_line
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage import disk
-from graphsilo.experiments.sweep import Sweep, carry_out
+from graphsilo.experiments.sweep import Sweep, carry_out, short_name
 from graphsilo.notebook import table as notebook_table
 from graphsilo.report.curves import overlaid_curves, trade_off
 from graphsilo.report.figures import label_map, per_class
@@ -246,6 +246,8 @@ def sentence(found: Found) -> str:
     way = f"Test {what} goes from {metric(scored[0], name)} to {metric(scored[-1], name)}{unit}."
     if len(scored) == 1:
         way = f"Test {what}: {metric(scored[0], name)}{unit}."
+    elif deviations := [score.std for row in found.rows if (score := row.scores[name]) and score.std is not None]:
+        way += f" Seeds alone move it by up to ± {metric(max(deviations), name)}."
     return f"Validation chose {said}{more}. {way}" if chosen else way
 
 
@@ -473,9 +475,3 @@ def axis_of(setting: str, values: Sequence[Any]) -> tuple[Axis, dict[str, float]
 
 def _point(value: float, name: str) -> float:
     return short(metric_of(name).factor * value)
-
-
-def short_name(setting: str) -> str:
-    """A setting without its section; ``data.name`` and the like are called by it."""
-    section, _, key = setting.partition(".")
-    return section if key in ("name", "rule") else key

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.storage import disk
+from graphsilo.experiments.sweep import short_name
 from graphsilo.experiments.tuning.record import MethodRecord, TuneRecord
 from graphsilo.report.formats import MISSING, in_sentence, metric
 from graphsilo.report.html import page
 from graphsilo.report.plot import Axis, Bars, Dots, Figure, Line, Mark, Plot, axis_title, short
 from graphsilo.report.sections import SELF_CONTAINED, Page, Section, Table
-from graphsilo.report.sweep_page import axis_of, short_name
+from graphsilo.report.sweep_page import axis_of
 from graphsilo.settings.words import format_value
 
 _LEDE = (

@@ -20,10 +20,11 @@ from kit.messages import check_sent
         ([0, 0, 0], 0.5, [0, 0, 0]),
         ([100, 0, 0], 0.29, [29, 0, 0]),
         ([1, 4, 2], 1.0, [1, 4, 2]),
+        ([600, 192, 8], 0.5, [38, 12, 0]),  # 50 of 800 is a share of 1/16: 37.5, 12 and 0.5
     ],
 )
 def test_how_many_condensed_nodes_a_class_has(counts, ratio, sizes):
-    labels = condensed_labels(np.array(counts), ratio)
+    labels = condensed_labels(np.array(counts), ratio, 50)
     assert np.bincount(labels, minlength=3).tolist() == sizes
     assert (np.diff(labels) >= 0).all()
 

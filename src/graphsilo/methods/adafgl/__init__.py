@@ -238,6 +238,11 @@ class Server(fedavg.Server[AdaFGLConfig]):
         total.require(self.config.min_clients)
         self.told = sorted({*self.told, *total.clients})
 
+    @property
+    def turns_after(self) -> int:
+        """The last round that costs as the first does; later ones send nothing, and take longer."""
+        return self.config.extractor_rounds
+
     def expected_bytes(self) -> tuple[int, int]:
         up, down = super().expected_bytes()
         shared = self.config.extractor_rounds / self.rounds

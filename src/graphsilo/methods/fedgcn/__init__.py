@@ -10,17 +10,20 @@ between them, what the neighbours of each node contribute.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.federation.borders import values_beyond
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.client import Client
 from graphsilo.methods.fedgcn.config import FedGCNConfig
-from graphsilo.methods.fedgcn.messages import Border, Degrees, Empty, Totals
+from graphsilo.methods.fedgcn.messages import Degrees, Empty, Totals
 from graphsilo.types import ClientId
 
 CONVOLUTIONS = ("gcn", "sgc_stacked")
@@ -46,7 +49,8 @@ class Server(fedavg.Server[FedGCNConfig]):
         minimum = self.config.min_clients
         borders = dict(federation.ask(Client.border, Empty()).require(minimum))
         while True:
-            requests = _degrees_beyond(borders)
+            degrees = values_beyond(borders, {client: border.degrees for client, border in borders.items()})
+            requests = {client: Degrees(degrees=found) for client, found in degrees.items()}
             totals = federation.sum_rows(Client.sums, requests, width=self.schema.num_features).require(minimum)
             if len(totals.clients) == len(requests):
                 break
@@ -60,34 +64,12 @@ class Server(fedavg.Server[FedGCNConfig]):
         )
 
 
-def _degrees_beyond(borders: Mapping[ClientId, Border]) -> dict[ClientId, Degrees]:
-    """What degrees the nodes beyond each client's border have, 0 where nobody says it.
-
-    Raises:
-        FederationError: Two clients call nodes of their own by one id.
-    """
-    ids, order = torch.cat([border.own for border in borders.values()]).sort()
-    if bool((ids[1:] == ids[:-1]).any()):
-        raise FederationError(
-            "two clients call nodes of their own by one id, and links between silos need each node to be in one "
-            "silo only. Choose another partition rule, or other ids in the tables."
-        )
-    degrees = torch.cat([border.degrees for border in borders.values()])[order]
-    requests = {}
-    for client, border in borders.items():
-        place = torch.searchsorted(ids, border.beyond).clamp_(max=max(len(ids) - 1, 0))
-        found = degrees[place] * (ids[place] == border.beyond) if len(ids) else torch.zeros_like(border.beyond)
-        requests[client] = Degrees(degrees=found)
-    return requests
-
-
 METHOD = Method(
     name="fedgcn",
     family="missing neighbours",
     title="FedGCN",
     citation='Yao et al. "FedGCN: Convergence-Communication Tradeoffs in Federated Training of Graph Convolutional '
     'Networks". NeurIPS 2023.',
-    near=("FedStruct",),
     summary="FedAvg of a GCN whose first propagation spans all silos: sums of neighbours, exchanged once.",
     config=FedGCNConfig,
     client=Client,

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError
+from graphsilo.federation.borders import check_cut
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
@@ -47,13 +48,8 @@ class Client(fedavg.Client[FedGCNConfig]):
                 "method.fan_out samples neighbours, and FedGCN has exact sums over all of them. "
                 "Use fan_out=0, or hops=0."
             )
-        if self.config.hops and (self.silo.cut is None or self.silo.evaluations[0].graph is not self.silo.graph):
-            raise UnsupportedError(
-                f"client {self.id}: FedGCN adds up neighbours over links between silos, on a graph both trained "
-                f"on and scored: one undirected graph cut into silos, any scenario but 'inductive', nothing under "
-                f"perturb; tables that all name their links to other silos (outside); or silos that `graphsilo silo "
-                f"export` wrote for fedgcn. --set method.hops=0 does without, and is FedAvg."
-            )
+        if self.config.hops:
+            check_cut(self.silo, "fedgcn", "FedGCN adds up neighbours", "hops")
 
     @property
     def graph(self) -> Graph:

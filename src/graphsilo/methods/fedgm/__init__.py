@@ -32,6 +32,7 @@ METHOD = Method(
     trials={
         "train_every": Trial(reason="the last round ends with a new model, whatever it says"),
         "class_items": Trial([2]),
+        "max_nodes": Trial([3]),
         "cycle": Trial([8]),
         "checkpoints": Trial([20]),
     },

@@ -47,7 +47,7 @@ class Client(ClientBase[FedGMConfig]):
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """[n'] classes of the condensed nodes, ascending."""
-        return condensed_labels(self.silo.class_counts(), self.config.ratio)
+        return condensed_labels(self.silo.class_counts(), self.config.ratio, self.config.max_nodes)
 
     @cached_property
     def sizes(self) -> Tensor:
@@ -137,19 +137,21 @@ class Client(ClientBase[FedGMConfig]):
         load_weights(self.weights, models["own"])
 
 
-def condensed_labels(counts: NDArray[np.int64], ratio: float) -> NDArray[np.int64]:
+def condensed_labels(counts: NDArray[np.int64], ratio: float, most: int) -> NDArray[np.int64]:
     """[n'] classes of the condensed nodes: ⌊ρ n_c⌋ of each class, and of the largest what is missing to ⌊ρ n⌋.
 
     One at least, where there is a training node.
 
     Args:
         counts: [C] training nodes.
-        ratio: ρ.
+        ratio: ρ, of which so much is taken that there are not more than ``most``.
+        most: Bound of n'.
 
     Example:
-        >>> condensed_labels(np.array([20, 3, 9]), 0.25).tolist()
+        >>> condensed_labels(np.array([20, 3, 9]), 0.25, 100).tolist()
         [0, 0, 0, 0, 0, 0, 2, 2]
     """
+    ratio = min(ratio, most / max(counts.sum(), 1))
     # Rounded first: 0.29 · 100 is a little less than 29 in binary.
     *sizes, total = np.floor(np.round(ratio * np.append(counts, counts.sum()), 9)).astype(np.int64)
     sizes[counts.argmax()] += max(total, int(counts.any())) - sum(sizes)

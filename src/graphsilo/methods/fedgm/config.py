@@ -18,6 +18,10 @@ class FedGMConfig(SyntheticGraphConfig, MethodConfig):
         0.25, "condensed nodes as a share of a client's training nodes, class by class: a class with fewer than "
         "1/ratio has none", source="ours; release 0.84 for Cora", gt=0, le=1,
     )  # fmt: skip
+    max_nodes: int = setting(
+        200, "most condensed nodes of a client, whose ratio is smaller where it would have more: links are learned "
+        "pair by pair", source="ours", ge=1, le=20000,
+    )  # fmt: skip
     steps: int = setting(300, "updates of a condensed graph at its client", source="ours; release 1000", ge=1)
     match_hidden: int = setting(
         64, "width of the random networks whose gradients are compared", source="ours; release 256", ge=1, le=WIDEST
@@ -41,8 +45,8 @@ class FedGMConfig(SyntheticGraphConfig, MethodConfig):
     )
     server_lr: float = setting(1e-2, "Adam's rate for X' at the server: one step a round", source="release", gt=0)
     epochs: int = setting(600, "steps of a model on the joint condensed graph", source="release", ge=1)
-    lr: float = setting(1e-2, "Adam's rate for them; a tenth of it in the second half", source="release", gt=0)
-    weight_decay: float = setting(5e-4, "L2 weight decay of the model", source="release", ge=0)
+    lr: float = setting(1e-2, "Adam's rate for a model; a tenth of it in the second half", source="release", gt=0)
+    weight_decay: float = setting(5e-4, "L2 weight decay of a model", source="release", ge=0)
     checkpoints: int = setting(
         6, "models along these steps, of which the best on all clients' validation nodes is taken; 1 takes the last",
         source="ours; release: all, by nodes of the server's own", ge=1, le=100,
