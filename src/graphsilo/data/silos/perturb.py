@@ -167,12 +167,13 @@ def thin_edges(edges: NDArray[np.int64], share: float, generator: np.random.Gene
     """[e] which edges stay when a share of the links, rounded to whole ones, goes in both directions; loops stay."""
     if not edges.size:
         return np.ones(0, dtype=bool)
-    base = int(edges.max()) + 1
-    keys = pair_keys(edges, base)
     proper = edges[0] != edges[1]
-    links = np.unique(keys[proper])
-    gone = np.sort(generator.choice(links, size=round(share * len(links)), replace=False))
-    return np.asarray(~(np.isin(keys, gone) & proper), dtype=bool)
+    links, numbers = np.unique(pair_keys(edges[:, proper], int(edges.max()) + 1), return_inverse=True)
+    stays = np.ones(len(links), dtype=bool)
+    stays[generator.choice(len(links), size=round(share * len(links)), replace=False)] = False
+    kept = np.ones(edges.shape[1], dtype=bool)
+    kept[proper] = stays[numbers]
+    return kept
 
 
 def random_edges(
