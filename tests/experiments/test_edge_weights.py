@@ -134,6 +134,7 @@ def test_the_list_of_methods_that_take_them() -> None:
         "fedtad",
         "fedtgp",
         "fedtrees",
+        "fgpl",
         "fgssl",
         "focal",
         "fpl",

@@ -18,10 +18,11 @@ def test_pseudo_labels_are_of_nodes_without_a_label_shared_ones_by_everybody(kit
     """Nodes 0 to 2 have labels; of node 3 the client is sure, of node 4 others say 1, of node 5 nobody anything."""
     _, _, (one, _) = ready(kit, overlapping(kit))
     nothing = TrainRequest(weights={}, renew=True)
+    told = TrainRequest(weights={}, renew=True, ids=torch.tensor([4, 5]), labels=torch.tensor([1, -1]))
     assert one.pseudo_labels(nothing).tolist() == [-1] * 6
+    assert one.pseudo_labels(told).tolist() == [-1, -1, -1, -1, 1, -1]  # it comes late, and others were there before
     one.guesses = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.9], [0.8, 0.0], [0.7, 0.0], [0.0, 0.6]])
     assert one.pseudo_labels(nothing).tolist() == [-1, -1, -1, 0, 0, 1]
-    told = TrainRequest(weights={}, renew=True, ids=torch.tensor([4, 5]), labels=torch.tensor([1, -1]))
     assert one.pseudo_labels(told).tolist() == [-1, -1, -1, 0, 1, -1]
     assert labels_of(torch.tensor([[0.0, 0.0], [0.2, 0.6]])).tolist() == [-1, 1]
 

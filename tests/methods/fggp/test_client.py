@@ -96,6 +96,17 @@ def test_what_is_described_and_remembered(kit):
     assert client.predict(client.data, "aggregate").isfinite().tolist() == [[True, False]] * 6
 
 
+def test_a_silo_without_labels_describes_nothing(kit):
+    """Its guesses of round 1 would be those of a model that nobody has trained."""
+    server, federation = kit.build("fggp", [kit.tiny_silo(0), kit.tiny_silo(1, train=())])
+    play(server, federation, 1)
+    reply = federation.client(1).describe(None)
+    assert (reply.sums.any(), reply.counts.tolist()) == (False, [0, 0])
+    alone, others = kit.build("fggp", [kit.tiny_silo(0)])
+    play(alone, others, 1)
+    assert torch.equal(server.clusters, alone.clusters)
+
+
 def test_prototypes_of_another_shape_are_refused(kit):
     server, federation = kit.build("fggp", [kit.tiny_silo(0)])
     play(server, federation, 2)
@@ -133,6 +144,10 @@ def test_bytes(kit):
     up, down = kit.build("fggp", silos, augmentor_width=5, memory=3)[0].expected_bytes()
     assert up - plain == 200 * (each + 2 * (16 + 8))
     assert down - plain == 200 * (each + 3 * 2 * (16 + 8))
+    server, federation = kit.build("fggp", silos, augment=0.0)  # nobody draws links
+    assert server.expected_bytes()[0] - plain == 200 * 2 * (16 + 8)
+    play(server, federation, 2)
+    assert federation.client(0).upload().keys() == server.weights.keys() == federation.client(0).weights.keys()
 
 
 def test_what_leaves_a_silo():

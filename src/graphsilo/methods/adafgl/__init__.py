@@ -55,7 +55,7 @@ class AdaFGLConfig(fedavg.FedAvgConfig):
         ge=0, le=1,
     )  # fmt: skip
     mending: Literal["soft", "threshold"] = setting(
-        "soft", "likeness of predictions: their cosine, or 1 where it is above a threshold",
+        "soft", "likeness of predictions in the mended graph: their cosine, or 1 where it is above a threshold",
         source="paper; threshold: authors' code",
     )  # fmt: skip
     threshold: float = setting(

@@ -60,11 +60,10 @@ class Client(fedavg.Client[FGGPConfig]):
         self.augmentor = augmentor.Augmentor(self.silo.schema.num_features, config.augmentor_width)
         self.augmentor.reset(self.generator("augmentor"))
         self.augmentor.to(graph.device)
-        self.common_weights = {
-            **self.weights, **{f"{AUGMENTOR}{name}": value for name, value in tensors_of(self.augmentor).items()}
-        }  # fmt: skip
         self.drawn = list(self.augmentor.parameters())
         if config.augment:
+            beside = {f"{AUGMENTOR}{name}": value for name, value in tensors_of(self.augmentor).items()}
+            self.common_weights = {**self.weights, **beside}
             self.trainer.optimizer = self.make_optimizer([*self.trainer.parameters, *self.drawn])
         self.keys: Tensor | None = None
         self.found_in = 0
@@ -176,13 +175,13 @@ class Client(fedavg.Client[FGGPConfig]):
 
     @handler
     def describe(self, request: Empty) -> Prototypes:
-        """The prototype of each class that an item is of, or is taken for, after training."""
+        """The prototype of each class that an item is of, or is taken for, after training; none without labels."""
         with torch.no_grad():
             logits, embeddings = self.model.outputs(self.data.full)
             [means], _ = weighted_means(logits, self.known, [embeddings])
         classes = torch.where(self.known >= 0, self.known, logits.argmax(1))
         counts = torch.bincount(classes, minlength=logits.shape[1])
-        enough = counts >= self.config.min_count
+        enough = (counts >= self.config.min_count) & (self.trainer.objective.num_samples > 0)
         return Prototypes(sums=means * enough[:, None], counts=(enough & (counts > 0)).long())
 
     # -- prediction ----------------------------------------------------------------------------------------------

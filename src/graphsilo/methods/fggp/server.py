@@ -30,6 +30,8 @@ class Server(fpl.Server[FGGPConfig]):
     client = Client
 
     def first_weights(self) -> dict[str, Tensor]:
+        if not self.config.augment:
+            return super().first_weights()
         drawer = Augmentor(self.schema.num_features, self.config.augmentor_width)
         drawer.reset(self.generator("augmentor"))
         named = {f"{AUGMENTOR}{name}": value for name, value in weights_of(drawer).items()}
