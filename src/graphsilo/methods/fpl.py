@@ -164,7 +164,6 @@ METHOD = Method(
     family="prototypes and distillation",
     title="FPL",
     citation='Huang et al. "Rethinking Federated Learning with Domain Shift: A Prototype View". CVPR 2023.',
-    near=("FGPL",),
     summary="FedAvg with clusters of class prototypes, to which clients' embeddings are drawn.",
     config=FPLConfig,
     client=Client,
