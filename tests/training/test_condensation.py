@@ -224,8 +224,8 @@ def test_a_threshold_of_one_leaves_no_link(settings):
 def test_every_rule_fits_and_keeps_its_promises(links):
     labels = np.array([0, 0, 0, 1, 1])
     before, start = condense(targets(), labels, Condensation(links=links, surrogate_steps=0), draw())
-    found, facts = condense(targets(), labels, Condensation(links=links, surrogate_steps=400, lr_features=2e-2), draw())
-    again, _ = condense(targets(), labels, Condensation(links=links, surrogate_steps=400, lr_features=2e-2), draw())
+    found, facts = condense(targets(), labels, Condensation(links=links, surrogate_steps=200, lr_features=4e-2), draw())
+    again, _ = condense(targets(), labels, Condensation(links=links, surrogate_steps=200, lr_features=4e-2), draw())
     assert facts["loss"] < 0.5 * start["loss"]
     assert torch.equal(found.features, again.features)
     assert torch.equal(found.adjacency, again.adjacency)
