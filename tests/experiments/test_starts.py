@@ -11,8 +11,9 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.starts import start_models
 from graphsilo.federation import registry
-from graphsilo.federation.client import build_model
+from graphsilo.federation.client import ClientContext, build_model
 from graphsilo.federation.model_files import model_path
+from graphsilo.federation.server import ServerContext
 from graphsilo.federation.starts import read_start
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
@@ -71,9 +72,44 @@ def test_all_but_a_last_layer_of_another_width_is_taken(earlier):
 
 
 @pytest.mark.parametrize(
+    ("method", "settings"),
+    [("fedstruct", {"width": 8, "steps": 1}), ("moon", {"projection": 6}), ("fednh", {"width": 8}),
+     ("opfgl", {"lr": None}), ("fedlog", {"embedding_dim": 8})],
+)  # fmt: skip
+def test_methods_that_draw_weights_themselves_begin_with_it_too(earlier, method, settings):
+    """The first layer is that of the run, at server and client."""
+    loaded = registry.load(method)
+    config = config_of(method, **{f"method.{name}": value for name, value in settings.items()})
+    simulation = prepare(config, loaded)
+    specs = start_models(str(earlier / "common"), loaded, simulation, 0)
+    wanted = read_start(specs[0].start)["layers.0.weight"]
+    typed = config.method_config()
+    parties = [loaded.client(ClientContext(0, simulation.silos[0], typed, specs[0], 0))]
+    if method != "opfgl":  # its server has no model
+        parties.append(loaded.server(ServerContext(typed, simulation.schema, specs, 0, list(specs))))
+    for party in parties:
+        assert any(torch.equal(each, wanted) for each in party.weights.values() if each.shape == wanted.shape)
+
+
+@pytest.mark.parametrize(("method", "settings"), [("fedstruct", {"width": 8, "steps": 1}), ("moon", {"projection": 6})])
+def test_a_backbone_is_found_within_a_larger_model(tmp_path, method, settings):
+    """A run goes on with what is in it, also where the other method has the backbone alone."""
+    named = {f"method.{name}": value for name, value in settings.items()}
+    config = config_of(method, **{**named, "method.rounds": 1, "run.seeds": [0], "evaluation.model": "common"})
+    run(config, out=tmp_path / "run")
+    simulation = prepare(config, registry.load(method))
+    for name in (method, "fedavg"):
+        spec = start_models(str(tmp_path / "run"), registry.load(name), simulation, 0)[0]
+        assert spec.start[1] == "encoder."
+        model = build_model(spec, simulation.schema, generator(0, "model"), "cpu")
+        assert torch.equal(weights_of(model)["layers.0.weight"], read_start(spec.start)["layers.0.weight"])
+
+
+@pytest.mark.parametrize(
     ("folder", "method", "settings", "error", "text"),
     [
-        ("own", "fedavg", {}, RunError, "holds no common model"),
+        ("own", "fedavg", {}, RunError, "holds no common model.*a method may have none"),
+        ("own", "local", {"partition.clients": 4}, RunError, "model of client 3 .*that was not in that run has none"),
         ("own", "local", {"model.hidden": 9}, ConfigError, r"do not fit gcn.*\(12, 9\).*there it is \(12, 8\)"),
         ("own", "local", {"model.name": "sage"}, ConfigError, "do not fit sage.*there it is missing"),
         ("own", "fedridge", {}, UnsupportedError, "FedRidge has no backbone"),

@@ -272,7 +272,10 @@ def test_small_classes_before_a_run():
     made = policy(min_class_count=5)
     for name in NAMES:
         admit(made, name, [5, 0, 9])
-    fields = {"fedlog": "GeneratorReply.generators", "fedpg": "TrainReply.prototypes", "fedgta": "TrainReply.moments"}
+    fields = {
+        "fedlog": "GeneratorReply.generators", "fedpg": "TrainReply.prototypes", "fedgta": "TrainReply.moments",
+        "ghost": "ProxyReply.generator",
+    }  # fmt: skip
     for name, field in fields.items():
         assert f"{field}, which" in refusal(made, name, [5, 4, 9])
     for name in ("fedavg", "fedprox", "fedsage", "fedsage_plus", "fairfgl", "local"):

@@ -104,6 +104,20 @@ def several(kit, count=2, **settings):
     return server, models, [weights_of(model) for model in models]
 
 
+def generator_slopes(server, models, shares, noise, labels):
+    """The generator's gradient with λ₁ = 2 and λ₂ = 3, where answers are fixed but in the cross-entropy."""
+    features = server.made_by.of_classes(noise, labels)
+    view = Synthetic(features.detach(), nearest(features, 1), labels).live(features)
+    mean, value = server.student(view), 3.0 * 2 * likeness(noise, features)
+    for share, model in zip(shares, models, strict=True):
+        logits = model(view)
+        for c in (0, 1):
+            of = labels == c
+            value = value - share[c] * 2.0 * logits.log_softmax(1)[of, c].mean()
+            value = value - share[c] * (mean - logits.detach())[of].abs().mean()
+    return torch.autograd.grad(value, server.learned)
+
+
 def test_what_the_generator_is_trained_for(kit):
     """Every term as it is written, node by node; classes of three and one nodes, the second known by one model."""
     server, models, _ = several(kit, semantic=2.0, diversity=3.0, neighbours=1)
@@ -120,6 +134,9 @@ def test_what_the_generator_is_trained_for(kit):
                 entropy = -logits.log_softmax(1)[of, c].mean()
                 wanted += share[c] * (2.0 * entropy - (mean - logits)[of].abs().mean())
         wanted += 3.0 * 2 * likeness(noise, features)
+    wanted_slopes = generator_slopes(server, models, shares, noise, labels)
+    caught, step = [], server.generator_optimizer.step
+    server.generator_optimizer.step = lambda slopes: caught.extend(map(torch.clone, slopes)) or step(slopes)
     kept = [weights_of(server.student), *map(weights_of, models)]
     kept = [{name: value.clone() for name, value in each.items()} for each in kept]
     before = [part.detach().clone() for part in server.learned]
@@ -127,6 +144,8 @@ def test_what_the_generator_is_trained_for(kit):
     ensemble = Ensemble([("gcn", {"hidden": 4, "dropout": 0.0}, model) for model in models])
     found = server.improve_generator(ensemble, noise, labels, weight)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    for slope, each in zip(caught, wanted_slopes, strict=True):
+        torch.testing.assert_close(slope, each, atol=1e-5, rtol=1e-4)
     assert all(map(same, [weights_of(server.student), *map(weights_of, models)], kept))
     assert not any(torch.equal(part, old) for part, old in zip(server.learned, before, strict=True))
 

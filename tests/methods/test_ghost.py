@@ -209,7 +209,7 @@ def test_what_leaves_a_silo():
         "ghost",
         """
         adopt clients: counts
-        imitate generator: generator float32
+        imitate generator: generator float32 recoverable per_class=True where a class has few nodes
         imitate num_nodes: counts
         """,
     )

@@ -17,6 +17,9 @@ from graphsilo.random import generator
 from graphsilo.training.local import weights_of
 from graphsilo.types import ClientId
 
+WRAPPED = "encoder."
+"""What the names of a backbone's weights begin with inside a larger model, such as ``Structured`` or ``Projected``."""
+
 
 def start_models(folder: str, method: Method, participants: Participants, seed: int) -> Mapping[ClientId, ModelSpec]:
     """Every client's backbone, to begin with what the run in ``folder`` reports.
@@ -75,11 +78,14 @@ def _find(folder: Path, seed: int, client: ClientId, *, common: bool) -> tuple[P
     shared = [(aggregate_path(folder, seed, whose, "best"), "") for whose in (client, None)]
     for path, prefix in shared if common else [own]:
         if path.is_file():
-            return path, prefix
+            inner = f"{prefix}{WRAPPED}"  # of a method that puts something behind or beside a backbone: that
+            return path, inner if any(name.startswith(inner) for name in disk.read_tensors(path)) else prefix
+    what, hint = f"model of client {client}", "a client that was not in that run has none"
+    if common:
+        what, hint = "common model", "a method may have none; --method local needs no common one"
     raise RunError(
-        f"run.start: {folder} holds no {'common model' if common else f'model of client {client}'} of seed {seed}. "
-        f"Models are saved unless evaluation.models is false, stay at silos that are elsewhere, and a method may have "
-        f"none; --method local needs no common one."
+        f"run.start: {folder} holds no {what} of seed {seed}. Models are saved unless evaluation.models is false, stay "
+        f"at silos that are elsewhere, and {hint}."
     )
 
 

@@ -377,9 +377,9 @@ def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: 
         **spec.settings,
     )
     if spec.start is not None:
-        from graphsilo.federation.starts import begin_with, read_start
+        from graphsilo.federation.starts import start_backbone
 
-        begin_with(model, read_start(spec.start))
+        start_backbone(model, spec.start)
     return model.to(device)
 
 

@@ -25,6 +25,12 @@ def read_start(start: tuple[str, str]) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in found.items() if name.startswith(prefix)}
 
 
+def start_backbone(model: nn.Module, start: tuple[str, str] | None) -> None:
+    """Give a backbone the weights that its spec begins with, if it names any, once its own were drawn."""
+    if start is not None:
+        begin_with(model, read_start(start))
+
+
 def begin_with(model: nn.Module, weights: Tensors) -> None:
     """Copy those weights into a model that have a name and shape of its own; the others stay as they were drawn."""
     mine = weights_of(model)

@@ -28,6 +28,7 @@ from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Done, Empty, Message, Tensors, sends
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.federation.starts import start_backbone
 from graphsilo.methods import fedavg
 from graphsilo.models.base import Model
 from graphsilo.models.structured import Structured
@@ -263,6 +264,7 @@ def build_structured(
         return backbone
     model = Structured(backbone, config.width, config.structure_hidden, config.structure_dropout)
     model.reset(draw)
+    start_backbone(backbone, spec.start)
     return model.to(device)
 
 

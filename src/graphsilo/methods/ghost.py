@@ -96,7 +96,7 @@ class GhostConfig(OneUploadConfig):
 class ProxyReply(Message):
     """A client's generator, and how many nodes it has; 0 where it has nothing to imitate."""
 
-    generator: Tensors = sends("generator")
+    generator: Tensors = sends("generator", per_class=True, recoverable="where a class has few nodes")
     num_nodes: int = sends("counts")
 
 

@@ -21,6 +21,7 @@ from graphsilo.errors import ConfigError
 from graphsilo.federation.client import ClientContext, ModelSpec, build_model
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.federation.starts import start_backbone
 from graphsilo.methods import fedavg
 from graphsilo.models.base import Model
 from graphsilo.models.projected import Projected
@@ -129,6 +130,7 @@ def build_projected(spec: ModelSpec, schema: Schema, width: int, draw: torch.Gen
     """The backbone with so many outputs, a projection of them, and a linear classifier."""
     model = Projected(build_model(spec, replace(schema, num_classes=width), draw, device), schema.num_classes)
     model.reset(draw)
+    start_backbone(model.encoder, spec.start)
     return model.to(device)
 
 

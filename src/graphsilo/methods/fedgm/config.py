@@ -16,7 +16,7 @@ class FedGMConfig(SyntheticGraphConfig, MethodConfig):
 
     ratio: float = setting(
         0.25, "condensed nodes as a share of a client's training nodes, class by class: a class with fewer than "
-        "1/ratio has none", source="ours; release 0.84 for Cora", gt=0, le=1,
+        "1/ratio has none, but for the largest one", source="ours; release 0.84 for Cora", gt=0, le=1,
     )  # fmt: skip
     max_nodes: int = setting(
         200, "most condensed nodes of a client, whose ratio is smaller where it would have more: links are learned "

@@ -20,6 +20,7 @@ from graphsilo.federation import noise
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
+from graphsilo.federation.starts import start_backbone
 from graphsilo.federation.training_client import client_weight
 from graphsilo.methods.fedlog import generator as generators
 from graphsilo.methods.fedlog import mixing
@@ -440,6 +441,7 @@ def build_modules(
 ) -> tuple[Model, dict[str, Tensor]]:
     """Encoder, and the parameters of encoder and classifiers by name: the same numbers at server and clients."""
     model = build_encoder(spec, schema, config, generator(seed, "model")).to(device)
+    start_backbone(model, spec.start)
     model.precision = spec.precision
     with torch.no_grad():  # is refused here if it has no gradient for features
         model(GeneratedGraph(torch.zeros(1, schema.num_features, device=device), pairs(1, 0)).full)

@@ -21,6 +21,7 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
+from graphsilo.federation.starts import start_backbone
 from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
@@ -197,7 +198,7 @@ class Client(ClientBase[OpFGLConfig]):
             )  # fmt: skip
 
         names = (
-            "stage 1", seed, self.context.device, spec.name, sorted(spec.settings.items()), spec.precision,
+            "stage 1", seed, self.context.device, spec.name, sorted(spec.settings.items()), spec.precision, spec.start,
             config.dropout, config.stage1_lr, config.stage1_epochs, config.stage1_check, self.silo.schema.num_classes,
         )  # fmt: skip
         tensors = [surrogate.features, surrogate.labels, surrogate.adjacency]
@@ -316,10 +317,12 @@ class Client(ClientBase[OpFGLConfig]):
         known = models.entry(spec.name).settings.model_fields
         if not self.config.dropout:
             options.update({name: 0.0 for name in ("dropout", "attention_dropout") if name in known})
-        return models.build(
+        model = models.build(
             spec.name, num_features=schema.num_features, num_classes=schema.num_classes, task=task,
             generator=generator(self.context.seed, "model"), precision=spec.precision, **options,
-        ).to(self.context.device)  # fmt: skip
+        )  # fmt: skip
+        start_backbone(model, spec.start)
+        return model.to(self.context.device)
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         self._held = []  # every client of the process has its model once it is asked for predictions
