@@ -67,6 +67,7 @@ CUT_SHORT = {
         "method.stage2_check": 10,
     },
     "fedpg": {"method.server_epochs": 5},
+    "fedgm": {"method.steps": 20, "method.epochs": 50, "method.checkpoints": 2},
 }
 
 
@@ -118,6 +119,11 @@ def rounds(count: int = 40) -> dict[str, Any]:
     }
 
 
+def _scored(name: str) -> dict[str, Any]:
+    """Own models, or the server's of a method that has no others."""
+    return {} if "own" in registry.load(name).evaluates else {"evaluation.modes": ["aggregate_local"]}
+
+
 def methods(turns: int = 7) -> dict[str, Any]:
     """Every registered method over FedAvg on a small graph, set-up included; and its bytes.
 
@@ -126,7 +132,7 @@ def methods(turns: int = 7) -> dict[str, Any]:
     """
     configs = {
         # Said as in a file: what one method has no use for, such as rounds, is left out.
-        name: load_config({**SMALL, "method.name": name, **CUT_SHORT.get(name, {})})
+        name: load_config({**SMALL, "method.name": name, **_scored(name), **CUT_SHORT.get(name, {})})
         for name in registry.names()
     }
     unit = load_config(overrides={**SMALL, "method.name": "fedavg", "method.rounds": UNIT_ROUNDS})
