@@ -55,7 +55,9 @@ def another(name: str, annotation: Any, default: Any, low: float | None = None, 
         if origin is Literal:
             return next(word for word in inner if word != default)
         if origin in (list, tuple):
-            return [another(name, inner[0], None)] if origin is list else [7, 9][: len(inner)]
+            shares = origin is tuple and (typing.get_args(inner[0]) or inner)[0] is float
+            some = [0.7, 0.9] if shares else [7, 9]
+            return [another(name, inner[0], None)] if origin is list else some[: len(inner)]
         if kind is bool:
             return not default
         if kind is int:
