@@ -154,7 +154,7 @@ def test_each_client_is_sent_the_extractor_once_and_sends_nothing_of_its_own(kit
         assert moved["up"] == 2 * answer
         assert moved["down"] == 2 * again + len(asked - met) * (first - again)
         met |= asked
-        assert server.told == sorted(met)
+        assert server.holders == sorted(met)
     assert all(torch.equal(server.weights[name], value) for name, value in shared.items())
     for client in met:
         own = weights_of(federation.client(client).model)

@@ -10,14 +10,10 @@ import scipy.sparse as sp
 import torch
 
 from graphsilo.errors import MessageError, UnsupportedError
-from graphsilo.experiments.config import load_config
-from graphsilo.experiments.simulation import prepare
-from graphsilo.federation import registry
-from graphsilo.federation.client import ClientContext
 from graphsilo.federation.message import Empty
-from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedstruct import Border, Sums
 from graphsilo.runtime.local.in_process import InProcess
+from kit.cut_links import cut_of, set_up
 from kit.messages import check_sent
 
 
@@ -35,26 +31,8 @@ class Forgetful(InProcess):
 
 def federation_of(silos=None, kind=InProcess, **settings):
     """A federation of four after set-up, and the graph that was cut."""
-    ways = {"evaluation.modes": ["aggregate_local", "aggregate_global"], "partition.rule": "random"}
-    config = load_config(
-        overrides={
-            "data.name": "citation-sbm", "data.generator": {"nodes": 90, "features": 12}, "model.name": "gcn",
-            "partition.clients": 4, "method.name": "fedstruct", "model.hidden": 5, "method.width": 8,
-            "method.steps": 3, **ways, **{f"method.{name}": value for name, value in settings.items()},
-        }
-    )  # fmt: skip
-    method = registry.load("fedstruct")
-    simulation = prepare(config, method)
-    by_client = {silo.client: silo for silo in silos or simulation.silos}
-    typed, models = config.method_config(), simulation.models
-    federation = kind(
-        list(by_client),
-        lambda client: method.client(ClientContext(client, by_client[client], typed, models[client], 0)),
-    )
-    server = method.server(ServerContext(typed, simulation.schema, models, 0, federation.clients))
-    federation.at("setup", 0)
-    server.set_up(federation)
-    return server, federation, next(each.graph for each in simulation.silos[0].evaluations if each.name == "global")
+    named = {f"method.{name}": value for name, value in settings.items()}
+    return set_up(cut_of("fedstruct", **{"method.width": 8, "method.steps": 3, **named}), silos, kind)
 
 
 def walked(federation, whole, steps, keep=None):

@@ -109,8 +109,8 @@ def list_tables() -> None:
     grid = table("Paper", "Figure", "What", "Data")
     for figure in figures():
         reason = figure.said.get("reason")
-        told = f"{figure.said['title']}{f' (cannot be drawn: {reason})' if reason else ''}"
-        grid.add_row(figure.paper, f"fig{figure.number}", told, ", ".join(figure.said.get("data", [])))
+        title = f"{figure.said['title']}{f' (cannot be drawn: {reason})' if reason else ''}"
+        grid.add_row(figure.paper, f"fig{figure.number}", title, ", ".join(figure.said.get("data", [])))
     show(grid)
     say()
     say("graphsilo reproduce PAPER TABLE (or figN) runs it and draws it; --quick is a look of a minute or so.")

@@ -11,8 +11,10 @@ from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.federation.client import ModelSpec, build_model
+from graphsilo.federation.message import Tensors
 from graphsilo.federation.model_files import aggregate_path, model_path
 from graphsilo.federation.registry import Method
+from graphsilo.models.base import Model
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
 from graphsilo.types import ClientId
@@ -42,15 +44,16 @@ def start_models(folder: str, method: Method, participants: Participants, seed: 
             f"run.start wants the folder of a whole run, and {folder} holds what one silo keeps of a run between "
             f"machines, whose models stayed at their silos."
         )
-    known = {row.seed: row for row in record.seeds}
-    chosen = seed if seed in known else record.seeds[0].seed
-    row = known[chosen]
-    specs = {}
+    row = next((row for row in record.seeds if row.seed == seed), record.seeds[0])
+    specs, prefixes = {}, dict[tuple[Path, str, str], str]()
     for client, spec in participants.models.items():
         common = not method.alone or reading.mode_of(row, client).startswith("aggregate")
-        path, prefix = _find(Path(folder), chosen, client, common=common)
-        specs[client] = replace(spec, start=(str(path), prefix))
-    _check(folder, specs, participants, seed)
+        path = _find(Path(folder), row.seed, client, common=common)
+        kind = (path, spec.name, str(spec.settings))
+        if kind not in prefixes:  # a common model is looked at once
+            drawn = build_model(spec, participants.schema, generator(seed, "model"), "cpu")
+            prefixes[kind] = _check(folder, spec.name, disk.read_tensors(path), drawn, "" if common else "own/")
+        specs[client] = replace(spec, start=(str(path), prefixes[kind]))
     return specs
 
 
@@ -72,14 +75,13 @@ def explain_overlap(folder: str, participants: Participants) -> list[str]:
     ]
 
 
-def _find(folder: Path, seed: int, client: ClientId, *, common: bool) -> tuple[Path, str]:
-    """The file of the model of the best round, and what its tensors' names begin with."""
-    own = (model_path(folder, seed, client, "best"), "own/")
-    shared = [(aggregate_path(folder, seed, whose, "best"), "") for whose in (client, None)]
-    for path, prefix in shared if common else [own]:
+def _find(folder: Path, seed: int, client: ClientId, *, common: bool) -> Path:
+    """The file of the model of the best round."""
+    own = [model_path(folder, seed, client, "best")]
+    shared = [aggregate_path(folder, seed, whose, "best") for whose in (client, None)]
+    for path in shared if common else own:
         if path.is_file():
-            inner = f"{prefix}{WRAPPED}"  # of a method that puts something behind or beside a backbone: that
-            return path, inner if any(name.startswith(inner) for name in disk.read_tensors(path)) else prefix
+            return path
     what, hint = f"model of client {client}", "a client that was not in that run has none"
     if common:
         what, hint = "common model", "a method may have none; --method local needs no common one"
@@ -89,18 +91,24 @@ def _find(folder: Path, seed: int, client: ClientId, *, common: bool) -> tuple[P
     )
 
 
-def _check(folder: str, specs: Mapping[ClientId, ModelSpec], participants: Participants, seed: int) -> None:
-    """Refuse models of which not all but the last layer is as in this run."""
-    for spec in {(spec.name, str(spec.settings), spec.start): spec for spec in specs.values()}.values():
-        model = build_model(replace(spec, start=None), participants.schema, generator(seed, "model"), "cpu")
-        assert spec.start is not None
-        path, prefix = spec.start
-        found = {name.removeprefix(prefix): tensor for name, tensor in disk.read_tensors(Path(path)).items()}
-        for name, tensor in weights_of(model).items():
-            if not name.startswith(model.head) and (name not in found or found[name].shape != tensor.shape):
-                there = tuple(found[name].shape) if name in found else "missing"
-                raise ConfigError(
-                    f"run.start: the models in {folder} do not fit {spec.name} as it is set here: '{name}' has the "
-                    f"shape {tuple(tensor.shape)}, there it is {there}. "
-                    f"Use the model of that run, with its settings, and data with the same features."
-                )
+def _check(folder: str, name: str, tensors: Tensors, drawn: Model, view: str) -> str:
+    """What the names of a backbone's weights begin with in a file; refuses models of which not all but the last layer
+    is as in this run.
+
+    Args:
+        folder, name: Of the run, and of the backbone; for the message.
+        tensors: What the file holds.
+        drawn: The backbone.
+        view: What the names of its model begin with.
+    """
+    inner = f"{view}{WRAPPED}"  # of a method that puts something behind or beside a backbone: that
+    prefix = inner if any(tensor.startswith(inner) for tensor in tensors) else view
+    for own, weight in weights_of(drawn).items():
+        found = tensors.get(f"{prefix}{own}")
+        if not own.startswith(drawn.head) and (found is None or found.shape != weight.shape):
+            raise ConfigError(
+                f"run.start: the models in {folder} do not fit {name} as it is set here: '{own}' has the shape "
+                f"{tuple(weight.shape)}, there it is {'missing' if found is None else tuple(found.shape)}. Use the "
+                f"model of that run, with its settings, and data with the same features."
+            )
+    return prefix

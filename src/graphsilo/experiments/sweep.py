@@ -228,10 +228,15 @@ def check(sweep: Sweep) -> None:
         loaded |= new
 
 
+def _read_bases(sweep: Sweep) -> dict[str, dict[str, Any]]:
+    """What its folder says is the same at all points of each series; empty of a new one."""
+    place = sweep.out / SWEEP
+    return dict(documents.read(place, "the sweep")["series"]) if place.exists() else {}
+
+
 def find_changes(sweep: Sweep) -> list[str]:
     """In what the sweep that the folder holds differs from this one, as sentences."""
-    place = sweep.out / SWEEP
-    before = documents.read(place, "the sweep")["series"] if place.exists() else {}
+    before = _read_bases(sweep)
     return [text for name in sweep.bases if name in before for text in differences(before[name], sweep.bases[name])]
 
 
@@ -260,8 +265,7 @@ def carry_out(
             stack.enter_context(
                 disk.hold_folder(sweep.out, f"another process leads the sweep in {sweep.out}. Wait for it, or stop it.")
             )
-            kept = documents.read(sweep.out / SWEEP, "the sweep")["series"] if (sweep.out / SWEEP).exists() else {}
-            disk.write_text(sweep.out / SWEEP, documents.write({"series": {**kept, **sweep.bases}}))
+            disk.write_text(sweep.out / SWEEP, documents.write({"series": {**_read_bases(sweep), **sweep.bases}}))
         tasks = [batch.Task(each.name, each.config.complete(), each.out) for each in points.values()]
         for outcome in batch.run(tasks, place, follow=follow):
             yield points[outcome.name], outcome

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Silo
-from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.errors import FederationError, MessageError, UnsupportedError
 from graphsilo.types import ClientId
 
 
@@ -23,6 +23,16 @@ class Named(Protocol):
     @property
     def beyond(self) -> Tensor:
         """[m] int64."""
+
+
+def check_border(border: Named) -> None:
+    """Refuse nodes that do not ascend.
+
+    Raises:
+        MessageError: Some do not.
+    """
+    if any(bool((ids[1:] <= ids[:-1]).any()) for ids in (border.own, border.beyond)):
+        raise MessageError("the nodes of a border must ascend, each named once.")
 
 
 def values_beyond(borders: Mapping[ClientId, Named], values: Mapping[ClientId, Tensor]) -> dict[ClientId, Tensor]:

@@ -65,12 +65,14 @@ class ServerBase(ABC, Generic[ConfigT]):
         stateful: Likewise of those that have a state of their own, as at clients.
         aggregates_at_clients: Whether each client has an aggregate of its own, which the server never sees.
         ends_early: Whether further rounds would change nothing: then there are none.
+        turns_after: The last round of its first kind, where later ones cost otherwise.
         works: Long pieces of its work since the last round, as ``work`` made them; the runner takes them as well.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
     stateful: ClassVar[tuple[str, ...]] = ()
     aggregates_at_clients: ClassVar[bool] = False
+    turns_after: int | None = None
 
     def __init__(self, context: ServerContext[ConfigT]):
         self.context = context

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.federation.borders import check_cut, values_beyond
+from graphsilo.federation.borders import check_border, check_cut, values_beyond
 from graphsilo.federation.client import ClientContext, ModelSpec, build_model
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Done, Empty, Message, Tensors, sends
@@ -74,8 +74,7 @@ class Border(Message):
     beyond: Tensor = sends("topology", dtype=torch.int64, shape=("beyond",))
 
     def check(self) -> None:
-        if any(bool((ids[1:] <= ids[:-1]).any()) for ids in (self.own, self.beyond)):
-            raise MessageError("the nodes of a border must ascend, each named once.")
+        check_border(self)
 
 
 class Present(Message):

@@ -169,13 +169,10 @@ class MeteredRun(SeedRun):
         self.meter.close()
 
     def _round(self, number: int, server: ServerBase[Any], federation: Exchange) -> None:
-        """A round; of a server whose rounds are of another kind from one on, two or more of either kind.
-
-        Such a server says in ``turns_after`` which is the last round of the first kind.
-        """
+        """A round; of a server whose rounds are of another kind from one on, two or more of either kind."""
         super()._round(number + self.skipped, server, federation)
         self.meter.close()
-        last = getattr(server, "turns_after", None)
+        last = server.turns_after
         if number < 2:
             return
         self.meter.limit = math.inf

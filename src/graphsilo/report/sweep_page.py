@@ -294,28 +294,27 @@ def cells(found: Found) -> tuple[list[str], list[list[str]]]:
 
 def _table(found: Found) -> Table:
     head, rows = cells(found)
-    told = "mean ± standard deviation over seeds; bytes and processor time per seed" if found.has_spread else "one seed"
+    of = "mean ± standard deviation over seeds; bytes and processor time per seed" if found.has_spread else "one seed"
     mark = " ✓: what validation chose, never the test." if "Chosen" in head else ""
     text = {"Method", "Chosen", *map(short_name, found.sweep.grid)}
     columns_ = [(title, "text" if place and title in text else "") for place, title in enumerate(head)]
-    return Table(f"Test scores of every point, {told}.{mark}", columns_, rows, is_hidden=False)
-
-
-HEADINGS = ("sweep", "series", "values", "chosen", "row", "metric", "mean", "std", "seeds", "folder")
+    return Table(f"Test scores of every point, {of}.{mark}", columns_, rows, is_hidden=False)
 
 
 def to_csv(found: Sequence[Found]) -> str:
     """A line for each number, in full precision: ``row`` is test, validation or a reference; a column per setting."""
     settings = list(dict.fromkeys(name for each in found for name in each.sweep.grid))
-    lines: list[list[Any]] = [[*HEADINGS[:2], *settings, *HEADINGS[3:]]]
+    lines: list[list[Any]] = [
+        ["sweep", "series", *settings, "chosen", "row", "metric", "mean", "std", "seeds", "folder"]
+    ]
     for each in found:
         for row in each.rows:
-            told: list[tuple[str, str, Spread | None]] = [("validation", row.run.main_metric, row.validation)]
-            told += [("test", name, score) for name, score in row.scores.items()]
-            told += [(title, name, score) for title, part in row.references.items() for name, score in part.items()]
+            known: list[tuple[str, str, Spread | None]] = [("validation", row.run.main_metric, row.validation)]
+            known += [("test", name, score) for name, score in row.scores.items()]
+            known += [(title, name, score) for title, part in row.references.items() for name, score in part.items()]
             values = [format_value(row.values[name]) if name in row.values else None for name in settings]
             seeds = " ".join(map(str, row.run.seed_names))
-            for kind, name, score in told:
+            for kind, name, score in known:
                 numbers = [None, None] if score is None else [score.mean, score.std]
                 place = [each.sweep.title, row.series, *values, row.chosen]
                 lines.append([*place, kind, name, *numbers, seeds, str(row.run.path)])
@@ -404,14 +403,14 @@ def _curve(found: Found, name: str) -> Plot:
 
 def _dots(found: Found, name: str) -> Plot:
     """Series, and below them the reference rows of the first."""
-    told = [(row.series, row.scores[name]) for row in found.rows]
-    told += [(title, found.rows[0].references[title][name]) for title in _near(found, found.rows[0], name)]
-    points = [(float(place), label, score) for place, (label, score) in enumerate(told)]
+    shown = [(row.series, row.scores[name]) for row in found.rows]
+    shown += [(title, found.rows[0].references[title][name]) for title in _near(found, found.rows[0], name)]
+    points = [(float(place), label, score) for place, (label, score) in enumerate(shown)]
     marks = []
     for part, series in ((points[: len(found.rows)], 0), (points[len(found.rows) :], 5)):
         y, x, tips, edges = _known(part, name)
         marks.append(Dots("", x, y, series, tips, edges, hollow=bool(series)))
-    return Plot(Axis(axis_title(name)), Axis(names=tuple(label for label, _ in told)), tuple(marks))
+    return Plot(Axis(axis_title(name)), Axis(names=tuple(label for label, _ in shown)), tuple(marks))
 
 
 def _near(found: Found, row: Row, name: str) -> list[str]:

@@ -24,36 +24,18 @@ from graphsilo.methods.fedgcn.messages import Border
 from graphsilo.models.view import GraphTensors
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing import conformance
+from kit.cut_links import cut_of, set_up
 from kit.site_tables import NAMES, short_settings, write_tables
 
 
 def simulation_of(method="fedgcn", *, data="citation-sbm", **settings):
-    config = load_config(
-        overrides={
-            "data.name": data, "data.generator": {"nodes": 90, "features": 12},
-            "partition.rule": "random", "partition.clients": 4, "method.name": method, "model.name": "gcn",
-            "model.hidden": 5, "evaluation.modes": ["aggregate_local", "aggregate_global"],
-            **{name if "." in name else f"method.{name}": value for name, value in settings.items()},
-        }
-    )  # fmt: skip
-    loaded = registry.load(method)
-    return loaded, config, prepare(config, loaded)
+    named = {name if "." in name else f"method.{name}": value for name, value in settings.items()}
+    return cut_of(method, **{"data.name": data, **named})
 
 
 def federation_of(method="fedgcn", silos=None, **settings):
     """A federation after set-up, and the graph that was cut."""
-    loaded, config, simulation = simulation_of(method, **settings)
-    by_client = {silo.client: silo for silo in silos or simulation.silos}
-    typed, models = config.method_config(), simulation.models
-    federation = InProcess(
-        list(by_client),
-        lambda client: loaded.client(ClientContext(client, by_client[client], typed, models[client], 0)),
-    )
-    server = loaded.server(ServerContext(typed, simulation.schema, models, 0, federation.clients))
-    federation.at("setup", 0)
-    server.set_up(federation)
-    whole = next(each.graph for each in simulation.silos[0].evaluations if each.name == "global")
-    return server, federation, whole
+    return set_up(simulation_of(method, **settings), silos)
 
 
 @pytest.mark.parametrize("data", ["citation-sbm", "heterophily-sbm"], ids=["sparse", "dense"])

@@ -217,15 +217,16 @@ class Server(fedavg.Server[AdaFGLConfig]):
     """FedAvg's, until clients train for themselves.
 
     Attributes:
-        told: Clients that have the extractor.
+        holders: Clients that have the extractor.
     """
 
     client = Client
-    kept = ("weights", "told")
+    kept = ("weights", "holders")
 
     def __init__(self, context: ServerContext[AdaFGLConfig]):
         super().__init__(context)
-        self.told: list[ClientId] = []
+        self.holders: list[ClientId] = []
+        self.turns_after = self.config.extractor_rounds
 
     def round(self, federation: Federation, number: int) -> None:
         if number <= self.config.extractor_rounds:
@@ -233,22 +234,17 @@ class Server(fedavg.Server[AdaFGLConfig]):
             return
         again, first = PersonaliseRequest(), PersonaliseRequest(weights=self.weights)
         asked = self.select(federation, number)
-        requests = {client: again if client in self.told else first for client in asked}
+        requests = {client: again if client in self.holders else first for client in asked}
         total = federation.sum(Client.personalise, requests, to=asked)
         total.require(self.config.min_clients)
-        self.told = sorted({*self.told, *total.clients})
-
-    @property
-    def turns_after(self) -> int:
-        """The last round that costs as the first does; later ones send nothing, and take longer."""
-        return self.config.extractor_rounds
+        self.holders = sorted({*self.holders, *total.clients})
 
     def expected_bytes(self) -> tuple[int, int]:
         up, down = super().expected_bytes()
         shared = self.config.extractor_rounds / self.rounds
-        told = min(len(self.context.clients), self.asked * (self.rounds - self.config.extractor_rounds))
+        sent = min(len(self.context.clients), self.asked * (self.rounds - self.config.extractor_rounds))
         each = up // (self.rounds * self.asked)
-        return round(up * shared), round(down * shared) + told * each
+        return round(up * shared), round(down * shared) + sent * each
 
 
 METHOD = Method(

@@ -9,13 +9,9 @@ between them, what the neighbours of each node contribute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
 import torch
-from torch import Tensor
 
-from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.errors import UnsupportedError
 from graphsilo.federation.borders import values_beyond
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.registry import Method, Trial
@@ -24,7 +20,6 @@ from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.client import Client
 from graphsilo.methods.fedgcn.config import FedGCNConfig
 from graphsilo.methods.fedgcn.messages import Degrees, Empty, Totals
-from graphsilo.types import ClientId
 
 CONVOLUTIONS = ("gcn", "sgc_stacked")
 """Backbones whose every layer is Â H W."""

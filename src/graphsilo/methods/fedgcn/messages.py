@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphsilo.errors import MessageError
+from graphsilo.federation.borders import check_border
 from graphsilo.federation.message import Message, sends
 
 
@@ -27,8 +28,7 @@ class Border(Message):
     beyond: Tensor = sends("topology", dtype=torch.int64, shape=("beyond",))
 
     def check(self) -> None:
-        if any(bool((ids[1:] <= ids[:-1]).any()) for ids in (self.own, self.beyond)):
-            raise MessageError("the nodes of a border must ascend, each named once.")
+        check_border(self)
         if bool((self.degrees < 2).any()):
             raise MessageError("a node of a border has a link and a loop, hence a degree of 2 at least.")
 

@@ -140,10 +140,9 @@ class Client(TrainingClient[FGPLConfig]):
         config, here = self.config, self.data.device
         if config.reset_optimizer:
             self.trainer.optimizer.reset()
-        drawn = request.clusters is not None and request.classes is not None and config.strength > 0
-        clusters = request.clusters.to(here) if drawn and request.clusters is not None else None
-        classes = request.classes.to(here) if drawn and request.classes is not None else None
-
+        clusters = classes = None
+        if config.strength > 0 and request.clusters is not None and request.classes is not None:
+            clusters, classes = request.clusters.to(here), request.classes.to(here)
         goal = self.oversampled
         if goal is not None:
             goal.outputs, goal.steps = self.outputs, self.steps
