@@ -11,10 +11,12 @@ import torch
 import torch.nn.functional as F
 
 from graphsilo import models
+from graphsilo.data.graph import Graph
+from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.errors import MessageError
 from graphsilo.federation import registry
 from graphsilo.federation.message import Empty
-from graphsilo.methods.ghost import ProxyReply, build_generator, consistency_slope, imitation, pattern
+from graphsilo.methods.ghost import ProxyReply, build_generator, consistency_slope, imitation
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
 from graphsilo.training.synthesis import Synthetic, nearest
@@ -64,8 +66,9 @@ def test_structure_pulls_each_node_to_the_one_that_it_goes_with():
 
 
 def test_a_link_is_a_link():
-    links = sp.csr_matrix(np.array([[7.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.5, 0.0]], dtype=np.float32))
-    assert pattern(links).toarray().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    ends, weights = np.array([[0, 1, 2], [0, 0, 1]]), np.array([7.0, 2.0, 0.5], dtype=np.float32)
+    graph = Graph(np.eye(3, dtype=np.float32), ends, np.array([0, 1, 0]), 2, "path", edge_weights=weights)
+    assert undirected_adjacency(graph).toarray().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "sgc"])

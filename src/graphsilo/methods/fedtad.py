@@ -34,6 +34,7 @@ from graphsilo.models.columns import unit_rows
 from graphsilo.models.encodings import return_probabilities, row_products
 from graphsilo.models.view import GraphTensors, Matrix
 from graphsilo.settings import WIDEST
+from graphsilo.training.label_propagation import without_loops
 from graphsilo.training.local import load_weights
 from graphsilo.training.objective import ClassifyItems
 from graphsilo.training.optimizer import Adam
@@ -259,7 +260,7 @@ def agreement(data: GraphTensors, nodes: NDArray[np.int64], walks: int) -> NDArr
         walks: Steps.
     """
     adjacency = data.graph.adjacency()
-    both = sp.csr_matrix(adjacency.maximum(adjacency.T) - sp.diags(adjacency.diagonal()), dtype=np.float64)
+    both = without_loops(adjacency.maximum(adjacency.T)).astype(np.float64)
     features, places = data.graph.features, return_probabilities(both, walks)
     joined: Matrix
     if isinstance(features, np.ndarray):

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
@@ -111,7 +111,7 @@ class Client(StudentClient[GhostConfig]):
         made = build_generator(config, silo.schema, draw).to(self.data.device)
         enough = silo.train[counts[silo.labels[silo.train]] >= config.min_count]
         goal = ClassifyItems(self.data, replace(silo, train=enough))
-        parameters, links = list(made.parameters()), pattern(self.data.graph.adjacency())
+        parameters, links = list(made.parameters()), undirected_adjacency(self.data.graph)
         steps = optimizer(
             config.optimizer, parameters, lr=config.lr, weight_decay=config.weight_decay, momentum=config.momentum
         )
@@ -224,14 +224,6 @@ def build_generator(config: GhostConfig, schema: Schema, draw: torch.Generator) 
     return ConditionalGenerator(
         config.noise_dim, schema.num_classes, schema.num_features, draw, rate=config.generator_dropout
     )
-
-
-def pattern(adjacency: sp.csr_matrix) -> sp.csr_matrix:
-    """[n, n] 1 where two nodes are linked, in whichever direction and with whatever weight; loops do not count."""
-    both = sp.csr_matrix((adjacency + adjacency.T) != 0, dtype=np.float32)
-    both.setdiag(0)
-    both.eliminate_zeros()
-    return both
 
 
 def imitation(rows: Tensor, real: Tensor, links: sp.csr_matrix, config: GhostConfig) -> Tensor:
