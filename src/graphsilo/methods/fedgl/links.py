@@ -35,7 +35,7 @@ def link_alike(embeddings: Tensor, neighbours: int, weight: float) -> dict[str, 
         alike = (rows[start : start + step] @ rows.t()).clamp_min_(0.0)
         alike.diagonal(start).zero_()
         best = alike.topk(count, dim=1)
-        values[start : start + step], columns[start : start + step] = best.values, best.indices
+        values[start : start + step], columns[start : start + step] = best.values.cpu(), best.indices.cpu()
     values /= values.sum(1, keepdim=True).clamp_min(_TINY)
     kept = sp.csr_matrix((values.flatten().numpy(), columns.flatten().numpy(), np.arange(n + 1) * count), (n, n))
     both = (0.5 * (kept + kept.T)).tocoo()
