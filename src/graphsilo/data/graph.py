@@ -20,6 +20,7 @@ from graphsilo.errors import DataError
 from graphsilo.types import Mask, NodeIds
 
 if TYPE_CHECKING:
+    from graphsilo.data.links import LinkTable, NodeTypes, OutsideLinks, Owners
     from graphsilo.data.truth import Words
 
 Features: TypeAlias = "NDArray[np.floating] | sp.csr_matrix"
@@ -29,6 +30,8 @@ lose their digits in less; whatever a model sees is scaled first and float32 the
 
 
 SPLITS = ("train", "val", "test")
+_PARTS = ("outside", "types", "links", "owners")
+"""What a graph may have beside its arrays, each of which knows how it looks for some of the nodes."""
 
 
 class PublishedSplits(dict[str, Mask]):
@@ -53,62 +56,6 @@ def check_edges(edges: NDArray[np.int64], num_nodes: int, name: str) -> None:
         bad = int(edges.max()) if edges.max() >= num_nodes else int(edges.min())
         numbered = f"nodes are numbered 0 to {num_nodes - 1}" if num_nodes else "there are no nodes"
         raise DataError(f"{name}: an edge names node {bad}, but {numbered}.")
-
-
-@dataclass(frozen=True, eq=False)
-class OutsideLinks:
-    """Links between nodes of a silo and nodes of other silos, as the silo's own table names them.
-
-    Attributes:
-        node: [m] int64 row of the own end.
-        name: [m] int64 what the own end is called among silos.
-        other: [m] int64 what the other end is called.
-        home: [m] name of the own silo.
-        silo: [m] name of the other.
-    """
-
-    node: NDArray[np.int64]
-    name: NDArray[np.int64]
-    other: NDArray[np.int64]
-    home: NDArray[np.str_]
-    silo: NDArray[np.str_]
-
-    def __len__(self) -> int:
-        return len(self.node)
-
-    def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> OutsideLinks:
-        """Some of them."""
-        parts = {key: getattr(self, key)[chosen] for key in self.__dataclass_fields__}
-        return OutsideLinks(**parts)
-
-    def renumber(self, table: NDArray[np.signedinteger]) -> OutsideLinks:
-        """The same by the rows that a table gives to their own ends; without those of which it says -1."""
-        rows = table[self.node].astype(np.int64)
-        return replace(self, node=rows).where(rows >= 0)
-
-
-def names_among_silos(silos: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
-    """[n] int64, 0 to 2^53: what nodes of these silos with these ids are called wherever silos speak of them.
-
-    Both ends of a link compute the same without having spoken: FNV-1a over silo and id, mixed (as in SplitMix64), of
-    which 53 bits fit into a message. Two of 100,000 nodes share a name with a probability of 6e-7.
-    """
-    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
-    for words in (silos, ids):
-        width = words.dtype.itemsize // 4
-        for column in np.ascontiguousarray(words).view(np.uint32).reshape(len(words), width).T if width else ():
-            # Shorter words are padded with zeros, of which how many there are must not matter.
-            state = np.where(column > 0, (state ^ column.astype(np.uint64)) * np.uint64(0x100000001B3), state)
-        state = mix_bits(state)
-    return (state >> np.uint64(11)).astype(np.int64)
-
-
-def mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele et al. 2014): every bit of the result depends on every bit."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
-    found: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +85,12 @@ class Graph:
         booleans: Words of 0 and words of 1 of each feature that was made of truth values.
         outside: Links to nodes of other silos, where a silo's own tables name them; None where it is not known
             whether there are any.
+        types: Of nodes, where there are several.
+        links: Rows of the tables of links, where these say more than which nodes are linked: ``edges`` has each link
+            once, whatever its relation.
+        time: [n] float64 days since 1970-01-01 that nodes are looked at: what is known later has no part in their
+            rows. NaN where a node has none; None where no node has.
+        owners: Which institution each node is at, where the data says so.
         notes: What a person should know of how it was read.
     """
 
@@ -156,6 +109,10 @@ class Graph:
     estimated: tuple[str, ...] = ()
     booleans: Mapping[str, Words] = field(default_factory=dict)
     outside: OutsideLinks | None = None
+    types: NodeTypes | None = None
+    links: LinkTable | None = None
+    time: NDArray[np.float64] | None = None
+    owners: Owners | None = None
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -333,7 +290,7 @@ class Graph:
         table = self.number_table() if table is None else table
         table[nodes] = np.arange(len(nodes))
         local = table[edges]
-        outside = None if self.outside is None else self.outside.renumber(table)
+        parts = {key: part.of_nodes(nodes, table) for key in _PARTS if (part := getattr(self, key)) is not None}
         table[nodes] = -1
         kept = (local >= 0).all(axis=0)
         return replace(
@@ -346,7 +303,8 @@ class Graph:
                 {key: mask[nodes] for key, mask in self.splits.items()}
             ),
             node_ids=self.global_ids[nodes],
-            outside=outside,
+            time=None if self.time is None else self.time[nodes],
+            **parts,
         )
 
     def number_table(self) -> NDArray[np.signedinteger]:
@@ -454,8 +412,11 @@ def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:
         arrays: list[np.ndarray] = [graph.edges, graph.labels]
         if graph.edge_weights is not None:
             arrays.append(graph.edge_weights)
-        if graph.outside is not None:
-            arrays += [graph.outside.node, graph.outside.name, graph.outside.other]
+        for part in (getattr(graph, key) for key in _PARTS):
+            found = () if part is None else vars(part).values()
+            arrays += [each for each in found if isinstance(each, np.ndarray) and each.dtype.kind != "U"]
+        if graph.time is not None:
+            arrays.append(graph.time)
         if sp.issparse(graph.features):
             arrays += [graph.features.data, graph.features.indices, graph.features.indptr]
         else:

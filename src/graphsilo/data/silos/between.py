@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph, mix_bits
+from graphsilo.data.graph import Graph
+from graphsilo.data.links import mix_bits
 from graphsilo.data.silos.silo import CutLinks, Silo
 from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.errors import DataError, UnsupportedError
@@ -66,7 +67,7 @@ def own_links(graph: Graph, nodes: NDArray[np.int64]) -> CutLinks | None:
         return None
     place = np.full(graph.num_nodes, -1, dtype=np.int64)
     place[nodes] = np.arange(len(nodes))
-    mine = graph.outside.renumber(place)
+    mine = graph.outside.of_nodes(nodes, place)
     ids = np.full(len(nodes), -1, dtype=np.int64)
     ids[mine.node] = mine.name
     return CutLinks(ids, mine.node, mine.other)

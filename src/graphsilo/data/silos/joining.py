@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.links import join_parts
 from graphsilo.data.sources.transforms import stack_features
 from graphsilo.errors import UnsupportedError
 from graphsilo.types import NodeIds
@@ -54,6 +55,8 @@ def disjoint_union(graphs: Sequence[Graph | GraphCollection]) -> Graph | GraphCo
         node_ids=_join_ids([graph.node_ids for graph in single]),
         node_names=_join_names(single),
         edge_weights=_join_weights(single),
+        owners=None,
+        **join_parts(single, shifts.tolist()),
     )
 
 

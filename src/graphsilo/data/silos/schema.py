@@ -11,11 +11,13 @@ from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.truth import words_of
 from graphsilo.errors import MessageError, quote
 
+_NAMES = ("feature_names", "class_names", "types", "relations")
+
 
 def schema_tree(schema: Schema) -> dict[str, Any]:
     """A schema as plain values."""
     tree = asdict(schema)
-    for key in ("feature_names", "class_names"):
+    for key in _NAMES:
         tree[key] = None if tree[key] is None else list(tree[key])
     return tree
 
@@ -27,7 +29,7 @@ def schema_of(tree: Mapping[str, Any]) -> Schema:
         MessageError: It has a name that could not have stood on a card: one that holds a control character, or that a
             spreadsheet takes for a formula.
     """
-    names = {key: None if tree[key] is None else tuple(tree[key]) for key in ("feature_names", "class_names")}
+    names: dict[str, Any] = {key: None if tree[key] is None else tuple(tree[key]) for key in _NAMES}
     booleans = words_of(tree["booleans"])
     listed = [(name_fault, name) for known in (*names.values(), booleans) for name in known or ()]
     listed += [(unseen_fault, word) for pair in booleans.values() for words in pair for word in words]

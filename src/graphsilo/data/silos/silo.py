@@ -34,6 +34,8 @@ class Schema:
         feature_names, class_names: What they are called, where that is known.
         booleans: Words of 0 and words of 1, at any of the clients, of each feature that is a truth value.
         directed, weighted: Whether links have directions, and weights.
+        types: Of nodes, where there are several.
+        relations: What the tables of links are called, where they say more than which nodes are linked.
     """
 
     task: Task
@@ -44,6 +46,8 @@ class Schema:
     booleans: Mapping[str, Words] = field(default_factory=dict, hash=False)
     directed: bool = False
     weighted: bool = False
+    types: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
@@ -51,6 +55,7 @@ class Schema:
         return cls(
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             not is_symmetric(graph), graph.edge_weights is not None,
+            () if graph.types is None else graph.types.names, () if graph.links is None else graph.links.relations,
         )  # fmt: skip
 
 

@@ -7,14 +7,14 @@ trains on the same numbers there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Features, Graph, OutsideLinks, PublishedSplits
+from graphsilo.data.graph import Features, Graph, PublishedSplits
+from graphsilo.data.links import join_parts
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
@@ -88,8 +88,8 @@ def union(
         node_names=_join_names(graphs),
         edge_weights=_join_weights(graphs, called),
         booleans=join_truth(truth_of(graphs, called)),
-        outside=_join_outside(graphs, shifts),
         notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
+        **join_parts(graphs, shifts.tolist()),
     )
     return joined, sizes
 
@@ -148,20 +148,6 @@ def _join_weights(graphs: Sequence[Graph], called: Sequence[str]) -> NDArray[np.
             f"them everywhere, or nowhere."
         )
     return np.concatenate(given) if given else None
-
-
-def _join_outside(graphs: Sequence[Graph], shifts: NDArray[np.int64]) -> OutsideLinks | None:
-    """Links to other silos by rows of the union; None unless every silo says which it has."""
-    given = [
-        replace(graph.outside, node=graph.outside.node + shift)
-        for graph, shift in zip(graphs, shifts, strict=True)
-        if graph.outside is not None
-    ]
-    if len(given) < len(graphs):
-        return None
-    return OutsideLinks(
-        **{key: np.concatenate([getattr(part, key) for part in given]) for key in OutsideLinks.__dataclass_fields__}
-    )
 
 
 def _join_names(graphs: Sequence[Graph]) -> NDArray[np.str_] | None:

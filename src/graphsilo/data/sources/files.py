@@ -25,6 +25,8 @@ from graphsilo.errors import DataError, RunError, quote
 FORMAT = 1
 _SPLIT = "split_"
 _CSR = ("data", "indices", "indptr")
+_PARTS = {"types": "NodeTypes", "links": "LinkTable", "owners": "Owners"}
+"""What a graph may have beside its arrays, and what it is called in :mod:`graphsilo.data.links`."""
 
 
 def save_graph(path: str | os.PathLike[str], graph: Graph | GraphCollection) -> Path:
@@ -89,8 +91,14 @@ def parts_of(graph: Graph | GraphCollection) -> tuple[dict[str, Any], dict[str, 
         arrays["features_shape"] = np.asarray(graph.features.shape, dtype=np.int64)
     else:
         arrays["features"] = np.asarray(graph.features)
-    given = {"edge_weights": graph.edge_weights, "node_ids": graph.node_ids}
+    given = {"edge_weights": graph.edge_weights, "node_ids": graph.node_ids, "time": graph.time}
     arrays |= {key: array for key, array in given.items() if array is not None}
+    for key in _PARTS:
+        for name, value in {} if (part := getattr(graph, key)) is None else vars(part).items():
+            if isinstance(value, np.ndarray):
+                arrays[f"{key}_{name}"] = value
+            elif value is not None:
+                head.setdefault("parts", {}).setdefault(key, {})[name] = value
     if graph.node_names is not None:
         # Of the nodes that are in the file only: a silo's file must not tell of nodes elsewhere.
         arrays["node_names"] = np.asarray(graph.external_ids)
@@ -127,12 +135,39 @@ def graph_of(
         class_names=names["class_names"],
         edge_weights=arrays.get("edge_weights"),
         node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
+        time=arrays.get("time"),
+        **_assemble_parts(head.get("parts", {}), arrays),
     )
     if "collection" not in head:
         return graph
     return GraphCollection(
         graph, arrays["pointer"], arrays["graph_labels"], **head["collection"], graph_ids=arrays.get("graph_ids")
     )
+
+
+def _assemble_parts(heads: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Types, links and owners, as ``parts_of`` took them apart.
+
+    Raises:
+        ValueError: A name holds what nobody sees.
+    """
+    if not heads:
+        return {}
+    from graphsilo.data import links
+
+    found = {}
+    for key, kind in _PARTS.items():
+        if key not in heads:
+            continue
+        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in heads[key].items()}
+        for name in (word for value in plain.values() if isinstance(value, tuple) for word in value):
+            if wrong := unseen_fault(str(name)):
+                raise ValueError(f"the name {quote(name)} {wrong}")
+        start = f"{key}_"
+        found[key] = getattr(links, kind)(
+            **plain, **{name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
+        )
+    return found
 
 
 def read_graph(path: Path) -> tuple[Graph | GraphCollection, dict[str, Any]]:

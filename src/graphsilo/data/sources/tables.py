@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo import documents
-from graphsilo.data.graph import SPLITS, Graph, OutsideLinks, names_among_silos
+from graphsilo.data.graph import SPLITS, Graph
+from graphsilo.data.links import OutsideLinks, names_among_silos
 from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.classes import is_signed
 from graphsilo.data.sources.columns import DateRule, FeatureTable, find_gaps, parse_decimals, read_features

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import mix_bits
+from graphsilo.data.links import mix_bits
 from graphsilo.models.columns import unit_rows
 from graphsilo.models.view import GraphTensors, Matrix
 
