@@ -122,6 +122,7 @@ def test_wrong_arguments_are_explained():
         graphsilo.predict(graphsilo.run(**QUICK), 0)
 
 
+@pytest.mark.slow
 def test_attack(tmp_path):
     result = graphsilo.run(**QUICK, out=tmp_path / "run")
     found = graphsilo.attack(result, attacks=["classes"], attackers=["coordinator"], clients=[0, 2])

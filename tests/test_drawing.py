@@ -67,6 +67,7 @@ def test_names_at_the_ends_of_lines_keep_apart_and_below_the_edge(ends, places):
     assert [text.xy[1] for text in axes.texts] == sorted(ends)
 
 
+@pytest.mark.slow
 def test_files_hold_text_and_are_the_same_again(tmp_path, runs):
     one, _ = runs
     for name in ("a.pdf", "a.svg", "a.png"):
@@ -80,6 +81,7 @@ def test_files_hold_text_and_are_the_same_again(tmp_path, runs):
     assert "<text" in one.plot()._repr_svg_()
 
 
+@pytest.mark.slow
 def test_figures_from_the_command_line(tmp_path, runs, capsys):
     one, two = runs
     assert main(["compare", str(one.out), str(two.out), "--figure", str(tmp_path / "c.svg")]) == 0

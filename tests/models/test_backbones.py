@@ -101,6 +101,7 @@ def test_parameter_counts() -> None:
     assert count("gamlp", d, c, 64, attention="recursive") == 2 * d + 1 + 64 * d + 64 + 64**2 + 64 + 64 * c + c + 1
 
 
+@pytest.mark.slow
 def test_every_model_learns_a_separable_graph() -> None:
     """Two cliques with their own features: a few steps of plain gradient descent lower the loss."""
     size = 6

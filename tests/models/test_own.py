@@ -288,6 +288,7 @@ def test_weights_of_edges_that_would_be_ignored_are_refused():
     assert isinstance(graphsilo.run(**{**QUICK, "data": weighted}, model=Weighted).accuracy(), float)
 
 
+@pytest.mark.slow
 def test_generated_features_get_a_gradient():
     """DENSE trains a generator through the clients' models."""
     result = graphsilo.run(**{**QUICK, "rounds": None}, method={"name": "dense", "epochs": 2}, model=Headed)

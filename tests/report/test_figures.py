@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from graphsilo.experiments.storage.records import RunRecord, record_of
 from graphsilo.report import figures, run_page
 from graphsilo.report.formats import Names, Spread
@@ -43,6 +45,7 @@ def test_confusion_colours_the_share_of_the_true_class() -> None:
     assert figures.confusion([]) is None
 
 
+@pytest.mark.slow
 def test_a_thousand_clients_stay_small(tmp_path: Path, sample: ModuleType) -> None:
     run = load(sample.make_run(tmp_path / "run", clients=1000, classes=40, rounds=2, seeds=1))
     drawn = {figure.name: figure for figure in run_page.describe(run).figures}

@@ -95,6 +95,7 @@ def test_pooled_data_are_not_called_private(tmp_path: Path, sample: ModuleType, 
     assert ("not federated learning" in words) is not promised
 
 
+@pytest.mark.slow
 def test_a_thousand_clients_list_the_worst(tmp_path: Path, sample: ModuleType) -> None:
     folder = sample.make_run(tmp_path / "run", clients=1000, classes=5, rounds=2, seeds=1)
     text = report.write(folder).read_text()

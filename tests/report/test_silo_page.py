@@ -123,6 +123,7 @@ def test_lines_of_a_policy_that_refuse_nothing_say_what_they_need(explained):
     assert [held[f"policy.{name}"] for name in ("min_silos", "shared_noise")] == ["5", "yes"]
 
 
+@pytest.mark.slow
 def test_what_passes_on_and_describes_classes_is_said(explained):
     found = explained("fedlog")
     assert any("class by class" in words for words, _ in sent(found)["train"].discloses)
@@ -168,6 +169,7 @@ def test_a_pooled_reference_takes_no_silo_in_and_a_missing_log_is_named(explaine
         explained("fedavg", log=tmp_path / "none.jsonl")
 
 
+@pytest.mark.slow
 def test_what_attacks_found_from_such_messages_is_listed(explained, monkeypatch):
     known = Finding(
         method="fedavg", variant="", attacker="coordinator", attack="rows", figure="share recovered", value=0.25,
@@ -216,6 +218,7 @@ def test_the_page_holds_what_was_found_and_asks_nothing_of_anyone(explained):
     assert "http" not in page.replace("http-equiv", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dp_fedavg", "opfgl", "fedridge"])
 def test_shared_noise_has_the_steps_of_a_run_with_noise_and_masks(explained, method):
     wanted = ("method.epsilon=1", "method.noise=sum", "run.secure_sums=true", "evaluation.report=federation")
@@ -265,6 +268,7 @@ def test_noise_on_a_part_of_what_is_sent_is_no_promise_of_all(explained):
     assert "They alone" in rates.why
 
 
+@pytest.mark.slow
 def test_runs_that_no_coordinator_begins_are_named(explained):
     shared = explained("opfgl", "method.epsilon=8", "method.noise=sum", features={"scale": "none"})
     assert "No coordinator begins such a run: with method.noise=sum" in shared.refusals[0]

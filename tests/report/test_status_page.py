@@ -301,6 +301,7 @@ def test_shown_keeps_the_tree_as_it_was(tree: dict[str, Any]) -> None:
 # -- in a browser -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_follows_the_federation(browser: Any, page: StatusPage, tree: dict[str, Any]) -> None:
     visit = Visit(browser, page.address, viewport={"width": 1100, "height": 900})
@@ -347,6 +348,7 @@ def test_the_page_follows_the_federation(browser: Any, page: StatusPage, tree: d
     visit.page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_says_when_nobody_answers(browser: Any, tree: dict[str, Any]) -> None:
     page = StatusPage(lambda: tree, 0)

@@ -82,9 +82,10 @@ def test_a_method_that_sends_links_is_refused_by_the_default_policy(guarded):
         run(small("fedgcn"))
 
 
-LOOSER = dict.fromkeys(
-    ("fedgcn", "fedgl", "fedstruct"), {"kinds": [kind for kind in KINDS if kind != "logits"], "recoverable": True}
-)
+LOOSER = {
+    name: {"kinds": [kind for kind in KINDS if kind != "logits"], "recoverable": True}
+    for name in ("fedgcn", "fedgl", "fedstruct")
+}
 """What a method needs its silos' owners to allow beyond the default."""
 
 

@@ -536,12 +536,14 @@ def test_scores_of_links_from_sums():
     assert whole["auc"] == pytest.approx(single["auc"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_same_scores_of_the_federation(tmp_path):
     config = small_config(fedavg.METHOD, {}, clients=4, run={**SECURE, "checkpoint_every": 1})
     config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"report": "federation"})})
     assert_resumes(config, tmp_path)
 
 
+@pytest.mark.slow
 def test_references_in_one_place_are_not_summed():
     config = small_config(fedavg.METHOD, {}, clients=3, run={**SECURE, "references": ["global", "local", "majority"]})
     config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"report": "federation"})})

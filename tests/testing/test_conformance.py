@@ -226,6 +226,7 @@ def serving(member):
     return Server
 
 
+@pytest.mark.slow
 def test_a_client_that_keeps_all_goes_on_as_it_was(monkeypatch):
     check_resume(register(monkeypatch, client=Keeping, server=serving(Keeping)), {})
 
@@ -270,6 +271,7 @@ class Mistaking(Noting):
         super().load_state({**state, "done": 0})
 
 
+@pytest.mark.slow
 def test_a_server_that_forgets_is_found(monkeypatch):
     check_resume(register(monkeypatch, server=Noting), {})
     with pytest.raises(ConformanceError, match="tried: resumed after round 1, the state after round 2 differs"):

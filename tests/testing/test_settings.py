@@ -74,6 +74,7 @@ def test_the_settings_of_fedavg_are_heard():
     check_settings(method(), {})
 
 
+@pytest.mark.slow
 def test_a_setting_that_does_nothing_is_found():
     some = {"limit": REASON, "clips": REASON, "steps": REASON}
     with pytest.raises(ConformanceError, match=r"setting 'strength' changed to 0\.4 changes nothing"):
@@ -81,11 +82,13 @@ def test_a_setting_that_does_nothing_is_found():
     check_settings(method(config=Config, trials={**some, "strength": REASON}), {})
 
 
+@pytest.mark.slow
 def test_a_download_that_forgets_an_inherited_setting_is_found():
     with pytest.raises(ConformanceError, match=r"setting 'reset_optimizer' changed to True changes nothing.*download"):
         check_settings(method(client=Deaf, server=_server(Deaf)), {})
 
 
+@pytest.mark.slow
 def test_a_setting_that_does_something_where_it_says_that_it_is_idle_is_found():
     class Idle(fedavg.FedAvgConfig):
         lr: float = setting(1e-2, "learning rate", gt=0, when={"optimizer": ("sgd",)})

@@ -220,7 +220,9 @@ def test_a_threshold_of_one_leaves_no_link(settings):
     assert torch.equal(found.features, same.features)
 
 
-@pytest.mark.parametrize("links", ["learned", "direct", "cosine"])
+@pytest.mark.parametrize(
+    "links", ["cosine", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("learned", "direct"))]
+)
 def test_every_rule_fits_and_keeps_its_promises(links):
     labels = np.array([0, 0, 0, 1, 1])
     before, start = condense(targets(), labels, Condensation(links=links, surrogate_steps=0), draw())

@@ -78,6 +78,7 @@ def test_a_file_is_called_after_its_contents(tensors, tmp_path):
     assert read_shared(path) is tensors
 
 
+@pytest.mark.slow
 def test_a_changed_or_missing_file_is_refused_by_who_has_to_read_it(tmp_path):
     held = shared_copy({"a": torch.full((5,), 7.0)})
     path = tmp_path / digest_of(held)
@@ -99,6 +100,7 @@ def test_a_changed_or_missing_file_is_refused_by_who_has_to_read_it(tmp_path):
         read_shared(path)
 
 
+@pytest.mark.slow
 def test_offloaded_clients_share_one_file_and_one_object(played, tmp_path):
     _, federation = played(1)
     states = federation.client_states()
@@ -118,6 +120,7 @@ def test_offloaded_clients_share_one_file_and_one_object(played, tmp_path):
         assert all(torch.equal(one[name], other[name]) for name in other)
 
 
+@pytest.mark.slow
 def test_the_file_goes_with_the_last_client_that_refers_to_it(played, tmp_path):
     _, federation = played(1)
     (names,) = {state.shared for state in federation.client_states().values()}
@@ -166,6 +169,7 @@ def test_a_checkpoint_holds_it_once(played, tmp_path, limit):
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["seed-0.ckpt", "seed-0.history"]
 
 
+@pytest.mark.slow
 def test_processes_send_it_once_to_each_other(played):
     _, federation = played(None)
     states = federation.client_states()

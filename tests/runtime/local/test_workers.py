@@ -30,6 +30,7 @@ def places(silos, processes):
     return spread_clients({silo.client: expected_work(silo) for silo in silos}, processes)
 
 
+@pytest.mark.slow
 def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
     assert sorted(client for clients in (pool.here, *pool.clients_of) for client in clients) == [0, 1, 2, 3]
     assert [len(clients) for clients in (pool.here, *pool.clients_of)] == [1, 3]
@@ -166,6 +167,7 @@ def test_client_time_is_counted(spread):
     assert federation.peak_rss_bytes() > 1_000_000
 
 
+@pytest.mark.slow
 def test_more_workers_than_clients_and_nothing_left_behind(simulation_of, troubled, config_of, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pool = WorkerPool(simulation_of.silos[:2], 9)

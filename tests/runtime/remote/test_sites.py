@@ -259,6 +259,7 @@ def with_failures(sites: Any, monkeypatch: pytest.MonkeyPatch, who: int, when: s
         return sites.alone(**overrides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["scaffold", "feddc"])
 def test_a_client_whose_answers_are_lost_steps_back(
     method: str, sites: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -382,6 +383,7 @@ def test_compressed_models_give_the_numbers_of_one_process(sites: Any, tmp_path:
     assert tree["summary"]["upload_bytes"] < 0.7 * sites.alone()["summary"]["upload_bytes"]
 
 
+@pytest.mark.slow
 def test_silos_choose_by_the_metric_of_the_run(sites: Any, tmp_path: Path) -> None:
     ridge = {"method__name": "fedridge", "evaluation__select_by": "auc"}
     tree = sites.carry_out(sites.transport, tmp_path / "out", **ridge)

@@ -153,6 +153,7 @@ def ask_fewer(asked: Questions, run: str = "run-1", round: int = 0) -> None:
         asked.sum("statistics", statistics_request(asked, 1 + 1e-6), Statistics, [0, 1, 2, 3], run, round)
 
 
+@pytest.mark.slow
 def test_a_question_that_is_as_good_as_the_same_is_not_answered_without_one(tmp_path: Path) -> None:
     """The difference was Σ φφᵀ of one silo to 3.6e-6: in one round, and in whatever round, run or federation."""
     asked = Questions(tmp_path, policy={"require_secure_sums": True, "min_silos": 4})
@@ -181,6 +182,7 @@ def test_a_question_that_is_as_good_as_the_same_is_not_answered_without_one(tmp_
     assert again.num_samples == total.num_samples
 
 
+@pytest.mark.slow
 def test_it_is_the_data_as_they_are_and_not_as_a_coordinator_has_them_read(asked: Questions) -> None:
     """It may say in which order classes are, and that features are kept as CSR."""
     asked.open()
@@ -214,6 +216,7 @@ def test_a_damaged_record_opens_nothing(asked: Questions) -> None:
         asked.sum("statistics", statistics_request(asked), Statistics, range(5))
 
 
+@pytest.mark.slow
 def test_other_data_are_summed_with_others_once_answers_are_others(asked: Questions, tmp_path: Path) -> None:
     """A row more that nobody trains on changes the data, and not what is sent."""
     asked.open()
@@ -306,6 +309,7 @@ def go_back(asked: Questions, clients: Sequence[int]) -> None:
         assert found.header["ok"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [True, False])
 def test_a_checkpoint_is_of_the_settings_it_was_made_under(asked: Questions, secure: bool) -> None:
     """Kept with the settings of all and gone on from with others by one, or the other way round: what Adam remembered
@@ -471,6 +475,7 @@ def test_answers_that_are_the_same_are_no_free_questions(asked: Questions) -> No
         asked.call(4, CALL + "count", CountRequest(), round=MOST_OFFERED)
 
 
+@pytest.mark.slow
 def test_the_same_sum_again_and_again_leaves_nothing_waiting(asked: Questions) -> None:
     asked.open()
     for number in range(MOST_OFFERED + 2):
@@ -505,6 +510,7 @@ def test_settings_that_would_take_memory_open_no_run(asked: Questions, setting: 
 # -- offers ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_offers_that_are_never_opened_are_few(asked: Questions) -> None:
     """Scaled at will, they would say whether the numbers of one silo can be summed."""
     asked.open()

@@ -405,6 +405,7 @@ def test_complete_run_is_not_opened_or_written_again(sites: Any) -> None:
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
 
 
+@pytest.mark.slow
 def test_only_runs_that_took_place_here_leave_something_here(sites: Any) -> None:
     """A coordinator writes no other folder, no model, and nothing twice; what was opened outlasts the worker."""
     site = sites.supervisors["north"]
@@ -611,6 +612,7 @@ def test_numbers_far_above_the_others_fail_who_sent_them(
     assert all(text.startswith(f"client 1 failed in '{step}'") for text in failures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["trimmed_mean", "median"])
 def test_what_no_bound_finds_is_outvoted(way: str, sites: Any, tmp_path: Path) -> None:
     """Up to a hundred times the others' weights are taken; of three answers the largest numbers count for nothing."""
@@ -655,6 +657,7 @@ def test_impossible_class_statistics_fail_who_sent_them(
         carry_out(sites, meddling, tmp_path / "out", method__name="opfgl", method__rounds=None)
 
 
+@pytest.mark.slow
 def test_numbers_of_the_server_that_are_endless_are_missing(sites: Any, tmp_path: Path) -> None:
     change = telling("statistics", opfgl.Statistics, lambda m: replace(m, totals=m.totals.sign() * 1e29))
     overrides = {"method__name": "opfgl", "method__rounds": None, "run__largest_ratio": 1e30}
