@@ -19,6 +19,7 @@ DOUBLE = torch.float64
 
 RELATIONS, COLUMNS, TYPES = ("pays", "knows", "owns"), ("pays.amount", "pays.card", "knows.years"), ("one", "two")
 """Of every graph that is ``typed``; no link is of the last relation."""
+SCHEMA = Schema("node", 12, 3, types=TYPES, relations=RELATIONS, link_features=COLUMNS)
 
 Item = TypeVar("Item", Graph, GraphCollection)
 
@@ -83,8 +84,7 @@ IDS = [f"{name}-{'-'.join(f'{key}={value}' for key, value in options.items())}" 
 
 
 def made(name: str, options: dict, features: int = 12, classes: int = 3, seed: int = 0) -> Model:
-    schema = Schema("node", features, classes, types=TYPES, relations=RELATIONS, link_features=COLUMNS)
-    return build(name, num_features=features, num_classes=classes, seed=seed, schema=schema, **{"hidden": 8, **options})
+    return build(name, num_features=features, num_classes=classes, seed=seed, schema=SCHEMA, **{"hidden": 8, **options})
 
 
 def shaken(model: Model, seed: int = 0) -> Model:
