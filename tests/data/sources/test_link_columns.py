@@ -12,7 +12,7 @@ from graphsilo.data.links import LinkTable, NodeTypes
 from graphsilo.data.sources.link_columns import add_link_columns
 from graphsilo.data.sources.looking_back import respect_time
 from graphsilo.errors import ConfigError, DataError
-from kit.link_tables import dated_graph
+from kit.link_tables import change_after, dated_graph
 
 
 def column(graph: Graph, name: str) -> np.ndarray:
@@ -89,35 +89,6 @@ def test_each_relation_has_its_own_columns_of_its_own_types() -> None:
     assert "transfer out: fee.rate, sum" not in kinds
     assert kinds["age"] == -1
     assert len(kinds) == 2 + 2 * 2 * 6
-
-
-def change_after(graph: Graph, moment: float, generator: np.random.Generator) -> Graph:
-    """The same graph with another future: other rows, features, nodes' times after a moment, and more of them."""
-    links, when = graph.links, graph.time
-    assert links is not None
-    assert links.time is not None
-    assert when is not None
-    late = links.time > moment
-    ends, features, time = links.ends.copy(), links.features.copy(), links.time.copy()
-    ends[:, late] = generator.integers(0, graph.num_nodes, (2, late.sum()))
-    features[late] = generator.random((int(late.sum()), 2))
-    time[late] = moment + 1 + generator.random(int(late.sum()))
-    more = int(generator.integers(1, 20))
-    ends = np.concatenate([ends, generator.integers(0, graph.num_nodes, (2, more))], axis=1)
-    changed = LinkTable(
-        links.relations,
-        np.concatenate([links.of_link, np.zeros(more, np.int16)]),
-        ends,
-        np.concatenate([features, generator.random((more, 2))]),
-        links.feature_names,
-        np.concatenate([time, np.full(more, moment + 2)]),
-    )
-    later = when > moment
-    rows = np.asarray(graph.features).copy()
-    rows[later] = generator.random((int(later.sum()), rows.shape[1]))
-    when = np.where(later, moment + 3 * generator.random(graph.num_nodes) + 0.1, when)
-    both = np.unique(np.concatenate([ends, ends[::-1]], axis=1), axis=1)
-    return replace(graph, features=rows, time=when, links=changed, edges=both)
 
 
 @pytest.mark.parametrize("seed", range(8))
