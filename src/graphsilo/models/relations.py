@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.links import LinkTable
 from graphsilo.data.silos.silo import Schema
+from graphsilo.data.sources.looking_back import may_pass, moments
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.view import GraphTensors, Norm, Relation, normalise
 
@@ -60,12 +61,18 @@ def passing_rows(data: GraphTensors) -> Rows:
         links = graph.links
         if links is None:
             return Rows(*np.zeros((4, 0), dtype=np.int64))
-        source, target = np.concatenate([links.ends, links.ends[::-1]], axis=1)
-        edges = graph.edges.astype(np.int64)
-        linked = np.isin(_pairs(links.ends, n), _pairs(edges, n)) & (links.ends[0] != links.ends[1])
-        kind, row = np.concatenate([2 * links.of_link, 2 * links.of_link + 1]), np.tile(np.arange(len(links)), 2)
-        kept = np.flatnonzero(np.tile(linked, 2))
-        return Rows(source[kept], target[kept], kind[kept].astype(np.int64), row[kept])
+        linked = np.isin(_pairs(links.ends, n), _pairs(graph.edges.astype(np.int64), n))
+        row = np.tile(np.flatnonzero(linked & (links.ends[0] != links.ends[1])), 2)
+        once = len(row) // 2
+        kind = 2 * links.of_link[row].astype(np.int64)
+        kind[once:] += 1
+        source, target = links.ends[:, row]
+        source[once:], target[once:] = target[once:].copy(), source[once:].copy()
+        found = Rows(source, target, kind, row)
+        if graph.time is None:
+            return found
+        kept = may_pass(moments(graph), source, target, None if links.time is None else links.time[row])
+        return Rows(*(part[kept] for part in found))
 
     return data.cached(("passing rows",), make)
 

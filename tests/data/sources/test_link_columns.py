@@ -12,7 +12,7 @@ from graphsilo.data.links import LinkTable, NodeTypes
 from graphsilo.data.sources.link_columns import add_link_columns
 from graphsilo.data.sources.looking_back import respect_time
 from graphsilo.errors import ConfigError, DataError
-from kit.link_tables import dated_graph
+from kit.link_tables import change_after, dated_graph
 
 
 def column(graph: Graph, name: str) -> np.ndarray:
@@ -91,35 +91,6 @@ def test_each_relation_has_its_own_columns_of_its_own_types() -> None:
     assert len(kinds) == 2 + 2 * 2 * 6
 
 
-def change_after(graph: Graph, moment: float, generator: np.random.Generator) -> Graph:
-    """The same graph with another future: other rows, features, nodes' times after a moment, and more of them."""
-    links, when = graph.links, graph.time
-    assert links is not None
-    assert links.time is not None
-    assert when is not None
-    late = links.time > moment
-    ends, features, time = links.ends.copy(), links.features.copy(), links.time.copy()
-    ends[:, late] = generator.integers(0, graph.num_nodes, (2, late.sum()))
-    features[late] = generator.random((int(late.sum()), 2))
-    time[late] = moment + 1 + generator.random(int(late.sum()))
-    more = int(generator.integers(1, 20))
-    ends = np.concatenate([ends, generator.integers(0, graph.num_nodes, (2, more))], axis=1)
-    changed = LinkTable(
-        links.relations,
-        np.concatenate([links.of_link, np.zeros(more, np.int16)]),
-        ends,
-        np.concatenate([features, generator.random((more, 2))]),
-        links.feature_names,
-        np.concatenate([time, np.full(more, moment + 2)]),
-    )
-    later = when > moment
-    rows = np.asarray(graph.features).copy()
-    rows[later] = generator.random((int(later.sum()), rows.shape[1]))
-    when = np.where(later, moment + 3 * generator.random(graph.num_nodes) + 0.1, when)
-    both = np.unique(np.concatenate([ends, ends[::-1]], axis=1), axis=1)
-    return replace(graph, features=rows, time=when, links=changed, edges=both)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_the_future_changes_no_row_of_the_past(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -165,4 +136,5 @@ def test_what_cannot_be_is_said() -> None:
         add_link_columns(replace(graph, links=replace(graph.links, time=None)), (7,))
     with pytest.raises(DataError, match="add up rows of all dates"):
         respect_time(replace(graph, edge_weights=np.ones(graph.num_edges, np.float32)))
-    assert add_link_columns(replace(graph, links=None), (7,)).num_features == 2
+    bare = replace(graph, links=None)
+    assert add_link_columns(bare) is bare

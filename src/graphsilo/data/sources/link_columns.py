@@ -31,7 +31,7 @@ def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
     .moments`). Features of these names that the graph has already are made anew.
 
     Args:
-        graph: With ``links``; one without stays as it is. Which columns are 0 or 1 is not guessed from the rows, which
+        graph: One without ``links`` stays as it is. Which columns are 0 or 1 is not guessed from the rows, which
             may differ from silo to silo: those of a category (``transfer.channel=card``) and those in ``booleans``.
         windows: Days W, for each of which all this is told once more of the rows of the last W days alone, from
             t - W, which does not belong to them, to t.
@@ -43,16 +43,15 @@ def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
     Raises:
         ConfigError: A window is not above 0, or there are windows and no dates.
     """
-    links = graph.links
-    if links is None:
-        return graph
-    spans = check_windows(windows)
-    if spans and links.time is None:
+    links, spans = graph.links, check_windows(windows)
+    if spans and (links is None or links.time is None):
         raise ConfigError(
             f"{graph.name}: sums over the last {spans[0]:g} days (sums.windows) need links with dates, and no table of "
-            f"links has any. Name the column that says when a link was made (edges: {{time: COLUMN}}), or leave out "
-            f"the windows."
+            f"links has any. Name the column that says when a link was made (time: COLUMN, beside source and target), "
+            f"or leave out the windows."
         )
+    if links is None:
+        return graph
     when = moments(graph)
     order = _order_by_content(links)
     blocks: list[NDArray[np.float64]] = []
