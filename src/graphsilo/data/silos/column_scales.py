@@ -68,12 +68,15 @@ def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDAr
 
 def visible_rows(silo: Silo) -> Features:
     """[n, d] features of the rows that count: what training sees."""
+    return visible_graph(silo).features
+
+
+def visible_graph(silo: Silo) -> Graph:
+    """The nodes and links that training sees."""
     graph = silo.graph
-    if not isinstance(graph, GraphCollection):
-        return graph.features
-    if len(silo.train) == len(graph):
-        return graph.union.features
-    return graph.subset(silo.train).union.features
+    if not isinstance(graph, GraphCollection) or len(silo.train) == len(graph):
+        return graph.union
+    return graph.subset(silo.train).union
 
 
 def sums_of(features: Features) -> ColumnSums:
