@@ -185,6 +185,7 @@ def partition(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.graphs import partition_graphs
+    from graphsilo.data.partition.registry import usual_rule
     from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
     clients = None if clients is None else _whole("clients", clients)
@@ -212,7 +213,7 @@ def partition(
                 f"split='predefined', too."
             )
         return partition_for_scenario(
-            data, "louvain" if rule == "auto" else rule, clients=clients, scenario=scenario, options=options or None,
+            data, usual_rule(data) if rule == "auto" else rule, clients=clients, scenario=scenario, options=options or None,
             split=split, split_index=split_index, **how,
         )  # fmt: skip
 

@@ -23,7 +23,6 @@ from graphsilo.data.sources.vocabulary import Learned, Vocabulary, share_words
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.simulation import Simulation
 from graphsilo.types import ClientId
 
 
@@ -166,12 +165,3 @@ def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: 
         seed=chosen.seed,
         split_index=chosen.split_index,
     )
-
-
-def add_names(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
-    """The same, where every client holds a data set of its own, with these sets' names for the report."""
-    if len(held) != made.num_holders:
-        return made
-    rows = [{**row, "silo": held[row["client"]].name} for row in made.cut["per_client"]]
-    distinct = len({row["silo"] for row in rows}) == len(rows)
-    return replace(made, cut={**made.cut, "per_client": rows}) if distinct else made

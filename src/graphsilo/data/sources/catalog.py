@@ -26,7 +26,7 @@ from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import setting
 
 if TYPE_CHECKING:
-    from graphsilo.data.sources.generated import BlockModel
+    from graphsilo.data.sources.generated import Generated
     from graphsilo.data.sources.tables import Reading, TableSpec
     from graphsilo.data.sources.vocabulary import Learned
 
@@ -116,14 +116,14 @@ class LoadOptions(ScaleOptions):
         return made.model_copy(update={"generator": settings})
 
 
-def generator(name: str) -> type[BlockModel] | None:
+def generator(name: str) -> type[Generated] | None:
     """What makes a generated data set, with its settings; None of any other."""
     found = find(name)
     if found is None or not found.generated:
         return None
-    from graphsilo.data.sources.generated import GENERATORS
+    from graphsilo.data.sources.generated import find_generator
 
-    return GENERATORS[found.name]
+    return find_generator(found.name)
 
 
 def is_file(name: str) -> bool:
