@@ -24,6 +24,10 @@ SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
 """Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
 
 
+TARGET = "target_"
+"""With what the numbers of a scale begin that are those of targets."""
+
+
 def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
     """Where a client's model stands; ``when`` is best or last."""
     return folder / "models" / f"seed{seed}-client{client}-{when}.safetensors"
@@ -174,9 +178,15 @@ def word_tensors(booleans: Mapping[str, Words]) -> dict[str, Tensor]:
 
 def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:
     """A scale as models' files and checkpoints hold it."""
-    return {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
+    found = {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
+    if scale.targets is not None:
+        found |= {f"{TARGET}{name}": tensor for name, tensor in scale_tensors(scale.targets).items()}
+    return found
 
 
 def scale_of(tensors: Tensors) -> FeatureScale:
     """The scale of such tensors."""
-    return FeatureScale(tensors["shift"].numpy().copy(), tensors["factor"].numpy().copy())
+    targets = {name.removeprefix(TARGET): each for name, each in tensors.items() if name.startswith(TARGET)}
+    return FeatureScale(
+        tensors["shift"].numpy().copy(), tensors["factor"].numpy().copy(), scale_of(targets) if targets else None
+    )

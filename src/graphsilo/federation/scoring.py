@@ -15,9 +15,9 @@ from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import MessageError
 from graphsilo.evaluate import sums
 from graphsilo.evaluate.counts import ConfusionPlan
-from graphsilo.evaluate.metrics import rankings
+from graphsilo.evaluate.metrics import Metric, rankings
 from graphsilo.evaluate.spread import paired_errors
-from graphsilo.types import Task
+from graphsilo.types import TARGET_TASKS, Task
 
 PAIRED = "paired"
 """Kind of score: standard errors of the difference to another model over which items are tested."""
@@ -68,6 +68,14 @@ class Scoring:
                     kinds[name] = []
                     alone = evaluation.name == "global" or parts == 1
                     sizes.append(np.array([silo.num_items]) if alone else np.bincount(owner, minlength=parts))
+                    continue
+                if silo.schema.task in TARGET_TASKS:
+                    owner, parts = _parts(silo, evaluation)
+                    scores.update(_score_targets(name, silo, evaluation, output, owner, parts))
+                    kinds[name] = []
+                    whole = np.array([len(silo.seen.graph.union.labels)])
+                    alone = evaluation.name == "global" or parts == 1
+                    sizes.append(whole if alone else np.bincount(owner[owner >= 0], minlength=parts))
                     continue
                 plan, answers = self._plan(silo, evaluation), output.argmax(1)
                 if beside is not None and evaluation is silo.seen:
@@ -162,6 +170,38 @@ def _score_links(
         value = link_scores(embeddings, pairs).cpu().numpy()
         scores.update(_rank_parts(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
     return scores
+
+
+def _score_targets(
+    name: str, silo: Silo, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
+) -> dict[str, list[float]]:
+    """Of several targets the mean in scaled units, and each by itself in its own, its number behind an ``@``."""
+    targets, scale = evaluation.graph.union.targets, None if silo.scale is None else silo.scale.targets
+    assert targets is not None
+    truth, found = targets.values, output.cpu().numpy()
+    own = found if scale is None else scale.undo(found)
+    single = truth.shape[1] == 1
+    means = (truth, own) if single or scale is None else (scale.apply(truth), found)
+    scores: dict[str, list[float]] = {}
+    for metric in rankings(silo.schema.task):
+        if not metric.per_class:
+            pairs = {metric.name: means}
+        elif single:
+            continue
+        else:
+            pairs = {f"{metric.name}@{t}": (truth[:, t : t + 1], own[:, t : t + 1]) for t in range(truth.shape[1])}
+        for key, (true, said) in pairs.items():
+            for kind, items in evaluation.items.items():
+                of = scores.setdefault(f"{name}/{kind}/{key}", [])
+                for part in range(parts):
+                    mine = items[owner[items] == part]
+                    of.extend(_wire(metric.rank(_labels(true[mine], metric), said[mine])))
+    return scores
+
+
+def _labels(values: NDArray[Any], metric: Metric) -> NDArray[Any]:
+    """Targets as a metric takes them: those of labels are whole numbers, -1 where one is not known."""
+    return np.nan_to_num(values, nan=-1).astype(np.int64) if "multilabel" in metric.tasks else values
 
 
 def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:

@@ -139,6 +139,28 @@ class LocalTrainingConfig(MethodConfig):
     lr: float = setting(1e-2, "learning rate", source="OpenFGL", gt=0)
     weight_decay: float = setting(5e-4, "L2 weight decay", source="OpenFGL", ge=0)
     momentum: float = setting(0.0, "momentum of sgd", when={"optimizer": ("sgd",)}, ge=0, lt=1)
+    loss: Literal["auto", "focal", "sigmoid_focal", "huber", "absolute"] = setting(
+        "auto", "of an item. auto: cross-entropy of classes and of labels, the square of numbers. focal: (1 − p)^γ times "
+        "cross-entropy, p from one softmax (of several labels a sigmoid each); sigmoid_focal: p from a sigmoid for each "
+        "class against the rest. huber, absolute: of numbers, which count in their standard deviations",
+        source="Lin et al., ICCV 2017; Huber 1964", when={"task": ("node", "graph", "regression", "multilabel")},
+    )  # fmt: skip
+    gamma: float = setting(
+        2.0, "exponent γ of 1 − p; 0 is cross-entropy", source="Lin et al.",
+        when={"loss": ("focal", "sigmoid_focal")}, ge=0,
+    )  # fmt: skip
+    huber_delta: float = setting(
+        1.0, "error, in standard deviations, from which the loss grows like its size and no longer like its square",
+        source="ours", when={"loss": ("huber",)}, gt=0,
+    )  # fmt: skip
+    class_weights: Literal["none", "inverse", "effective"] = setting(
+        "none", "factor of an item's class in the loss, by the silo's own training items: 1, one over their number, or "
+        "over their effective number", source="Cui et al., CVPR 2019", when={"task": ("node", "graph")},
+    )  # fmt: skip
+    class_beta: float = setting(
+        0.9999, "β of the effective number (1 - β^n) / (1 - β)", source="Cui et al.",
+        when={"class_weights": ("effective",)}, gt=0, lt=1,
+    )  # fmt: skip
     reset_optimizer: bool = setting(
         False, "forget the optimiser's moments at each download", source="OpenFGL keeps them"
     )

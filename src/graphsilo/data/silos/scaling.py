@@ -47,11 +47,21 @@ class FeatureScale:
     """What is done to the columns: x becomes (x - shift) · factor.
 
     Attributes:
-        shift, factor: [d] float64.
+        shift, factor: [d] float64; [0] where features stay as they are.
+        targets: The same of numbers that are to be estimated; None where there are none.
     """
 
     shift: NDArray[np.float64]
     factor: NDArray[np.float64]
+    targets: FeatureScale | None = None
+
+    def apply(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
+        """[n, d] numbers in units that a model learns from."""
+        return ((values - self.shift) * self.factor).astype(np.float32)
+
+    def undo(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
+        """[n, d] such numbers in their own units."""
+        return values / self.factor + self.shift
 
     @property
     def digest(self) -> str:
@@ -72,7 +82,7 @@ def scale_silo(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) ->
     """
     graph = scale_graph(silo.graph, scale, clip=clip)
     if graph is silo.graph:  # float32 already, and left as it is
-        return silo
+        return silo if scale is None else replace(silo, scale=scale)
     sets = tuple(replace(item, graph=scale_graph(item.graph, scale, clip=clip)) for item in silo.evaluations)
     return replace(silo, graph=graph, evaluations=sets, scale=scale)
 
@@ -83,15 +93,21 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
     Args:
         silo: With features as they were read.
         scaling: How they are scaled.
-        agreed: The scale that the silos agreed on, where they did.
+        agreed: The scale that the silos agreed on, where they did; of targets alone where features are not scaled
+            together.
         clip: Whether numbers that are too large for it become the largest ones. Where the scale is somebody else's
             word, a refusal would tell that there is such a number.
     """
-    if not scaling.has_columns:
-        return scale_silo(silo, None)
-    from graphsilo.data.silos.column_scales import own_scale
+    found = agreed
+    if scaling.has_columns and (agreed is None or not len(agreed.shift)):
+        from graphsilo.data.silos.column_scales import own_scale
 
-    return scale_silo(silo, own_scale(silo, scaling.scale) if agreed is None else agreed, clip=clip)
+        found = own_scale(silo, scaling.scale)
+    if silo.schema.task == "regression":
+        from graphsilo.data.silos.column_scales import with_target_scale
+
+        found = with_target_scale(silo, found, agreed)
+    return scale_silo(silo, found, clip=clip)
 
 
 def scale_graph(
@@ -102,6 +118,7 @@ def scale_graph(
     Raises:
         DataError: Another number of features; or a number is too large to be scaled.
     """
+    scale = scale if scale is not None and len(scale.shift) else None
     if scale is None and graph.union.features.dtype == np.float32:
         return graph
     # On the graph itself, as its tensors are: clients share evaluation graphs, and may share a scale.

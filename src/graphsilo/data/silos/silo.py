@@ -158,6 +158,19 @@ class Silo:
         return self.graph.labels if self.noisy_labels is None else self.noisy_labels
 
     @property
+    def targets(self) -> NDArray[np.float32]:
+        """[items, m] targets to learn from in place of labels, NaN where unknown, scaled; only rows in ``train`` may be
+        read by a method."""
+        return self.targets_of(self.graph)
+
+    def targets_of(self, graph: Graph | GraphCollection) -> NDArray[np.float32]:
+        """[items, m] the same of one of its graphs."""
+        targets = graph.union.targets
+        assert targets is not None
+        scale = None if self.scale is None else self.scale.targets
+        return targets.values if scale is None else scale.apply(targets.values)
+
+    @property
     def seen(self) -> EvaluationSet:
         return self.evaluations[0]
 

@@ -250,7 +250,8 @@ class SiteWorker:
         common = _spec(*header["common"])
         for client, spec in specs.items():
             member = self._member(client)
-            if (agreeing or agreed is not None) and not member.file.scaling.is_agreed:
+            of_features = agreeing and header["task"] != "regression" if scale is None else len(scale.shift) > 0
+            if of_features and not member.file.scaling.is_agreed:
                 asked = "sums were asked of it" if agreeing else "was sent a scale"
                 raise ConfigError(
                     f"silo '{member.file.name}' scales its features by itself ({member.file.scaling.words()}), and "
@@ -275,7 +276,7 @@ class SiteWorker:
                 least = getattr(config, "min_count", 1)
                 sent = 0 if method.alone else config.square_columns(schema)
                 texts = [warn_silo(method.title, sent, counts, least), *silo.graph.union.notes]
-                if scale is not None:
+                if scale is not None and len(scale.shift):
                     texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
                     member.journal.note("warned", run, method.name, 0, "open", text)
