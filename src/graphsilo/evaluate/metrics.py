@@ -166,8 +166,9 @@ class Metric:
         if self.selects and not (self.each_round or self.ranking):
             raise ConfigError(f"the metric '{self.name}' can select a round only if each round records it.")
 
-    def rank(self, labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], rare: int | None = None) -> Score:
-        """The value of a client's ranking; ``ranking`` says what it takes, ``rare`` is the rarer of two classes.
+    def rank(self, labels: NDArray[Any], scores: NDArray[np.floating[Any]], rare: int | None = None) -> Score:
+        """The value of a client's ranking; ``ranking`` says what it takes, ``rare`` is the rarer of two classes. Labels
+        of which a node may have several come as numbers with NaN, or as whole ones with -1, where one is not known.
 
         Raises:
             DataError: The metric is one of counts.
@@ -175,13 +176,15 @@ class Metric:
         if self.ranking is None:
             raise DataError(f"the metric '{self.name}' is computed from counts, not from scores.")
         rank: Any = self.ranking
+        if labels.dtype.kind == "f" and "multilabel" in self.tasks:
+            labels = np.nan_to_num(labels, nan=-1).astype(np.int64)
         if isinstance(rank, str):
             module, _, name = rank.rpartition(".")
             rank = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), name)
         found: Score = rank(labels, scores, *((rare,) if self.of_rare and rare is not None else ()))
         return found
 
-    def of_outputs(self, labels: NDArray[np.int64], outputs: NDArray[np.floating[Any]]) -> float | None:
+    def of_outputs(self, labels: NDArray[Any], outputs: NDArray[np.floating[Any]]) -> float | None:
         """The value of what a model says of some items; None where it is undefined.
 
         Args:

@@ -285,8 +285,10 @@ class ClientBase(ABC, Generic[ConfigT]):
         return shared_copy(tensors, self.context.device)
 
     def predict_undecided(self, items: int) -> Tensor:
-        """[items, C] log-probabilities of all classes alike: of who has no model."""
+        """[items, C] log-probabilities of all classes alike, or the mean of each target: of who has no model."""
         classes = self.silo.schema.num_classes
+        if self.silo.has_targets:
+            return torch.zeros(items, classes, device=self.context.device)
         return torch.full((items, classes), -float(np.log(classes)), device=self.context.device)
 
     @handler

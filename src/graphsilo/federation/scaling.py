@@ -151,17 +151,21 @@ class AgreedScale(Message):
 
     Attributes:
         shift, factor: [features] float64; x becomes (x - shift) · factor.
-        target_shift, target_factor: [targets] float64, likewise of numbers that are to be estimated.
     """
 
     shift: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
     factor: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
-    target_shift: Tensor | None = sends(
-        "statistic", dtype=torch.float64, shape=("classes",), per_class=False, default=None
-    )
-    target_factor: Tensor | None = sends(
-        "statistic", dtype=torch.float64, shape=("classes",), per_class=False, default=None
-    )
+
+
+class AgreedTargetScale(AgreedScale):
+    """The same with that of numbers that are to be estimated; features may stay as they are, [0].
+
+    Attributes:
+        target_shift, target_factor: [targets] float64.
+    """
+
+    target_shift: Tensor = sends("statistic", dtype=torch.float64, shape=("classes",), per_class=False)
+    target_factor: Tensor = sends("statistic", dtype=torch.float64, shape=("classes",), per_class=False)
 
 
 class ScalingClient(ClientBase[MethodConfig]):
@@ -233,10 +237,10 @@ def _agree_on_features(federation: Federation, minimum: int | None) -> FeatureSc
 
 def message_of(scale: FeatureScale) -> AgreedScale:
     """A scale on its way to a client."""
-    return AgreedScale(**scale_tensors(scale))
+    kind = AgreedScale if scale.targets is None else AgreedTargetScale
+    return kind(**scale_tensors(scale))
 
 
 def scale_from(message: AgreedScale) -> FeatureScale:
     """The scale of such a message."""
-    found = {name: getattr(message, name) for name in ("shift", "factor", "target_shift", "target_factor")}
-    return scale_of({name: tensor for name, tensor in found.items() if tensor is not None})
+    return scale_of(vars(message))

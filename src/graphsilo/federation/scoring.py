@@ -15,7 +15,7 @@ from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import MessageError
 from graphsilo.evaluate import sums
 from graphsilo.evaluate.counts import ConfusionPlan
-from graphsilo.evaluate.metrics import Metric, rankings
+from graphsilo.evaluate.metrics import rankings
 from graphsilo.evaluate.spread import paired_errors
 from graphsilo.types import TARGET_TASKS, Task
 
@@ -195,13 +195,8 @@ def _score_targets(
                 of = scores.setdefault(f"{name}/{kind}/{key}", [])
                 for part in range(parts):
                     mine = items[owner[items] == part]
-                    of.extend(_wire(metric.rank(_labels(true[mine], metric), said[mine])))
+                    of.extend(_wire(metric.rank(true[mine], said[mine])))
     return scores
-
-
-def _labels(values: NDArray[Any], metric: Metric) -> NDArray[Any]:
-    """Targets as a metric takes them: those of labels are whole numbers, -1 where one is not known."""
-    return np.nan_to_num(values, nan=-1).astype(np.int64) if "multilabel" in metric.tasks else values
 
 
 def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:

@@ -27,7 +27,7 @@ from graphsilo.methods.fedtrees.messages import (
     MomentsRequest,
     StartRequest,
 )
-from graphsilo.types import ClientId
+from graphsilo.types import CLASS_TASKS, ClientId
 
 
 class Server(ServerBase[FedTreesConfig]):
@@ -57,12 +57,12 @@ class Server(ServerBase[FedTreesConfig]):
         self.begun: set[ClientId] = set()
         self.current, self.given = set(context.clients), 0
         self.preferred = 0
-        outputs = forest.outputs_of(self.schema.num_classes)
+        outputs = forest.outputs_of(self.schema)
         self.forest = forest.empty(np.zeros(outputs), self.config.depth)
 
     def expected_bytes(self) -> tuple[int, int]:
         config, columns = self.config, self.config.width(self.schema)
-        outputs = forest.outputs_of(self.schema.num_classes)
+        outputs = forest.outputs_of(self.schema)
         drawn = config.num_drawn(columns)
         # A level's smaller children: 1, 1, 2, 4, ...
         each = 3 * 4 * (1 + drawn * config.bins) * outputs * 2 ** (config.depth - 1)
@@ -85,12 +85,15 @@ class Server(ServerBase[FedTreesConfig]):
                 f"{config.min_count} of them at every silo. Lower it."
             )
         self.log["training_items"] = float(total.sum())
-        weights = np.zeros(len(total))
-        weights[present] = (total.sum() / (present.sum() * total[present])) ** config.balance
-        base = forest.base_of(weights * total)
+        weights, base = np.zeros(len(total)), np.zeros(len(total))
+        if self.schema.task in CLASS_TASKS:
+            weights[present] = (total.sum() / (present.sum() * total[present])) ** config.balance
+            base = forest.base_of(weights * total)
+        else:
+            weights[:] = 1.0
         self._find_directions(federation, asked)
         self.edges = self._find_edges(federation, asked)
-        heaviest = float(weights.max(initial=0.0))
+        heaviest = forest.heaviest_of(self.schema, weights)
         self.scale = forest.scale_of(int(total.sum()), heaviest)
         self.largest = forest.largest_of(self.scale, heaviest)
         self.forest = forest.empty(base, config.depth)

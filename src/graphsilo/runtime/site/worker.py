@@ -72,7 +72,7 @@ from graphsilo.federation.model_files import (
 )
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
-from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
+from graphsilo.federation.scaling import AgreedScale, AgreedTargetScale, ScalingClient, scale_from
 from graphsilo.federation.secure import STEPS
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
@@ -226,7 +226,8 @@ class SiteWorker:
             raise ConfigError("a reference row stands beside a run of the same name.")
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         counting = bool(header.get("counting"))
-        agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
+        told = AgreedTargetScale if header["task"] == "regression" else AgreedScale
+        agreed = decode(aligned_view(packet.payloads[0]), told) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
         secure, report = bool(header.get("secure_sums")), str(header.get("report"))
         singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
