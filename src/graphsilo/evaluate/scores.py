@@ -82,9 +82,8 @@ def _one_versus_rest(
     labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], rank: Any, positive: int = 1
 ) -> Score:
     labels, scores = np.asarray(labels), np.asarray(scores)
-    if np.isnan(scores).any():
-        raise RunError("scores to rank items by are NaN: the training has diverged; lower the learning rate.")
     if labels.ndim == 2 and labels.shape == scores.shape:  # of several labels each by itself
+        _refuse_unknown(scores)
         pairs = [(score[each >= 0], each[each >= 0] == 1) for score, each in zip(scores.T, labels.T, strict=True)]
         return _mean(rank, pairs, int((labels >= 0).any(axis=1).sum()))
     if labels.ndim != 1 or scores.ndim not in (1, 2) or len(labels) != len(scores):
@@ -94,6 +93,7 @@ def _one_versus_rest(
     classes = 2 if scores.ndim == 1 else scores.shape[1]
     if labels.size and labels.max() >= classes:
         raise DataError(f"label {int(labels.max())} does not fit into scores of {classes} classes.")
+    _refuse_unknown(scores)
     if scores.ndim == 1:
         columns = [(scores, labels == 1)]
     elif classes == 2:
@@ -101,6 +101,11 @@ def _one_versus_rest(
     else:
         columns = [(scores[:, c], labels == c) for c in range(classes)]
     return _mean(rank, columns, len(labels))
+
+
+def _refuse_unknown(scores: NDArray[Any]) -> None:
+    if np.isnan(scores).any():
+        raise RunError("scores to rank items by are NaN: the training has diverged; lower the learning rate.")
 
 
 def _mean(rank: Any, columns: Iterable[tuple[NDArray[Any], NDArray[np.bool_]]], items: int) -> Score:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from graphsilo.settings import ABOVE_ONE, ABOVE_ZERO, Settings, setting
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from graphsilo.data.silos.silo import Schema
     from graphsilo.types import Task
 
-__all__ = ["ABOVE_ONE", "ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "Settings", "setting"]
+__all__ = ["ABOVE_ONE", "ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "OwnLoss", "Settings", "setting"]
 
 
 class MethodConfig(Settings):
@@ -126,6 +126,16 @@ class OneRoundConfig(MethodConfig):
     @property
     def total_rounds(self) -> int:
         return 1
+
+
+class OwnLoss:
+    """Stands before the settings of local training where a method's loss is its own: these are then none of its."""
+
+    loss: ClassVar[Any] = "auto"
+    gamma: ClassVar[Any] = 2.0
+    huber_delta: ClassVar[Any] = 1.0
+    class_weights: ClassVar[Any] = "none"
+    class_beta: ClassVar[Any] = 0.9999
 
 
 class LocalTrainingConfig(MethodConfig):

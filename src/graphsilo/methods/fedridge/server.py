@@ -64,12 +64,13 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
+        self.has_targets = self.schema.task in TARGET_TASKS
         if self.config.epsilon is not None and self.schema.task != "node":
             raise UnsupportedError(
-                "method.epsilon promises privacy of nodes for the task node: the sums of whole graphs, and of numbers "
-                "that are estimated, have no bound that noise could be measured by. Leave it out."
+                f"method.epsilon promises privacy of nodes, and this task is about "
+                f"{'targets' if self.has_targets else 'graphs'}, whose sums of nodes have no bound; leave it out, or "
+                f"choose a task of one class per node."
             )
-        self.has_targets = self.schema.task in TARGET_TASKS
         self.balances = (0.0,) if self.has_targets else self.config.balance
         self.priors = (0.0,) if self.has_targets else self.config.prior
         self.sigma = 0.0
