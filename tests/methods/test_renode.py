@@ -105,7 +105,9 @@ def after(kit, name, silos, **settings):
     return server.weights, federation
 
 
-@pytest.mark.parametrize("settings", [{}, {"loss": "focal"}, {"alpha": 1.0}, {"w_max": 4.0, "rank_over": "last"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"loss": "focal"}, {"alpha": 1.0}, {"w_max": 4.0, "rank_over": "last"}], ids=str
+)
 def test_a_steps_gradient_is_that_of_the_weighted_mean(kit, settings):
     """(1/|L|) Σ w_v ℓ_v, not over Σ w_v; with ℓ the focal loss where that is set.
 

@@ -91,8 +91,8 @@ class Graph:
         time: [n] float64 days since 1970-01-01 that nodes are looked at: what is known later has no part in their
             rows. NaN where a node has none; None where no node has.
         owners: Which institution each node is at, where the data says so.
-        targets: What is predicted where that is no class; see :func:`graphsilo.data.sources.targets.with_targets`. A label is
-            then 0 where something is known of a node and -1 elsewhere, ``num_classes`` the number of targets and
+        targets: What is predicted where that is no class (:func:`graphsilo.data.sources.targets.with_targets`). A label
+            is then 0 where something is known of a node and -1 elsewhere, ``num_classes`` the number of targets and
             ``class_names`` what they are called.
         notes: What a person should know of how it was read.
     """
@@ -461,5 +461,8 @@ def describe(graph: Graph | GraphCollection) -> dict[str, Any]:
 
 
 def _format_repr(graph: Graph | GraphCollection) -> str:
-    facts = {"targets" if name == "classes" and graph.union.targets else name: value for name, value in describe(graph).items()}
+    facts = {
+        "targets" if name == "classes" and graph.union.targets else name: value
+        for name, value in describe(graph).items()
+    }
     return f"{type(graph).__name__}({', '.join(f'{name}={value!r}' for name, value in facts.items())})"

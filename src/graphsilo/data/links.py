@@ -173,8 +173,7 @@ class Targets:
     @property
     def known(self) -> NDArray[np.bool_]:
         """[n] which nodes have one or more that are known."""
-        found: NDArray[np.bool_] = ~np.isnan(self.values).all(axis=1)
-        return found
+        return np.asarray((~np.isnan(self.values)).any(axis=1))
 
     def of_nodes(self, nodes: NDArray[np.int64], table: NDArray[np.signedinteger]) -> Targets:
         """Of some nodes; as :meth:`LinkTable.of_nodes`."""

@@ -278,6 +278,7 @@ def find_leading(values: Iterable[str]) -> str | None:
     return next((name for name in list_selecting() if name in names), None)
 
 
+_RANKED: tuple[Task, ...] = ("node", "link", "graph", "multilabel")
 _OF_NUMBERS: Any = {"tasks": ("regression",), "is_share": False}
 
 for _metric in (
@@ -288,13 +289,13 @@ for _metric in (
     ),
     Metric(
         "auc", "AUC", "area under the ROC curve, exact, from each client's scores; computed at the client, which "
-        "returns the value and its weight", ranking="roc_auc", tasks=("node", "link", "graph", "multilabel"), selects=True,
+        "returns the value and its weight", ranking="roc_auc", tasks=_RANKED, selects=True,
         is_main=True,
     ),
     Metric(
         "ap", "Average precision", "likewise: precision averaged over the recall that each threshold adds; of two "
         "classes that of the rarer one, of more the mean of each against the others", ranking="average_precision",
-        tasks=("node", "link", "graph", "multilabel"), selects=True, is_main=True, of_rare=True,
+        tasks=_RANKED, selects=True, is_main=True, of_rare=True,
     ),
     Metric(
         "rare_f1", "F1 of the rare class", "of two classes, the F1 of the one that fewer training items of all silos "

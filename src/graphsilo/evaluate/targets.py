@@ -3,8 +3,8 @@
 Each is a client's own value with the items that it rests on (:class:`~graphsilo.evaluate.scores.Score`). Targets are
 [n, m], NaN where one is not known; of several the value is the mean over those that have one.
 
-Worked by hand: numbers 1, 2, 4, estimated as 1, 3, 2. Errors 0, 1, -2: mean size 1, root mean square √(5/3). About their
-mean 7/3 the numbers have squares of 14/3 in all: R² is 1 - 5 / (14/3). Ranks 1, 2, 3 and 1, 3, 2: correlation ½.
+Worked by hand: numbers 1, 2, 4, estimated as 1, 3, 2. Errors 0, 1, -2: mean size 1, root mean square √(5/3). About
+their mean 7/3 the numbers have squares of 14/3 in all: R² is 1 - 5 / (14/3). Ranks 1, 2, 3 and 1, 3, 2: correlation ½.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from graphsilo.models.footprint import propagated_bytes
 from graphsilo.random import generator
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk, make_repeatable
-from graphsilo.types import CLASS_TASKS, TARGET_TASKS, Precision
+from graphsilo.types import CLASS_TASKS, Precision
 
 if TYPE_CHECKING:
     from graphsilo.experiments.simulation import Simulation

@@ -351,7 +351,9 @@ def make_simulation(
         ),
         scaling=scaling,
         without=without,
-        trained=None if task not in CLASS_TASKS else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
+        trained=None
+        if task not in CLASS_TASKS
+        else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
     )
 
 

@@ -150,8 +150,8 @@ class EvaluateSums(Message):
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
     def check(self) -> None:
-        shares = all(metric.is_share for metric in METRICS.values())
         for name, (above, below) in dict(self.ranked).items():
+            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or metric.is_share
             if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 

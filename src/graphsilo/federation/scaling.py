@@ -202,9 +202,7 @@ class ScalingClient(ClientBase[MethodConfig]):
         raise UnsupportedError("nothing has been trained yet: the silos are agreeing on the scale of their features.")
 
 
-def agree(
-    federation: Federation, minimum: int | None, *, features: bool = True, targets: bool = False
-) -> FeatureScale:
+def agree(federation: Federation, minimum: int | None, *, features: bool = True, targets: bool = False) -> FeatureScale:
     """The scale of all silos together: of features, of targets, or of both.
 
     Args:

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from graphsilo.data.silos.silo import Schema
     from graphsilo.types import Task
 
-__all__ = ["ABOVE_ONE", "ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "OwnLoss", "Settings", "setting"]
+__all__ = [
+    "ABOVE_ONE",
+    "ABOVE_ZERO",
+    "LocalTrainingConfig",
+    "MethodConfig",
+    "OneRoundConfig",
+    "OwnLoss",
+    "Settings",
+    "setting",
+]
 
 
 class MethodConfig(Settings):
@@ -150,9 +159,9 @@ class LocalTrainingConfig(MethodConfig):
     weight_decay: float = setting(5e-4, "L2 weight decay", source="OpenFGL", ge=0)
     momentum: float = setting(0.0, "momentum of sgd", when={"optimizer": ("sgd",)}, ge=0, lt=1)
     loss: Literal["auto", "focal", "sigmoid_focal", "huber", "absolute"] = setting(
-        "auto", "of an item. auto: cross-entropy of classes and of labels, the square of numbers. focal: (1 − p)^γ times "
-        "cross-entropy, p from one softmax (of several labels a sigmoid each); sigmoid_focal: p from a sigmoid for each "
-        "class against the rest. huber, absolute: of numbers, which count in their standard deviations",
+        "auto", "of an item. auto: cross-entropy of classes and labels, the square of numbers; focal: cross-entropy "
+        "times (1 − p)^γ, p from one softmax, of several labels from a sigmoid each; sigmoid_focal: p from a sigmoid "
+        "for each class against the rest; huber, absolute: of numbers, which count in standard deviations",
         source="Lin et al., ICCV 2017; Huber 1964", when={"task": ("node", "graph", "regression", "multilabel")},
     )  # fmt: skip
     gamma: float = setting(

@@ -78,7 +78,7 @@ def item_loss(settings: LossSettings, silo: Silo) -> ItemLoss | None:
     task, name = silo.schema.task, settings.loss
     check_loss(settings, task)
     if task == "regression":
-        numeric = {
+        numeric: dict[str, ItemLoss] = {
             "auto": losses.squared, "absolute": losses.absolute,
             "huber": partial(losses.huber, delta=settings.huber_delta),
         }  # fmt: skip
@@ -92,4 +92,6 @@ def item_loss(settings: LossSettings, silo: Silo) -> ItemLoss | None:
         factors = losses.class_factors(counts, settings.class_weights, beta=settings.class_beta)
     if factors is None and (name == "auto" or (gamma == 0 and name == "focal")):
         return None  # cross-entropy, by its own path
-    return partial(losses.sigmoid_focal if name == "sigmoid_focal" else losses.focal, gamma=gamma, class_weights=factors)
+    return partial(
+        losses.sigmoid_focal if name == "sigmoid_focal" else losses.focal, gamma=gamma, class_weights=factors
+    )

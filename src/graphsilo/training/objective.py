@@ -307,9 +307,7 @@ class ClassifyItems(Objective):
         return not self.fan_out and (size <= 0 or size >= self.num_samples)
 
 
-def objective(
-    data: GraphTensors, silo: Silo, fan_out: Sequence[int] = (), each: ItemLoss | None = None
-) -> Objective:
+def objective(data: GraphTensors, silo: Silo, fan_out: Sequence[int] = (), each: ItemLoss | None = None) -> Objective:
     """The loss that fits the silo's task; ``fan_out`` and ``each`` as for ``ClassifyItems``, without meaning for
     links."""
     if silo.schema.task in CLASS_TASKS:

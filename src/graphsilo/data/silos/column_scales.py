@@ -159,12 +159,12 @@ def target_sums(silo: Silo, centre: NDArray[np.float64] | None = None) -> tuple[
     return known.sum(axis=0), np.where(known, terms, 0.0).sum(axis=0)
 
 
-def target_scale(
-    centre: NDArray[np.float64], squares: NDArray[np.float64], counts: NDArray[np.int64]
-) -> FeatureScale:
+def target_scale(centre: NDArray[np.float64], squares: NDArray[np.float64], counts: NDArray[np.int64]) -> FeatureScale:
     """To mean 0 and deviation 1; a target that is always the same is shifted alone."""
     spread = np.sqrt(squares / np.maximum(counts, 1))
-    return FeatureScale(centre, np.divide(1.0, spread, out=np.ones_like(spread), where=spread > _CONSTANT * abs(centre)))
+    return FeatureScale(
+        centre, np.divide(1.0, spread, out=np.ones_like(spread), where=spread > _CONSTANT * abs(centre))
+    )
 
 
 def _robust(rows: Features, found: ColumnSums) -> FeatureScale:

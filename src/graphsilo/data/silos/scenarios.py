@@ -35,7 +35,7 @@ from graphsilo.data.silos.silo import EvaluationSet, Items, Schema, Silo
 from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
 from graphsilo.random import numpy_generator
 from graphsilo.settings import Settings, setting
-from graphsilo.types import NODE_TASKS, ClientId, Mask, NodeIds, Task
+from graphsilo.types import ClientId, Mask, NodeIds, Task
 
 Scenario: TypeAlias = Literal["seen", "unseen", "open", "inductive"]
 SCENARIOS: Mapping[Scenario, str] = {
@@ -206,9 +206,8 @@ def build_silos(
         return build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
     if task != graph.task:
         raise UnsupportedError(
-            f"{graph.name} is made for the task '{graph.task}', or link; '{task}' was asked for."
-            if task in NODE_TASKS else
-            f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
+            f"one graph gives silos for the tasks {graph.task} and link; for '{task}' "
+            f"{'use build_graph_silos with a collection' if task == 'graph' else 'it would need other labels'}."
         )
     partition.check(graph)
     _require_parts(partition, chosen)

@@ -175,6 +175,12 @@ class Silo:
         scale = None if self.scale is None else self.scale.targets
         return targets.values if scale is None else scale.apply(targets.values)
 
+    def read_targets(self, outputs: NDArray[np.floating]) -> NDArray[np.floating]:
+        """[n, m] of what a model says of targets: numbers in their own units, or the chance of each label."""
+        if self.schema.task == "multilabel":
+            return 1 / (1 + np.exp(-outputs.clip(-80, 80)))
+        return outputs if self.scale is None or self.scale.targets is None else self.scale.targets.undo(outputs)
+
     @property
     def seen(self) -> EvaluationSet:
         return self.evaluations[0]

@@ -229,11 +229,11 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
             errors=None if pooled else errors.get(facts["client"]),
             paired=paired.get(facts["client"]),
             test=Scores.of(
-                fold_targets({
+                {
                     key: value
-                    for key, value in found.get(facts["client"], {}).items()
+                    for key, value in fold_targets(found.get(facts["client"], {})).items()
                     if key not in ("client", "items")
-                })  # fmt: skip
+                }
             ),
         )
         for facts in cut

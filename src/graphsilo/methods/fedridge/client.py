@@ -424,4 +424,3 @@ def shift_scores(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
     weights = weights.clone()
     weights[constant] += (shift / CONSTANT).to(weights.dtype)
     return weights
-

@@ -76,6 +76,7 @@ class StatisticsRequest(Message):
     blocks: dict[str, list[list[float]]] = sends("control")
     constants: dict[str, int] = sends("control")
 
+
 class TargetStatisticsRequest(StatisticsRequest):
     """The same of targets.
 

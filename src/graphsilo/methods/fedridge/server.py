@@ -111,7 +111,7 @@ class Server(ServerBase[FedRidgeConfig]):
         if config.epsilon is not None:
             self._take_release(federation, asked)
             return
-        step = Client.count_targets if self.has_targets else Client.count
+        step: Any = Client.count_targets if self.has_targets else Client.count
         counts = federation.sum(step, CountRequest(), to=asked).require(config.min_clients)
         total = counts.classes.double()
         present = total > 0

@@ -38,7 +38,9 @@ class FedTreesConfig(MethodConfig):
         source="ours; labels as features: UniMP, Shi et al. 2021", when={"task": ("node",)},
     )  # fmt: skip
     balance: Share = setting(
-        0.0, "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes", source="ours",
+        0.0,
+        "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes",
+        source="ours",
         when={"task": ("node", "graph")},
     )
     own: bool = setting(

@@ -39,7 +39,7 @@ LARGEST_SUM = (1 << 31) - 1
 
 
 FAR = 16.0
-"""Standard deviations: from a number that is further off than these a gradient grows no more, so that it has a bound."""
+"""Standard deviations: of a number that is further off a gradient grows no more, so that it has a bound."""
 
 
 def outputs_of(schema: Schema) -> int:
