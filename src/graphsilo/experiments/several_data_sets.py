@@ -18,7 +18,7 @@ from graphsilo.data.silos.between import check_sides, side_notes, sides_of
 from graphsilo.data.silos.column_scales import other_units
 from graphsilo.data.silos.union import dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.directions import is_symmetric
+from graphsilo.data.sources.directions import has_directions
 from graphsilo.data.sources.vocabulary import Learned, Vocabulary, share_words
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError
@@ -136,7 +136,7 @@ def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> No
     # A description says it; of a file that has links the links do.
     weighted = {
         client: not symmetrised and spec.directed if (spec := catalog.find_description(names[client])) is not None
-        else not is_symmetric(graph) if graph.num_edges
+        else has_directions(graph) if graph.num_edges
         else None
         for client, graph in graphs.items()
     }  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.directions import is_symmetric
+from graphsilo.data.sources.directions import has_directions
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Schema:
         """What a graph says of itself, for a task of nodes or links."""
         return cls(
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
-            not is_symmetric(graph), graph.edge_weights is not None,
+            has_directions(graph), graph.edge_weights is not None,
             () if graph.types is None else graph.types.names, () if graph.links is None else graph.links.relations,
         )  # fmt: skip
 
