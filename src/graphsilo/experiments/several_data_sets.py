@@ -56,7 +56,7 @@ def with_shared_words(
         DataError: A word is not declared where words are.
     """
     tables = {place: spec for place, name in names.items() if (spec := catalog.find_description(name)) is not None}
-    if len(tables) < 2 or not any(None in spec.nodes.one_hot.values() for spec in tables.values()):
+    if len(tables) < 2 or not any(None in spec.one_hot.values() for spec in tables.values()):
         return loaded
     read = {place: item for place, item in loaded.items() if isinstance(item, Graph)}
     own = [

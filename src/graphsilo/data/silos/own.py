@@ -41,17 +41,18 @@ from graphsilo.data.silos.union import dense, own_partition, union
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
-from graphsilo.data.sources.tables import (
-    EdgeTable,
+from graphsilo.data.sources.table_spec import (
+    EdgeTables,
     FeatureOptions,
     LabelTable,
-    NodeTable,
+    NodeTables,
     OutsideTable,
-    Reading,
+    SumOptions,
     TableSpec,
     read_spec,
     spec_of,
 )
+from graphsilo.data.sources.tables import Reading
 from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
@@ -62,7 +63,7 @@ OwnMode: TypeAlias = Literal["stratified", "predefined", "time"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
 DEFAULT_SEED = 2024
 
-_INLINE = ("nodes", "edges", "labels", "outside", "directed", "classes")
+_INLINE = ("nodes", "edges", "target", "sums", "labels", "outside", "directed", "classes")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -98,10 +99,12 @@ class SiloDescription(Description):
 
     name: Name = setting(..., "as in the federation: small letters, digits and hyphens")
     data: Name | None = setting(None, "a description of tables (.yaml)")
-    nodes: NodeTable | None = setting(None, "or the table of nodes itself")
-    edges: EdgeTable | None = setting(None, "and the table of edges")
+    nodes: NodeTables | None = setting(None, "or the table of nodes itself, or several")
+    edges: EdgeTables | None = setting(None, "and the table of edges, or several")
     labels: LabelTable | None = setting(None, "beside them, as in a description of tables")
     outside: OutsideTable | None = setting(None, "beside them, as in a description of tables")
+    target: Name | None = setting(None, "beside them, as in a description of tables")
+    sums: Literal[False] | SumOptions | None = setting(None, "beside them, as in a description of tables")
     directed: bool | None = setting(None, "beside them, as in a description of tables")
     classes: Names | None = setting(None, "beside them, as in a description of tables")
     store: Name | None = setting(None, "or the folder of a silo that `graphsilo silo export` wrote")
@@ -227,7 +230,11 @@ class SiloFile:
             kind: What is kept, as the ending of the file's name.
         """
         folder = self.path.parent.resolve()
-        place, more = (self.store, "") if self.tables is None else self.tables.places["nodes"].address
+        place, more = (
+            (self.store, "")
+            if self.tables is None
+            else self.tables.places[self.tables.node_key(self.tables.target)].address
+        )
         if isinstance(place, Path):
             place = place.resolve()
             place = place.relative_to(folder) if place.is_relative_to(folder) else place
@@ -350,8 +357,8 @@ def _with_features(description: SiloDescription, tables: TableSpec, file: Path) 
 
 
 def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
-    mode = description.mode or ("predefined" if tables.nodes.split is not None else "stratified")
-    if mode == "predefined" and tables.nodes.split is None:
+    mode = description.mode or ("predefined" if tables.classified.split is not None else "stratified")
+    if mode == "predefined" and tables.classified.split is None:
         raise ConfigError(
             f"{file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
             f"{tables.file.name}, or use 'stratified'."
