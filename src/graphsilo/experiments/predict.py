@@ -38,7 +38,7 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import probabilities
 from graphsilo.types import ClientId
 
-_PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree")
+_PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree", "sums")
 """Options of the run's data that hold for any graph its models are asked about."""
 
 
@@ -161,7 +161,8 @@ def predict(
     else:
         # Prepared as the run's own data was, from a file or not: other scaling or directions would be another question.
         seen = silo.seen.graph.union
-        options = {"undirected": is_symmetric(seen)}
+        # Where nodes have times, edges lead from earlier to later ones, whatever links are like.
+        options: dict[str, Any] = {"undirected": is_symmetric(seen)} if seen.time is None else {}
         options |= {name: value for name, value in asked.options.items() if name in _PREPARATION}
         if not isinstance(graph, str | Path) or not is_description(graph):
             options.pop("missing", None)
@@ -347,7 +348,7 @@ def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | Gr
         )
     spec = catalog.find_description(given) if isinstance(given, str | Path) else None
     plain = spec is not None and not spec.directed
-    if plain and not is_symmetric(seen):
+    if plain and seen.time is None and not is_symmetric(seen):
         raise DataError(
             f"{given} says that links have no direction, and those that the model was trained on had one. Set "
             f"directed: true."

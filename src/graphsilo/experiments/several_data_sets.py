@@ -12,13 +12,13 @@ import scipy.sparse as sp
 from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.rule import SplitMode
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
+from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.between import check_sides, side_notes, sides_of
 from graphsilo.data.silos.column_scales import other_units
 from graphsilo.data.silos.union import dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.directions import is_symmetric
+from graphsilo.data.sources.directions import has_directions
 from graphsilo.data.sources.vocabulary import Learned, Vocabulary, share_words
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError
@@ -56,7 +56,7 @@ def with_shared_words(
         DataError: A word is not declared where words are.
     """
     tables = {place: spec for place, name in names.items() if (spec := catalog.find_description(name)) is not None}
-    if len(tables) < 2 or not any(None in spec.nodes.one_hot.values() for spec in tables.values()):
+    if len(tables) < 2 or not any(None in spec.one_hot.values() for spec in tables.values()):
         return loaded
     read = {place: item for place, item in loaded.items() if isinstance(item, Graph)}
     own = [
@@ -136,7 +136,7 @@ def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> No
     # A description says it; of a file that has links the links do.
     weighted = {
         client: not symmetrised and spec.directed if (spec := catalog.find_description(names[client])) is not None
-        else not is_symmetric(graph) if graph.num_edges
+        else has_directions(graph) if graph.num_edges
         else None
         for client, graph in graphs.items()
     }  # fmt: skip
@@ -162,9 +162,10 @@ def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: 
         graph,
         sizes,
         mode=mode,
-        ratios=check_ratios(chosen.ratios or DEFAULT_RATIOS),
+        ratios=check_ratios(chosen.ratios or ratios_for("", mode)),
         seed=chosen.seed,
         split_index=chosen.split_index,
+        times=chosen.times,
     )
 
 

@@ -170,7 +170,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
         yield Finding("ok", "features", f"{columns}, {_describe_filling(described, reading)}")
     else:
         yield Finding("note", "features", "there are none: nodes are told apart by their links alone")
-    spread = {} if described.tables is None else described.tables.nodes.one_hot
+    spread = {} if described.tables is None else described.tables.one_hot
     for column, words in spread.items():
         if words is None:
             yield Finding(
@@ -375,7 +375,7 @@ def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> 
     if not of_a_run:  # what is scored counts it, and many methods do
         kept.append("how often each class occurs")
     if described.tables is not None:
-        kept.append(f"the ids in column '{described.tables.nodes.id}'")
+        kept.append(f"the ids in column '{described.tables.classified.id}'")
         if described.missing.rules:
             kept.append("what empty cells were filled with")
         kept.append("names of files, and tables and columns that are not used")

@@ -25,7 +25,7 @@ from graphsilo.data.silos.between import compare_sides, side_notes, sides_of
 from graphsilo.data.silos.link_task import has_enough_links
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.classes import is_signed, signed_note
-from graphsilo.data.sources.directions import is_symmetric
+from graphsilo.data.sources.directions import has_directions
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.vocabulary import (
     Vocabulary,
@@ -147,7 +147,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         declared, directed = tables.classes is not None, tables.directed
         tasks = ["node", "link"] if has_enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
     else:
-        directed = not is_symmetric(graph)
+        directed = has_directions(graph)
     words = None if tables is None else Vocabulary.of(silo_file.name, tables, silo.schema.feature_names or ())
     train, items = len(silo.train), silo.seen.items
     if silo.links is not None:

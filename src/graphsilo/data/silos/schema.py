@@ -11,7 +11,7 @@ from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.truth import words_of
 from graphsilo.errors import MessageError, quote
 
-_NAMES = ("feature_names", "class_names", "types", "relations")
+_NAMES = ("feature_names", "class_names", "types", "relations", "link_features")
 
 
 def schema_tree(schema: Schema) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.directions import is_symmetric
+from graphsilo.data.sources.directions import has_directions
 from graphsilo.types import TARGET_TASKS, ClientId, Task
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Schema:
         directed, weighted: Whether links have directions, and weights.
         types: Of nodes, where there are several.
         relations: What the tables of links are called, where they say more than which nodes are linked.
+        link_features: What the columns of these tables are called.
     """
 
     task: Task
@@ -48,15 +49,22 @@ class Schema:
     weighted: bool = False
     types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
+    link_features: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
         """What a graph says of itself, for a task of nodes or links."""
         return cls(
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
-            not is_symmetric(graph), graph.edge_weights is not None,
-            () if graph.types is None else graph.types.names, () if graph.links is None else graph.links.relations,
+            has_directions(graph), graph.edge_weights is not None,
+            () if graph.types is None else graph.types.names, **cls.of_links(graph),
         )  # fmt: skip
+
+    @staticmethod
+    def of_links(graph: Graph) -> dict[str, Any]:
+        """What a graph says of its tables of links."""
+        links = graph.links
+        return {} if links is None else {"relations": links.relations, "link_features": links.feature_names}
 
 
 @dataclass(frozen=True, eq=False)

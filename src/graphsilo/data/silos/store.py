@@ -74,7 +74,7 @@ class SiloStore:
         """The silo of one client, its arrays mapped copy-on-write."""
         head, arrays = self._get(f"silo-{client}")
         schema = head["schema"]
-        for key in ("feature_names", "class_names", "types", "relations"):
+        for key in ("feature_names", "class_names", "types", "relations", "link_features"):
             schema[key] = None if schema[key] is None else tuple(schema[key])
         schema["booleans"] = words_of(schema["booleans"])
         links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}

@@ -48,11 +48,18 @@ def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     if spec.classes is None:
         said += [("classes", note) for note in signed_note(found.graph.class_names)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
-    if facts.repeated:
-        effect = "weights add up" if spec.edges.weight is not None else "" if spec.directed else "it counts once"
+    counted = found.graph.links is None  # else every row is, and two directions are two things
+    if facts.repeated and counted:
+        effect = (
+            "weights add up"
+            if any(said.weight is not None for said in spec.edges.values())
+            else ""
+            if spec.directed
+            else "it counts once"
+        )
         text = f"{_rows(facts.repeated)} a link that stands there before"
         said.append(("links", f"{text}: {effect}" if effect else text))
-    if facts.reversed and not spec.directed:
+    if facts.reversed and counted and not spec.directed:
         all_ = "every link" if facts.reversed == facts.links else f"{facts.reversed} of {facts.links} links"
         said.append(("links", f"{all_} named in both directions: each is one link, since `directed` is false"))
     if facts.loops:
@@ -85,9 +92,9 @@ def _features(found: Reading) -> list[tuple[str, str]]:
 
 def _words(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """Words that differ so little that one is probably meant; where they are spelled out they are."""
-    names = found.graph.feature_names or ()
+    names = (*(found.graph.feature_names or ()), *(found.graph.links.feature_names if found.graph.links else ()))
     lists = [] if spec.classes is not None else [("classes", "class", found.graph.class_names or ())]
-    for column, declared in spec.nodes.one_hot.items():
+    for column, declared in spec.one_hot.items():
         if declared is None:
             prefix = f"{column}="
             words = tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))
