@@ -456,13 +456,9 @@ def describe(graph: Graph | GraphCollection) -> dict[str, Any]:
         "nodes": graph.union.num_nodes,
         "edges": graph.union.num_edges,
         "features": graph.num_features,
-        "classes": graph.num_classes,
+        "classes" if graph.union.targets is None else "targets": graph.num_classes,
     }
 
 
 def _format_repr(graph: Graph | GraphCollection) -> str:
-    facts = {
-        "targets" if name == "classes" and graph.union.targets else name: value
-        for name, value in describe(graph).items()
-    }
-    return f"{type(graph).__name__}({', '.join(f'{name}={value!r}' for name, value in facts.items())})"
+    return f"{type(graph).__name__}({', '.join(f'{name}={value!r}' for name, value in describe(graph).items())})"

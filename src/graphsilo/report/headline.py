@@ -23,6 +23,7 @@ from graphsilo.report.formats import (
     plus_minus,
     reference_title,
     spread,
+    unit_of_errors,
     when_scored,
     with_unit,
     words,
@@ -46,7 +47,7 @@ def headline(run: Run) -> Context:
     score = run.spread(name)
     return {
         "metric": metric_of(name).title,
-        "unit": "%" if metric_of(name).is_share else "",
+        "unit": unit_of_errors(run.result, name),
         "key": name,
         "models": _models(run),
         "mean": MISSING if score is None else metric(score.mean, name),
