@@ -157,10 +157,10 @@ def metric(value: Any, name: str, digits: int = 1) -> str:
         return MISSING
     if metric_of(name).name in _COST_TEXTS:
         return _COST_TEXTS[metric_of(name).name](known)
-    return percent(known, digits) if metric_of(name).is_share else _decimal(known, digits + 2)
+    return percent(known, digits) if metric_of(name).is_share else decimal(known, digits + 2)
 
 
-def _decimal(value: float, digits: int) -> str:
+def decimal(value: float, digits: int) -> str:
     """So many decimals; fewer of large numbers, more of small ones: 7046.96 is "7,047"."""
     size = math.floor(math.log10(abs(value))) if value else 0
     return f"{value:,.{max(0, digits - size)}f}" if size > 0 or size < -digits else f"{value:.{digits}f}"
@@ -195,11 +195,15 @@ def plus_minus(value: Spread | None, name: str = "accuracy", digits: int = 1) ->
     if value is None:
         return MISSING
     text = metric(value.mean, name, digits)
-    if value.std is None:
-        return text
+    return text if value.std is None else f"{text} ± {deviation(value, name, digits)}"
+
+
+def deviation(value: Spread, name: str, digits: int = 1) -> str:
+    """Its deviation, with as many decimals as the mean."""
     if metric_of(name).is_share or metric_of(name).name in _COST_TEXTS:
-        return f"{text} ± {metric(value.std, name, digits)}"
-    return f"{text} ± {value.std:,.{len(text.partition('.')[2])}f}"  # as many decimals as the mean has
+        return metric(value.std, name, digits)
+    _, _, decimals = metric(value.mean, name, digits).partition(".")
+    return f"{value.std or 0.0:,.{len(decimals)}f}"
 
 
 def data_size(count: Any) -> str:

@@ -185,7 +185,7 @@ def _readings(run: Run, over: str) -> list[Block]:
     asked, scored = _scenarios(run)
     scenarios = _score_table(asked, scored, "Asked at test time", f"Test scores in percent{over}.")
     return [
-        ("table", _score_table(known, names, "The same run", f"Percent{over}.")),
+        ("table", _score_table(known, names, "The same run", f"{_unit(names)}{over}.")),
         *add_heading("Scenarios", [("table", scenarios if asked and scored else None)]),
     ]
 
@@ -208,6 +208,10 @@ def _scenarios(run: Run) -> tuple[_Scored, list[str]]:
             if any(score is not None for score in scores):
                 rows.append((f"{title}, {named}", scores))
     return rows, names
+
+
+def _unit(names: Sequence[str]) -> str:
+    return "Percent" if any(metric_of(name).is_share for name in names) else "Test scores"
 
 
 def _score_table(rows: _Scored, names: Sequence[str], first: str, caption: str) -> Table:
@@ -295,7 +299,7 @@ def _partition(run: Run) -> list[Block]:
         values = [value for holder in clients if (value := getattr(holder, key)) is not None]
         if values:
             facts.append((title, integer(sum(values))))
-    if any(holder.missing_classes is not None for holder in clients):
+    if run.result.data.targets is None and any(holder.missing_classes is not None for holder in clients):
         lacking = sum(bool(holder.missing_classes) for holder in clients)
         facts.append(("Clients that miss a class", f"{integer(lacking)} of {integer(len(clients))}"))
     share = partition.kept_share
