@@ -17,6 +17,7 @@ from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scale_graph, scale_silo
 from graphsilo.data.silos.schema import schema_of
 from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.directions import is_symmetric
@@ -179,7 +180,7 @@ def predict(
         output = member.predict(member.tensors(target), _VIEWS[whose])
     values, found = None, np.zeros((len(output), 0), dtype=np.float32)
     if silo.has_targets:
-        values = silo.read_targets(output.cpu().numpy()).astype(np.float64)
+        values = read_targets(silo, output.cpu().numpy()).astype(np.float64)
     else:
         found = probabilities(output).cpu().numpy()
     return Prediction(

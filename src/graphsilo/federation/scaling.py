@@ -17,11 +17,10 @@ from graphsilo.data.silos.column_scales import (
     ColumnSums,
     squares_of,
     sums_of,
-    target_scale,
-    target_sums,
     visible_rows,
 )
 from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.data.silos.targets import target_scale, target_sums
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.interface import Federation, handler

@@ -70,12 +70,15 @@ class Scoring:
                     sizes.append(np.array([silo.num_items]) if alone else np.bincount(owner, minlength=parts))
                     continue
                 if silo.schema.task in TARGET_TASKS:
+                    from graphsilo.federation.target_scoring import score_targets
+
                     owner, parts = _parts(silo, evaluation)
-                    scores.update(_score_targets(name, silo, evaluation, output, owner, parts))
+                    scores.update(score_targets(name, silo, evaluation, output, owner, parts))
                     kinds[name] = []
-                    whole = np.array([len(silo.seen.graph.union.labels)])
-                    alone = evaluation.name == "global" or parts == 1
-                    sizes.append(whole if alone else np.bincount(owner[owner >= 0], minlength=parts))
+                    whole = (
+                        [silo.seen.graph.num_items] if parts == 1 else np.bincount(owner[owner >= 0], minlength=parts)
+                    )
+                    sizes.append(np.array(whole))
                     continue
                 plan, answers = self._plan(silo, evaluation), output.argmax(1)
                 if beside is not None and evaluation is silo.seen:
@@ -172,33 +175,6 @@ def _score_links(
     return scores
 
 
-def _score_targets(
-    name: str, silo: Silo, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
-) -> dict[str, list[float]]:
-    """Of several targets the mean in scaled units, and each by itself in its own, its number behind an ``@``."""
-    targets, scale = evaluation.graph.union.targets, None if silo.scale is None else silo.scale.targets
-    assert targets is not None
-    truth, found = targets.values, output.cpu().numpy()
-    own = found if scale is None else scale.undo(found)
-    single = truth.shape[1] == 1
-    means = (truth, own) if single or scale is None else (scale.apply(truth), found)
-    scores: dict[str, list[float]] = {}
-    for metric in rankings(silo.schema.task):
-        if not metric.per_class:
-            pairs = {metric.name: means}
-        elif single:
-            continue
-        else:
-            pairs = {f"{metric.name}@{t}": (truth[:, t : t + 1], own[:, t : t + 1]) for t in range(truth.shape[1])}
-        for key, (true, said) in pairs.items():
-            for kind, items in evaluation.items.items():
-                of = scores.setdefault(f"{name}/{kind}/{key}", [])
-                for part in range(parts):
-                    mine = items[owner[items] == part]
-                    of.extend(_wire(metric.rank(true[mine], said[mine])))
-    return scores
-
-
 def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], int]:
     """The client of every item, and how many clients are scored apart: one, but for a pooled silo's own sets."""
     if evaluation.part is None or evaluation.name == "global":
@@ -216,7 +192,7 @@ def _rank_parts(
     for metric in rankings(task):
         for part in range(parts):
             mine = owner == part
-            found.setdefault(f"{name}/{metric.name}", []).extend(_wire(metric.rank(labels[mine], values[mine], rare)))
+            found.setdefault(f"{name}/{metric.name}", []).extend(to_wire(metric.rank(labels[mine], values[mine], rare)))
     return found
 
 
@@ -232,6 +208,6 @@ def _score_classes(
     return scores
 
 
-def _wire(score: Any) -> list[float]:
+def to_wire(score: Any) -> list[float]:
     value = float("nan") if score.value is None else float(score.value)
     return [value, float(score.weight)]

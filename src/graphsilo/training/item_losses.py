@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Silo
+from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import ConfigError
 from graphsilo.training import losses
 from graphsilo.training.objective import ClassifyItems, ItemLoss
@@ -42,7 +43,7 @@ class FitTargets(ClassifyItems):
     """
 
     def _learned(self, silo: Silo) -> NDArray[Any]:
-        return silo.targets
+        return scaled_targets(silo)
 
     def _share(self, labels: Tensor) -> Tensor:
         return labels

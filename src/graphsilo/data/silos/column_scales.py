@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ _NORMAL_IQR = 1.3489795003921634
 """Distance of the quartiles of a normal distribution with deviation 1."""
 _MOSTLY = 0.5
 """Share of entries that are not 0 from which a sparse column is centred: it is filled anyway."""
-_CONSTANT = 2.0**-44
+CONSTANT = 2.0**-44
 """A deviation so small a part of its mean is rounding: the mean of one number over and over need not be that number."""
 _COLUMNS = 64
 """Columns whose quantiles are taken at once."""
@@ -61,7 +61,7 @@ class ColumnSums:
 
 
 def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDArray[np.bool_]) -> FeatureScale:
-    varies = spread > _CONSTANT * np.abs(centre)
+    varies = spread > CONSTANT * np.abs(centre)
     factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
     return FeatureScale(np.where(plain, 0.0, centre), np.where(plain, 1.0, factor))
 
@@ -131,40 +131,6 @@ def scale_of_rows(rows: Features, how: ScaleName) -> FeatureScale:
         return _robust(rows, found)
     centre = found.centre()
     return found.scale(centre, squares_of(rows, centre), found.rows)
-
-
-def with_target_scale(silo: Silo, found: FeatureScale | None, agreed: FeatureScale | None) -> FeatureScale:
-    """A scale of features, or none, with that of targets: the agreed one, or of a silo that is alone its own."""
-    if agreed is not None and agreed.targets is not None:
-        targets = agreed.targets
-    else:
-        counts, sums = target_sums(silo)
-        centre = sums / np.maximum(counts, 1)
-        targets = target_scale(centre, target_sums(silo, centre)[1], counts)
-    nothing = np.zeros(0)
-    return replace(FeatureScale(nothing, nothing) if found is None else found, targets=targets)
-
-
-def target_sums(silo: Silo, centre: NDArray[np.float64] | None = None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """What a silo adds to means of targets, or about a centre to their deviations, of training items.
-
-    Returns:
-        [m] how many are known, and [m] their sum, or the sum of (y - centre)².
-    """
-    targets = silo.graph.union.targets
-    assert targets is not None
-    values = targets.values[silo.train].astype(np.float64)
-    known = ~np.isnan(values)
-    terms = values if centre is None else (values - centre) ** 2
-    return known.sum(axis=0), np.where(known, terms, 0.0).sum(axis=0)
-
-
-def target_scale(centre: NDArray[np.float64], squares: NDArray[np.float64], counts: NDArray[np.int64]) -> FeatureScale:
-    """To mean 0 and deviation 1; a target that is always the same is shifted alone."""
-    spread = np.sqrt(squares / np.maximum(counts, 1))
-    return FeatureScale(
-        centre, np.divide(1.0, spread, out=np.ones_like(spread), where=spread > _CONSTANT * abs(centre))
-    )
 
 
 def _robust(rows: Features, found: ColumnSums) -> FeatureScale:

@@ -55,14 +55,6 @@ class FeatureScale:
     factor: NDArray[np.float64]
     targets: FeatureScale | None = None
 
-    def apply(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
-        """[n, d] numbers in units that a model learns from."""
-        return ((values - self.shift) * self.factor).astype(np.float32)
-
-    def undo(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
-        """[n, d] such numbers in their own units."""
-        return values / self.factor + self.shift
-
     @property
     def digest(self) -> str:
         """Stands for its numbers."""
@@ -104,7 +96,7 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
 
         found = own_scale(silo, scaling.scale)
     if silo.schema.task == "regression":
-        from graphsilo.data.silos.column_scales import with_target_scale
+        from graphsilo.data.silos.targets import with_target_scale
 
         found = with_target_scale(silo, found, agreed)
     return scale_silo(silo, found, clip=clip)

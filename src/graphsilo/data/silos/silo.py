@@ -171,25 +171,6 @@ class Silo:
         return self.schema.task in TARGET_TASKS
 
     @property
-    def targets(self) -> NDArray[np.float32]:
-        """[items, m] targets to learn from in place of labels, NaN where unknown, scaled; only rows in ``train`` may be
-        read by a method."""
-        return self.targets_of(self.graph)
-
-    def targets_of(self, graph: Graph | GraphCollection) -> NDArray[np.float32]:
-        """[items, m] the same of one of its graphs."""
-        targets = graph.union.targets
-        assert targets is not None
-        scale = None if self.scale is None else self.scale.targets
-        return targets.values if scale is None else scale.apply(targets.values)
-
-    def read_targets(self, outputs: NDArray[np.floating]) -> NDArray[np.floating]:
-        """[n, m] of what a model says of targets: numbers in their own units, or the chance of each label."""
-        if self.schema.task == "multilabel":
-            return 1 / (1 + np.exp(-outputs.clip(-80, 80)))
-        return outputs if self.scale is None or self.scale.targets is None else self.scale.targets.undo(outputs)
-
-    @property
     def seen(self) -> EvaluationSet:
         return self.evaluations[0]
 

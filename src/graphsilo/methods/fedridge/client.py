@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import Judge, confusions, weight_scores
 from graphsilo.evaluate.metrics import METRICS
@@ -91,7 +92,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def _wanted(self, items: NDArray[np.int64]) -> Tensor:
         """[items, C] float64 what a ridge is to say of training items: 1 for their class and 0 else, or targets."""
         if self.silo.has_targets:
-            return torch.from_numpy(self.silo.targets[items]).double()
+            return torch.from_numpy(scaled_targets(self.silo)[items]).double()
         return F.one_hot(torch.from_numpy(self.silo.labels[items]), self.silo.schema.num_classes).double()
 
     @handler
@@ -312,7 +313,7 @@ class Client(ClientBase[FedRidgeConfig]):
     @property
     def _judge(self) -> Judge:
         seen = self.silo.seen.graph
-        labels = self.silo.targets_of(seen) if self.silo.has_targets else seen.labels
+        labels = scaled_targets(self.silo, seen) if self.silo.has_targets else seen.labels
         return Judge(self.metric, labels[self._validation])
 
     def _to_scores(self, output: Tensor) -> np.ndarray[Any, Any]:

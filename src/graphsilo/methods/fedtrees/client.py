@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import CLEAR, Judge
 from graphsilo.evaluate.metrics import METRICS
@@ -78,7 +79,7 @@ class Client(ClientBase[FedTreesConfig]):
     @cached_property
     def _targets(self) -> NDArray[np.float64]:
         """[n, m] of these nodes."""
-        return self.silo.targets[self.train].astype(np.float64)
+        return scaled_targets(self.silo)[self.train].astype(np.float64)
 
     @handler
     def count(self, request: CountRequest) -> Counts:
@@ -339,7 +340,7 @@ class Client(ClientBase[FedTreesConfig]):
         """Of the own validation nodes, and these."""
         items = self.silo.labelled_validation()
         seen = self.silo.seen.graph
-        labels = self.silo.targets_of(seen) if self.silo.has_targets else seen.labels
+        labels = scaled_targets(self.silo, seen) if self.silo.has_targets else seen.labels
         return Judge(METRICS[self.context.select_by], labels[items], CLEAR), items
 
     def _choose(self, preferred: int) -> Candidates:
