@@ -63,6 +63,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
                 "node": NODES,
                 "link": {**NODES, "data.generator": {**NODES["data.generator"], "nodes": 500}, "task": "link"},
                 "graph": {"data.name": "MUTAG", "data.root": str(graphs)},
+                **{each: {"data.name": str(measured(each))} for each in TARGET_TASKS},
             }[task]
             yield f"{name}/{task}", settings(name, **data)
             yield f"{name}/{task}/workers", settings(name, **data, **{"run.workers": 2})

@@ -272,6 +272,11 @@ def list_selecting(task: Task | None = None) -> list[str]:
     return [each.name for each in METRICS.values() if each.selects and (task is None or task in each.tasks)]
 
 
+def find_selecting(name: str, task: Task) -> Metric:
+    """The metric of this name where the task has it, else the task's first."""
+    return METRICS[name] if task in METRICS[name].tasks else METRICS[list_selecting(task)[0]]
+
+
 def find_leading(values: Iterable[str]) -> str | None:
     """The metric that stands for all: the first of those that may select which is among the names."""
     names = set(values)

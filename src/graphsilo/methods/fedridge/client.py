@@ -16,7 +16,7 @@ from torch import Tensor
 from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import Judge, confusions, weight_scores
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -57,7 +57,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
-        self.metric = METRICS[context.select_by]
+        self.metric = find_selecting(context.select_by, self.silo.schema.task)
         self._size = 1.0
         self.released = Released(self.config, SENSITIVITY)
         self._models: dict[str, Tensors] = {}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.evaluate.choice import rate_candidates
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.interface import Federation, Handler
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.release import ReleaseRequest, count_sharers, read_sum
@@ -222,7 +222,7 @@ class Server(ServerBase[FedRidgeConfig]):
             }
             request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim, size=self.size)
             found = federation.sum(Client.score, request, to=asked).require(config.min_clients)
-            metric = METRICS[self.context.select_by]
+            metric = find_selecting(self.context.select_by, self.schema.task)
             if values := rate_candidates(metric, found.counts.numpy(), found.ranked):
                 scores = values
                 self.log["validation"] = metric.goodness(max(scores[number] for number in known))

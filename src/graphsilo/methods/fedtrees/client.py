@@ -16,7 +16,7 @@ from torch import Tensor
 from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import CLEAR, Judge
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
@@ -341,7 +341,7 @@ class Client(ClientBase[FedTreesConfig]):
         items = self.silo.labelled_validation()
         seen = self.silo.seen.graph
         labels = scaled_targets(self.silo, seen) if self.silo.has_targets else seen.labels
-        return Judge(METRICS[self.context.select_by], labels[items], CLEAR), items
+        return Judge(find_selecting(self.context.select_by, self.silo.schema.task), labels[items], CLEAR), items
 
     def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""

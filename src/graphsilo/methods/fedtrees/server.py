@@ -10,7 +10,7 @@ import torch
 
 from graphsilo.errors import FederationError
 from graphsilo.evaluate.choice import describe_choice, rate_candidates
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -170,7 +170,7 @@ class Server(ServerBase[FedTreesConfig]):
         scores = found.require(self.config.min_clients)
         self.current, self.given = set(found.clients), len(self.forest["columns"])
         self.begun.difference_update(found.failures)  # a site that was started again may have lost the beginning
-        metric = METRICS[self.context.select_by]
+        metric = find_selecting(self.context.select_by, self.schema.task)
         if values := rate_candidates(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
             self.log.update(describe_choice(self.preferred, metric, values))
