@@ -15,13 +15,13 @@ from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scale_graph, scale_silo
-from graphsilo.data.silos.schema import schema_of
+from graphsilo.data.silos.schema import learned_of, schema_of
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import check_finite
-from graphsilo.data.sources.vocabulary import Learned, first_difference
+from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
 from graphsilo.experiments.config import RunConfig, load_config
@@ -162,7 +162,7 @@ def predict(
         if not isinstance(graph, str | Path) or not is_description(graph):
             options.pop("missing", None)
         if isinstance(graph, str | Path):
-            learned = Learned(silo.schema.feature_names or (), kept.fills)
+            learned = learned_of(silo.schema, kept.fills)
             target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
         else:
             target = catalog.apply_options(graph, options)

@@ -36,6 +36,8 @@ class Schema:
         directed, weighted: Whether links have directions, and weights.
         types: Of nodes, where there are several.
         relations: What the tables of links are called, where they say more than which nodes are linked.
+        link_names: Of the columns of links.
+        target: Type of the nodes that are classified, where there are several.
     """
 
     task: Task
@@ -48,6 +50,8 @@ class Schema:
     weighted: bool = False
     types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
+    link_names: tuple[str, ...] = ()
+    target: str = ""
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
@@ -56,6 +60,8 @@ class Schema:
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             has_directions(graph), graph.edge_weights is not None,
             () if graph.types is None else graph.types.names, () if graph.links is None else graph.links.relations,
+            () if graph.links is None else graph.links.feature_names,
+            "" if graph.types is None else graph.types.names[graph.types.target],
         )  # fmt: skip
 
 

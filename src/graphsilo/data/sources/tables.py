@@ -401,7 +401,7 @@ def _link_table(
 ) -> LinkTable | None:
     """The rows of all relations, where they say more than which nodes are linked."""
     told = any(one.features.names or one.time is not None for one in rows.values())
-    if len(relations) == 1 and not told and not learned.links:
+    if len(relations) == 1 and not told and not learned.relations:
         return None
     names = learned.links or tuple(f"{name}.{column}" for name in relations if name in rows
                                    for column in rows[name].features.names)  # fmt: skip
