@@ -167,10 +167,11 @@ def partition(
         seed: Of the splits, of random rules and added links; Louvain and Metis take ``cut_seed`` for another cut.
         scenario: ``unseen`` and ``open`` keep a new client apart; see ``graphsilo list scenarios``.
         ratios: Shares of train, validation and test; None takes those the field uses for this data set.
-        split: ``stratified``, ``global`` or ``predefined``; None takes the masks of your own data where it has some,
-            else the rule's own.
+        split: ``stratified``, ``global``, ``predefined`` or ``time``; None takes the masks of your own data where it
+            has some, else the rule's own.
         split_index: Which of several predefined splits.
-        options: Settings of the rule, e.g. ``alpha=0.5``.
+        options: Settings of the rule, e.g. ``alpha=0.5``; of a split by time ``train_until``, ``val_until``,
+            ``split_by``.
 
     Returns:
         The partition. ``save`` writes it as a file that ``run(partition="file.npz")`` takes.
@@ -185,6 +186,7 @@ def partition(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.graphs import partition_graphs
+    from graphsilo.data.partition.rule import TimeOptions
     from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
     clients = None if clients is None else _whole("clients", clients)
@@ -192,9 +194,10 @@ def partition(
     data = graph if isinstance(graph, Graph | GraphCollection) else load(graph)
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         rule, options = _rule(rule, options, Path(folder))
+        times = {key: options.pop(key) for key in TimeOptions.model_fields if key in options}
         how: dict[str, Any] = {"seed": seed, "ratios": ratios}
         if isinstance(data, GraphCollection):
-            if scenario != "seen" or split is not None or split_index:
+            if scenario != "seen" or split is not None or split_index or times:
                 raise UnsupportedError(
                     "scenarios and predefined splits are about nodes; a collection of graphs has none."
                 )
@@ -206,6 +209,8 @@ def partition(
                     f"graphsilo.partition(crop=...) belongs to the scenario 'open'; this is '{scenario}'."
                 )
             how["crop"] = options.pop("crop")
+        if times and split != "time":
+            raise ConfigError(f"graphsilo.partition({next(iter(times))}=...) divides by time: say split='time', too.")
         if split_index and split != "predefined":
             raise ConfigError(
                 f"graphsilo.partition(split_index={split_index}) chooses among predefined splits: say "
@@ -213,7 +218,7 @@ def partition(
             )
         return partition_for_scenario(
             data, "louvain" if rule == "auto" else rule, clients=clients, scenario=scenario, options=options or None,
-            split=split, split_index=split_index, **how,
+            split=split, split_index=split_index, times=times, **how,
         )  # fmt: skip
 
 

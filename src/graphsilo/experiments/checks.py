@@ -11,7 +11,7 @@ import torch
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.parts import NO_LABELS
-from graphsilo.data.silos.silo import Silo
+from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.cache import cache_root
 from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
@@ -75,8 +75,9 @@ def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> N
     for name, options in model_entries(config) if method.backbone else ():
         if name not in config.find_own("model") and task in models.entry(name).tasks:
             model = models.build(
-                name, num_features=1, num_classes=2, task=task, generator=generator(0, "depth"), **options
-            )
+                name, num_features=1, num_classes=2, task=task, generator=generator(0, "depth"),
+                schema=Schema(task, 1, 2, relations=("any",)), **options,
+            )  # fmt: skip
             settings.check_model(name, model.message_layers, task)
 
 
@@ -151,6 +152,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
                 f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
                 f"there are: {', '.join(able)}."
             )
+        models.check_relations(models.entry(spec.name), simulation.schema.relations)
     different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
     if len(different) > 1 and not method.heterogeneous:
         able = [listing.name for listing in registry.listings() if listing.heterogeneous]

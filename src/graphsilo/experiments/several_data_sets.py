@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.rule import SplitMode
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
+from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.between import check_sides, side_notes, sides_of
 from graphsilo.data.silos.column_scales import other_units
@@ -165,9 +165,10 @@ def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: 
         graph,
         sizes,
         mode=mode,
-        ratios=check_ratios(chosen.ratios or DEFAULT_RATIOS),
+        ratios=check_ratios(chosen.ratios or ratios_for("", mode)),
         seed=chosen.seed,
         split_index=chosen.split_index,
+        times=chosen.times,
     )
 
 

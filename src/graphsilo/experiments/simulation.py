@@ -246,7 +246,12 @@ def _prepare_graph(
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
-    return make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
+    made = make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
+    if whole.time is None or task == "link":
+        return made
+    from graphsilo.data.partition.time_splits import time_remarks
+
+    return replace(made, notes=(*made.notes, *time_remarks(whole, partition)))
 
 
 def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
@@ -307,6 +312,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         options=chosen.options or None,
         split=split,
         split_index=chosen.split_index,
+        times=dict(chosen.times),
         crop=config.scenario.options.get("crop"),
     )
 

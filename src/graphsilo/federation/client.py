@@ -374,6 +374,7 @@ def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: 
         task=schema.task,
         generator=draw,
         precision=spec.precision,
+        schema=schema,
         **spec.settings,
     )
     if spec.start is not None:
@@ -394,7 +395,10 @@ def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
     nodes = np.arange(64)  # in a ring, each with one number
     values, places = draw.standard_normal(64).astype(np.float32), (nodes, draw.integers(0, width, 64))
     rows, ring = sp.csr_matrix((values, places), shape=(64, width)), np.stack([nodes, np.roll(nodes, 1)])
-    whole = Graph(rows, np.concatenate([ring, ring[::-1]], axis=1), np.zeros(64, dtype=np.int64), classes)
+    from graphsilo.models.relations import links_of
+
+    links = links_of(silo.schema, ring)
+    whole = Graph(rows, np.concatenate([ring, ring[::-1]], axis=1), np.zeros(64, dtype=np.int64), classes, links=links)
     one = GraphCollection(whole, np.array([0, 64]), np.zeros(1, dtype=np.int64), classes)
     data = GraphTensors(one if isinstance(silo.graph, GraphCollection) else whole)
     model = build_model(spec, silo.schema, generator(0, "model"), "cpu")

@@ -120,7 +120,7 @@ class OwnModel(Model):
         self._draw(0)
 
     @classmethod
-    def from_settings(cls, settings: ModelSettings, inputs: int, classes: int, task: Task) -> Self:
+    def from_settings(cls, settings: ModelSettings, inputs: int, classes: int, task: Task, schema: Any = None) -> Self:
         assert isinstance(settings, OwnSettings)
         kind = type(settings)
         widths = dict(zip(kind.widths, (inputs, classes), strict=True))

@@ -102,6 +102,14 @@ class SAGESettings(LayeredSettings):
     unit_rows: bool = setting(False, "whether each row of a hidden layer is scaled to length 1 behind its ReLU")
 
 
+class RGCNSettings(LayeredSettings):
+    """Settings of ``rgcn``."""
+
+    bases: int = setting(
+        0, "matrices of each layer that all relations' weights are mixed of; 0: each has its own", ge=0
+    )
+
+
 class GATSettings(LayeredSettings):
     """Settings of ``gat``."""
 
@@ -254,6 +262,7 @@ class ModelEntry:
         tasks: What it can be used for.
         aliases: Other names it answers to.
         edge_weights: Whether it can be run where edges have weights: they enter its sums, or it sees no edge.
+        relational: Whether it reads the tables of links, whose relations and columns give it its widths.
         keeps: What it keeps of propagated features, see ``footprint``.
     """
 
@@ -265,6 +274,7 @@ class ModelEntry:
     tasks: tuple[Task, ...] = ("node", "link")
     aliases: tuple[str, ...] = ()
     edge_weights: bool = False
+    relational: bool = False
     keeps: Literal["", "hop", "sum", "levels", "chained levels"] = ""
 
     def __post_init__(self) -> None:
@@ -292,6 +302,11 @@ BUILT_IN = (
     ModelEntry(
         "gat", "neighbours weighted by learned attention", "Veličković et al., Graph Attention Networks, ICLR 2018",
         GATSettings, f"{_HERE}.gat:GAT", _ALL,
+    ),
+    ModelEntry(
+        "rgcn", "the mean over the links of each relation and direction, each with a weight of its own",
+        "Schlichtkrull et al., Modeling Relational Data with Graph Convolutional Networks, ESWC 2018",
+        RGCNSettings, f"{_HERE}.rgcn:RGCN", _ALL, relational=True,
     ),
     ModelEntry(
         "gin", "an MLP on a node plus the sum of its neighbours",

@@ -315,7 +315,7 @@ def _schema_tables(layout: Layout) -> dict[str, Any]:
         "types": tuple(layout.types) if many else (),
         "target": layout.target if many else "",
         "relations": tuple(layout.relations) if layout.has_rows else (),
-        "link_names": tuple(layout.links),
+        "link_features": tuple(layout.links),
     }
 
 

@@ -30,8 +30,8 @@ from pydantic import BeforeValidator, field_validator
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition.rule import Seed
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios
+from graphsilo.data.partition.rule import Moment, Seed, TimeOptions
+from graphsilo.data.partition.splits import check_ratios, ratios_for
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.between import own_links
 from graphsilo.data.silos.scenarios import build_silo
@@ -60,7 +60,7 @@ from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, must_be, setting
 from graphsilo.types import ClientId, Task
 
-OwnMode: TypeAlias = Literal["stratified", "predefined"]
+OwnMode: TypeAlias = Literal["stratified", "predefined", "time"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
 DEFAULT_SEED = 2024
 
@@ -71,8 +71,8 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 def _check_mode(value: Any) -> Any:
     if value == "global":
         raise must_be(
-            "'stratified', or 'predefined' with a column nodes.split: 'global' draws over the nodes of all silos, "
-            "which no silo sees"
+            "'stratified', 'time', or 'predefined' with a column nodes.split: 'global' draws over the nodes of all "
+            "silos, which no silo sees"
         )
     return value
 
@@ -85,12 +85,14 @@ class SiloSplit(Description):
     """How a silo divides its nodes."""
 
     mode: Annotated[OwnMode, BeforeValidator(_check_mode)] | None = setting(
-        None, "per class, or as a column says; none: as the tables have such a column"
+        None, "per class, by time, or as a column says; none: as the tables have such a column"
     )
     ratios: tuple[Share, Share, Share] | None = setting(
         None, "shares of training, validation and test items; none: 0.2, 0.4, 0.4 of nodes and 0.8, 0.1, 0.1 of links"
     )
     seed: Seed = setting(DEFAULT_SEED, "of the splits")
+    train_until: Moment | None = setting(None, "mode time: the last day (or number) of training; none: as ratios say")
+    val_until: Moment | None = setting(None, "and of validation; what is later is for tests")
 
 
 class SiloDescription(Description):
@@ -192,8 +194,9 @@ class SiloFile:
             whole,
             sizes,
             mode=self.split.mode or "stratified",
-            ratios=self.split.ratios or DEFAULT_RATIOS,
+            ratios=self.split.ratios or ratios_for("", self.split.mode or "stratified"),
             seed=self.split.seed,
+            times=TimeOptions(train_until=self.split.train_until, val_until=self.split.val_until),
             first_client=client,
         )
         chosen = task or (schema.task if schema is not None else "node")
@@ -364,6 +367,13 @@ def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
         raise ConfigError(
             f"{file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
             f"{tables.file.name}, or use 'stratified'."
+        )
+    dates = [key for key in ("train_until", "val_until") if getattr(description, key) is not None]
+    if dates and (mode != "time" or description.ratios is not None):
+        beside = f"split.mode is '{mode}'" if mode != "time" else "split.ratios say the same"
+        raise ConfigError(
+            f"{file}: split.{dates[0]} is a boundary in time, and {beside}. Set mode: time with dates or with ratios, "
+            f"or leave the dates out."
         )
     try:
         ratios = None if description.ratios is None else check_ratios(description.ratios, "split.ratios")

@@ -106,6 +106,7 @@ def partition_for_scenario(
     options: Mapping[str, Any] | None = None,
     split: str | None = None,
     split_index: int = 0,
+    times: Mapping[str, Any] | None = None,
     crop: float | None = None,
 ) -> Partition:
     """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
@@ -115,7 +116,7 @@ def partition_for_scenario(
 
     Args:
         graph: The whole graph.
-        rule, clients, seed, ratios, options, split, split_index: As for ``partition``.
+        rule, clients, seed, ratios, options, split, split_index, times: As for ``partition``.
         scenario: A name from ``SCENARIOS``.
         crop: Share of all nodes kept away until test time, a fifth by default; used by ``open`` only.
 
@@ -126,7 +127,7 @@ def partition_for_scenario(
     chosen = check_scenario(scenario)
     kind = entry(rule)
     settings = dict(options or {})
-    make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index)
+    make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index, times=times)
     if chosen in ("seen", "inductive") or kind.counts:
         whole = make(graph, clients=clients, options=settings)
         _require_parts(whole, chosen)

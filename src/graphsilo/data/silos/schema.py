@@ -12,9 +12,9 @@ from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import words_of
 from graphsilo.errors import MessageError, quote
 
-TABLES = ("types", "relations", "link_names", "target")
+TABLES = ("types", "relations", "link_features", "target")
 """What a schema says of tables."""
-NAMES = ("feature_names", "class_names", "types", "relations", "link_names")
+NAMES = ("feature_names", "class_names", "types", "relations", "link_features")
 """Of it, what is lists of names."""
 
 
@@ -55,4 +55,4 @@ def learned_of(schema: Schema, fills: Mapping[str, float] | None = None) -> Lear
         schema: Of a federation, or of a model that is to be asked.
         fills: What stands for an empty cell of each feature, where that is known.
     """
-    return Learned(schema.feature_names or (), fills, schema.types, schema.relations, schema.link_names)
+    return Learned(schema.feature_names or (), fills, schema.types, schema.relations, schema.link_features)

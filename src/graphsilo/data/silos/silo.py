@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,8 @@ class Schema:
         directed, weighted: Whether links have directions, and weights.
         types: Of nodes, where there are several.
         relations: What the tables of links are called, where they say more than which nodes are linked.
-        link_names: Of the columns of links.
-        target: Type of the nodes that are classified, where there are several.
+        link_features: What the columns of these tables are called.
+        target: Type of the nodes that are classified, where there are several types.
     """
 
     task: Task
@@ -50,7 +50,7 @@ class Schema:
     weighted: bool = False
     types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
-    link_names: tuple[str, ...] = ()
+    link_features: tuple[str, ...] = ()
     target: str = ""
 
     @classmethod
@@ -59,10 +59,15 @@ class Schema:
         return cls(
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             has_directions(graph), graph.edge_weights is not None,
-            () if graph.types is None else graph.types.names, () if graph.links is None else graph.links.relations,
-            () if graph.links is None else graph.links.feature_names,
-            "" if graph.types is None else graph.types.names[graph.types.target],
+            () if graph.types is None else graph.types.names, **cls.of_links(graph),
+            target="" if graph.types is None else graph.types.names[graph.types.target],
         )  # fmt: skip
+
+    @staticmethod
+    def of_links(graph: Graph) -> dict[str, Any]:
+        """What a graph says of its tables of links."""
+        links = graph.links
+        return {} if links is None else {"relations": links.relations, "link_features": links.feature_names}
 
 
 @dataclass(frozen=True, eq=False)

@@ -432,6 +432,7 @@ def build_encoder(spec: ModelSpec, schema: Schema, config: FedLoGConfig, draw: t
         task="link",  # the output is an embedding
         embedding_dim=config.embedding_dim,
         generator=draw,
+        schema=schema,
         **spec.settings,
     )
 

@@ -60,7 +60,7 @@ def test_a_silo_may_lack_tables_and_words(tmp_path: Path) -> None:
     assert schema.relations == ("payment", "transfer")
     assert schema.target == "account"
     own = ("transfer.amount", "transfer.channel=card", "transfer.channel=cash", "transfer.channel=wire")
-    assert schema.link_names == ("payment.amount", *own)
+    assert schema.link_features == ("payment.amount", *own)
     names = schema.feature_names or ()
     words = tuple(f"account.segment={word}" for word in "abc")
     assert names[:7] == ("account.balance", *words, "merchant.founded", "type=account", "type=merchant")
