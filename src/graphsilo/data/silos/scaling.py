@@ -8,6 +8,7 @@ years later, is scaled by it.
 Rows that count are those that training sees: all nodes of the training graph, labels aside; of a collection the nodes
 of its training graphs. Nodes that appear at test time do not count, and are scaled like the others.
 
+- Where nodes have types, rows of a column are those of nodes whose type has it; others keep their 0.
 - A column of nothing but 0 and 1 stays as it is: it has no unit.
 - A column that is constant becomes 0, also where it varies later: nothing was learned of it.
 - Features that are kept sparse stay so: a column that is mostly 0 is divided, by its root mean square, not centred.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,6 +33,9 @@ from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.scales import ScaleName, Scaling
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import DataError
+
+if TYPE_CHECKING:
+    from graphsilo.data.links import NodeTypes
 
 FAR = 1000.0
 """A column whose range is so many times another's is worth a word where nothing is scaled."""
@@ -123,6 +128,8 @@ def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
         raise DataError(f"{graph.name} has {features.shape[1]} features, and the scale {len(scale.shift)}.")
     with np.errstate(over="ignore", invalid="ignore"):  # said in words below
         result = _dense(features, scale) if isinstance(features, np.ndarray) else _sparse(features, scale)
+    if graph.types is not None:
+        result = _only_members(result, graph.types)
     entries = result if isinstance(result, np.ndarray) else result.data
     if clip:
         np.nan_to_num(entries, copy=False)
@@ -136,6 +143,19 @@ def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
             f"from those that the scale was made from. Mend the number, or use scale: none."
         )
     return result
+
+
+def _only_members(features: Features, types: NodeTypes) -> Features:
+    """With 0 where a node's type does not have a column."""
+    if isinstance(features, np.ndarray):
+        for kind in np.unique(types.of_feature[types.of_feature >= 0]).tolist():
+            features[np.ix_(types.of_node != kind, types.of_feature == kind)] = 0.0
+        return features
+    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    kinds = types.of_feature[features.indices]
+    features.data[(kinds >= 0) & (kinds != types.of_node[rows])] = 0.0
+    features.eliminate_zeros()
+    return features
 
 
 def _dense(features: NDArray[np.floating], scale: FeatureScale) -> NDArray[np.float32]:
@@ -188,7 +208,7 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     from graphsilo.data.silos.column_scales import scale_of_rows
 
     has_columns = how in ("standard", "robust")
-    scale = scale_of_rows(features, how) if has_columns else None
+    scale = scale_of_rows(graph, how) if has_columns else None
     said = []
     for column in range(features.shape[1]):
         values = np.unique(features[:: -(-len(features) // _LOOKED_AT), column])
