@@ -172,8 +172,11 @@ def predict(
         target = scale_graph(target, kept.scale)
     with torch.no_grad():
         found = probabilities(member.predict(member.tensors(target), _VIEWS[whose])).cpu().numpy()
+    types = target.union.types
+    told = slice(None) if types is None else np.flatnonzero(types.targets)
+    found = found[told]
     return Prediction(
-        node_ids=target.external_ids,
+        node_ids=target.external_ids[told],
         classes=found.argmax(axis=1).astype(np.int64),
         probabilities=found,
         class_names=silo.schema.class_names,

@@ -143,7 +143,8 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
         declared, directed = tables.classes is not None, tables.directed
-        tasks = ["node", "link"] if has_enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
+        hideable = graph.links is None and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
+        tasks = ["node", "link"] if hideable else ["node"]
     else:
         directed = has_directions(graph)
     layout = Layout.of(graph, tables, silo_file.sums)
