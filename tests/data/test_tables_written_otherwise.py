@@ -215,6 +215,16 @@ def test_labels_apart_and_columns_without_names(elliptic: Callable, more: str) -
     )
 
 
+def test_steps_of_time_are_numbers(elliptic: Callable) -> None:
+    path = elliptic()
+    path.write_text(path.read_text().replace("id: 1}", "id: 1, time: {column: 2, steps: true}}"))
+    graph = load(path)
+    assert graph.time.tolist() == [1, 2, 3, 1, 2, 3]
+    assert graph.feature_names == ("3",)
+    # 230 - 231 are of the steps 1 and 2, 231 - 235 of 2 and 3: what came later tells nothing of what came before.
+    assert graph.edges.T.tolist() == [[0, 1], [1, 5]]
+
+
 @pytest.mark.parametrize(
     ("classes", "more", "message"),
     [

@@ -94,7 +94,7 @@ def _dates(found: Reading) -> list[tuple[str, str]]:
     """Dates far outside those of nearly all rows of a table, such as 1900-01-01 for an unknown one."""
     said = []
     for name, days in dates_of(found.graph).items():
-        low, high = np.quantile(days, (0.01, 0.99))
+        low, high = np.quantile(days, (0.02, 0.98), method="nearest")
         span = max(high - low, 1.0)
         for what, far in (("before", days < low - span), ("after", days > high + span)):
             if far.any():
