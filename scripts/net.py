@@ -45,6 +45,8 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     from graphsilo.federation import registry
     from graphsilo.federation.settings import OneRoundConfig
     from graphsilo.models import registry as models
+    from graphsilo.testing.small import measured
+    from graphsilo.types import TARGET_TASKS
 
     methods = {name: registry.load(name) for name in registry.names()}
     graphs = Path(os.environ.get("GRAPHSILO_DATA", ROOT.parent / "shared" / "data"))

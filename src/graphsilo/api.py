@@ -112,12 +112,16 @@ def graph_of(
     labels: str | None = None,
     weights: str | None = None,
     name: str | None = None,
+    target: str | None = None,
 ) -> Graph | GraphCollection:
     """The graph that an object of another library is.
 
     Known are PyTorch Geometric's ``Data`` and ``Dataset`` (one graph is for node tasks, several are a collection with a
     label each), lists of ``Data``, NetworkX's graphs, lists of these, and DGL's graphs. Masks ``train_mask``,
     ``val_mask`` and ``test_mask`` of the nodes are taken where they are there. Directions stay as they are.
+
+    A ``HeteroData``, or a DGL graph with several types, keeps its types and relations; ``edge_attr`` (in DGL ``feat``)
+    become columns of links, and ``time`` of nodes and links is in days since 1970-01-01.
 
     Args:
         thing: The object.
@@ -128,9 +132,10 @@ def graph_of(
             NetworkX a node without one is unlabelled.
         weights: Attribute of the edges that holds their weight: ``edge_weight``, in NetworkX and DGL ``weight``.
         name: What to call it.
+        target: Type of the nodes that are classified, where several have labels.
 
     Raises:
-        ConfigError: It is no graph that is known here.
+        ConfigError: It is no graph that is known here, or it is not clear what is classified.
         DataError: A part is missing or does not fit.
 
     Example:
@@ -142,7 +147,7 @@ def graph_of(
     """
     from graphsilo.data.sources import objects
 
-    return objects.graph_of(thing, features=features, labels=labels, weights=weights, name=name)
+    return objects.graph_of(thing, features=features, labels=labels, weights=weights, name=name, target=target)
 
 
 @_usual_torch()

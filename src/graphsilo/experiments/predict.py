@@ -15,14 +15,14 @@ from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scale_graph, scale_silo
-from graphsilo.data.silos.schema import schema_of
+from graphsilo.data.silos.schema import learned_of, schema_of
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import check_finite
-from graphsilo.data.sources.vocabulary import Learned, first_difference
+from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
 from graphsilo.experiments.config import RunConfig, load_config
@@ -168,7 +168,7 @@ def predict(
         if not isinstance(graph, str | Path) or not is_description(graph):
             options.pop("missing", None)
         if isinstance(graph, str | Path):
-            learned = Learned(silo.schema.feature_names or (), kept.fills)
+            learned = learned_of(silo.schema, kept.fills)
             target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
         else:
             target = catalog.apply_options(graph, options)
@@ -178,13 +178,15 @@ def predict(
         target = scale_graph(target, kept.scale)
     with torch.no_grad():
         output = member.predict(member.tensors(target), _VIEWS[whose])
-    values, found = None, np.zeros((len(output), 0), dtype=np.float32)
+    types = target.union.types
+    told = slice(None) if types is None else np.flatnonzero(types.targets)
+    values, found = None, np.zeros((len(output[told]), 0), dtype=np.float32)
     if silo.has_targets:
-        values = read_targets(silo, output.cpu().numpy()).astype(np.float64)
+        values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
     else:
-        found = probabilities(output).cpu().numpy()
+        found = probabilities(output).cpu().numpy()[told]
     return Prediction(
-        node_ids=target.external_ids,
+        node_ids=target.external_ids[told],
         classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
         probabilities=found,
         values=values,

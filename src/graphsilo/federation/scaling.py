@@ -13,12 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphsilo.data.silos.column_scales import (
-    ColumnSums,
-    squares_of,
-    sums_of,
-    visible_rows,
-)
+from graphsilo.data.silos.column_scales import ColumnSums, members_of, squares_of, sums_of, visible_graph
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.silos.targets import target_scale, target_sums
 from graphsilo.errors import MessageError, UnsupportedError
@@ -48,6 +43,7 @@ class FeatureSums(Message):
         sums: [features] float64 sum of each column.
         others: [features] int64 entries that are neither 0 nor 1: columns without any stay as they are.
         filled: [features] int64 entries that are not 0, where features are kept sparse; else [0].
+        members: [features] int64 rows of nodes whose type has the column, where nodes have types; else [0].
     """
 
     num_samples: int = sends("counts")
@@ -57,9 +53,16 @@ class FeatureSums(Message):
     )
     others: Tensor = sends("statistic", dtype=torch.int64, shape=("features",), per_class=False)
     filled: Tensor = sends("statistic", dtype=torch.int64, shape=("filled",), per_class=False)
+    members: Tensor = sends("statistic", dtype=torch.int64, shape=("members",), per_class=False)
+
+    @property
+    def fewest(self) -> int:
+        """Rows of the column that fewest nodes have."""
+        return _fewest(self.num_samples, self.members)
 
     def check(self) -> None:
-        for name, count in (("others", self.others), ("filled", self.filled)):
+        _check_members(self.members, self.sums, "FeatureSums")
+        for name, count in (("others", self.others), ("filled", self.filled), ("members", self.members)):
             if count.numel() and not 0 <= int(count.min()) <= int(count.max()) <= self.num_samples:
                 raise MessageError(
                     f"FeatureSums.{name} counts {int(count.min())} to {int(count.max())} entries of a column with "
@@ -88,6 +91,7 @@ class FeatureSquares(Message):
     Attributes:
         num_samples: Rows that count.
         squares: [features] float64 sum of (x - centre)².
+        members: As in :class:`FeatureSums`.
     """
 
     num_samples: int = sends("counts")
@@ -95,12 +99,31 @@ class FeatureSquares(Message):
         "statistic", dtype=torch.float64, shape=("features",), per_class=False, largest=_LARGEST_SQUARES, words=3,
         compared=False,
     )  # fmt: skip
+    members: Tensor = sends("statistic", dtype=torch.int64, shape=("members",), per_class=False)
+
+    @property
+    def fewest(self) -> int:
+        """Rows of the column that fewest nodes have."""
+        return _fewest(self.num_samples, self.members)
 
     def check(self) -> None:
+        _check_members(self.members, self.squares, "FeatureSquares")
+        if self.members.numel() and not 0 <= int(self.members.min()) <= int(self.members.max()) <= self.num_samples:
+            raise MessageError(f"FeatureSquares.members counts more than the {self.num_samples} rows, or fewer than 0.")
         if self.squares.numel() and float(self.squares.min()) < 0:
             raise MessageError(
                 f"FeatureSquares.squares holds {float(self.squares.min()):.3g}: a sum of squares is at least 0."
             )
+
+
+def _fewest(rows: int, members: Tensor) -> int:
+    known = members[members > 0]
+    return int(known.min()) if known.numel() else rows
+
+
+def _check_members(members: Tensor, columns: Tensor, what: str) -> None:
+    if members.numel() not in (0, columns.numel()):
+        raise MessageError(f"{what}.members counts rows of {members.numel()} columns, and there are {columns.numel()}.")
 
 
 class TargetsRequest(Message):
@@ -175,21 +198,25 @@ class ScalingClient(ClientBase[MethodConfig]):
     @handler
     def feature_sums(self, request: SumsRequest) -> FeatureSums:
         """The first look."""
-        found = sums_of(visible_rows(self.silo))
+        graph = visible_graph(self.silo)
+        found = sums_of(graph.features, graph.types)
         return FeatureSums(
             num_samples=found.rows,
             sums=torch.from_numpy(found.sums),
             others=torch.from_numpy(found.others),
             filled=torch.from_numpy(found.filled),
+            members=torch.from_numpy(found.members),
         )
 
     @handler
     def feature_squares(self, request: SquaresRequest) -> FeatureSquares:
         """The second look."""
-        rows = visible_rows(self.silo)
+        graph = visible_graph(self.silo)
+        squares = squares_of(graph.features, request.centre.numpy(), graph.types)
         return FeatureSquares(
-            num_samples=int(rows.shape[0]), squares=torch.from_numpy(squares_of(rows, request.centre.numpy()))
-        )
+            num_samples=graph.num_nodes, squares=torch.from_numpy(squares),
+            members=torch.from_numpy(members_of(graph)),
+        )  # fmt: skip
 
     @handler
     def target_sums(self, request: TargetsRequest) -> TargetSums:
@@ -225,11 +252,13 @@ def _agree_on_targets(federation: Federation, minimum: int | None) -> FeatureSca
 
 def _agree_on_features(federation: Federation, minimum: int | None) -> FeatureScale:
     first = federation.sum(ScalingClient.feature_sums, SumsRequest()).require(minimum)
-    sums = ColumnSums(first.num_samples, first.sums.numpy(), first.others.numpy(), first.filled.numpy())
+    columns = (part.numpy() for part in (first.sums, first.others, first.filled, first.members))
+    sums = ColumnSums(first.num_samples, *columns)
     centre = sums.centre()
     request = SquaresRequest(centre=torch.from_numpy(centre))
     second = federation.sum(ScalingClient.feature_squares, request).require(minimum)
-    return sums.scale(centre, second.squares.numpy(), second.num_samples)
+    rows = second.members.numpy() if second.members.numel() else second.num_samples
+    return sums.scale(centre, second.squares.numpy(), rows)
 
 
 def message_of(scale: FeatureScale) -> AgreedScale:

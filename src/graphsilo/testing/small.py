@@ -26,7 +26,8 @@ POOLS: Mapping[Task, list[dict[str, Any]]] = {
     "node": [{"name": "gcn", "hidden": 8}, {"name": "mlp", "hidden": 8}, {"name": "sage", "hidden": 8}],
     "graph": [{"name": "gin", "hidden": 8}, {"name": "gcn", "hidden": 8}],
     "link": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
-    **dict.fromkeys(TARGET_TASKS, [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}]),
+    "regression": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
+    "multilabel": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
 }
 """Different models of the clients of a small run, by task."""
 

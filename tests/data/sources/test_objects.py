@@ -181,11 +181,11 @@ def half_weighted() -> networkx.Graph:
 @pytest.mark.parametrize(
     ("thing", "text"),
     [
-        (hetero(), r"several kinds of nodes and links \(paper, author\).*data\.to_homogeneous\(\) makes one graph"),
+        (hetero(), r"no type has labels 'y', and nodes of one type are classified \(there are paper, author\)"),
         (triangle(edge_index=None), r"has no edge_index \[2, e\], the links between its nodes \(found: x, y\)"),
         (triangle(y=torch.eye(3)), r"got shape \(3, 3\)\. Where its rows are one-hot, y\.argmax\(dim=1\)"),
         (triangle(edge_index=torch.tensor([[0], [7]])), r"an edge names node 7, but nodes are numbered 0 to 2"),
-        (triangle(edge_attr=torch.zeros(3, 2)), r"holds edge_attr \[3, 2\].*leave them out \(data\.edge_attr = None\)"),
+        (triangle(edge_attr=torch.zeros(2, 2)), r"edge_attr should have a row per edge, \[3, k\]; got shape \[2, 2\]"),
         (triangle(y=torch.tensor([0, 1])), r"there are 3 rows of x, 2 labels in y"),
         (masked(), r"node 1 has no 'train_mask', and others have one"),
         (relabelled("1"), r"the nodes '1' and 1 are written alike"),
@@ -296,3 +296,15 @@ def test_numbers_that_are_not_whole_are_estimated():
     networkx.set_node_attributes(graph, {0: 1.5, 2: 2}, "income")
     told = graphsilo.graph_of(graph, labels="income")
     assert (told.task, told.class_names) == ("regression", ("income",))
+
+
+def test_features_of_edges_are_columns_of_links() -> None:
+    graph = graphsilo.graph_of(triangle(edge_attr=torch.tensor([[1.0], [2], [3]])))
+    assert graph.links.feature_names == ("link.0",)
+    assert graph.links.features.tolist() == [[1], [2], [3]]
+    parts = [triangle(y=torch.tensor([place]), edge_attr=torch.ones(3, 2)) for place in (0, 1)]
+    links = graphsilo.graph_of(parts).union.links
+    assert links.ends[:, 3:].min() >= 3
+    del parts[1].edge_attr
+    with pytest.raises(DataError, match="graph 0 has 2 columns of its edges, and graph 1 has none"):
+        graphsilo.graph_of(parts)

@@ -35,19 +35,20 @@ from graphsilo.data.partition.splits import check_ratios, ratios_for
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.between import own_links
 from graphsilo.data.silos.scenarios import build_silo
+from graphsilo.data.silos.schema import TABLES, learned_of
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense, own_partition, union
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
+from graphsilo.data.sources.sums import Sums
 from graphsilo.data.sources.table_spec import (
     EdgeTables,
     FeatureOptions,
     LabelTable,
     NodeTables,
     OutsideTable,
-    SumOptions,
     TableSpec,
     read_spec,
     spec_of,
@@ -104,7 +105,7 @@ class SiloDescription(Description):
     labels: LabelTable | None = setting(None, "beside them, as in a description of tables")
     outside: OutsideTable | None = setting(None, "beside them, as in a description of tables")
     target: Name | None = setting(None, "beside them, as in a description of tables")
-    sums: Literal[False] | SumOptions | None = setting(None, "beside them, as in a description of tables")
+    sums: bool | Sums | None = setting(None, "beside them, as in a description of tables")
     directed: bool | None = setting(None, "beside them, as in a description of tables")
     classes: Names | None = setting(None, "beside them, as in a description of tables")
     store: Name | None = setting(None, "or the folder of a silo that `graphsilo silo export` wrote")
@@ -173,8 +174,7 @@ class SiloFile:
         """
         if self.store is not None:
             return _load_stored(self, client, task, schema, sparse)
-        names = () if schema is None else schema.feature_names or ()
-        read = self.read(Learned(names, fills))
+        read = self.read(Learned(fills=fills) if schema is None else learned_of(schema, fills))
         return self.silo_of(read, client, task=task, schema=schema, sparse=sparse, scenario=scenario)
 
     def silo_of(
@@ -247,6 +247,11 @@ class SiloFile:
         if said is not None:
             return Missing.parse(said)
         return REFUSE if self.tables is None else self.tables.missing
+
+    @property
+    def sums(self) -> bool | Sums:
+        """What nodes are told of their links: as the options say, else as the tables' description does."""
+        return False if self.tables is None else catalog.sums_of(self.tables, self.options)
 
     def stored_client(self) -> ClientId:
         """The client number that a stored silo was exported as.
@@ -379,12 +384,16 @@ def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
 
 def _match_schema(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
     """The graph with the federation's class numbers."""
-    if graph.num_features != schema.num_features or (
-        schema.feature_names is not None and graph.feature_names != schema.feature_names
+    tables = Schema.of(graph, schema.task)
+    if (
+        graph.num_features != schema.num_features
+        or (schema.feature_names is not None and graph.feature_names != schema.feature_names)
+        or any(getattr(tables, key) != getattr(schema, key) for key in TABLES)
     ):
         raise DataError(
-            f"silo '{file.name}' has other features now ({graph.num_features}) than those the federation agreed on "
-            f"({schema.num_features}): its tables have changed since. Run `graphsilo silo check` and start again."
+            f"silo '{file.name}' has other features now ({graph.num_features}), or other tables, than those the "
+            f"federation agreed on ({schema.num_features}): its tables have changed since. Run `graphsilo silo check` "
+            f"and start again."
         )
     join_truth(
         [

@@ -37,6 +37,7 @@ class Schema:
         types: Of nodes, where there are several.
         relations: What the tables of links are called, where they say more than which nodes are linked.
         link_features: What the columns of these tables are called.
+        target: Type of the nodes that are classified, where there are several types.
     """
 
     task: Task
@@ -50,6 +51,7 @@ class Schema:
     types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     link_features: tuple[str, ...] = ()
+    target: str = ""
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
@@ -58,6 +60,7 @@ class Schema:
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             has_directions(graph), graph.edge_weights is not None,
             () if graph.types is None else graph.types.names, **cls.of_links(graph),
+            target="" if graph.types is None else graph.types.names[graph.types.target],
         )  # fmt: skip
 
     @staticmethod

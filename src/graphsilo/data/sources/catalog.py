@@ -300,9 +300,20 @@ def load_spec(
     chosen = _own_options(options, spec.file)
     if spec.directed and "undirected" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"undirected": False})
+    chosen = chosen.model_copy(update={"sums": sums_of(spec, chosen)})
     missing = None if chosen.missing is None else Missing.parse(chosen.missing)
     found = tables.read_tables(spec, missing=missing, learned=learned)
     return replace(found, graph=_apply(found.graph, chosen).union)
+
+
+def sums_of(spec: TableSpec, options: LoadOptions | Mapping[str, Any] | None) -> bool | Sums:
+    """What nodes of tables are told of their links: as the options say, else as the description does.
+
+    Raises:
+        ConfigError: An option is unknown or of the wrong type.
+    """
+    chosen = _own_options(options, spec.file)
+    return chosen.sums if "sums" in chosen.model_fields_set else spec.sums
 
 
 def apply_options(

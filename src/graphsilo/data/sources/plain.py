@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
+from graphsilo.data.links import LinkTable
 from graphsilo.data.sources.classes import SIGNED, SPARE, TIMES, ClassNames
 from graphsilo.data.sources.targets import with_targets
 from graphsilo.data.sources.transforms import compact_features, stack_features
@@ -89,6 +90,18 @@ def are_targets(y: NDArray[Any]) -> bool:
     return y.ndim <= 2 and bool((known != np.floor(known)).any())
 
 
+def with_link_columns(graph: Graph, values: Any) -> Graph:
+    """The graph with columns of its edges, [e] or [e, k], as rows of one table of links."""
+    what = f"{graph.name}: edge_attr"
+    found = array_of(values, what)
+    if not found.ndim or len(found) != graph.num_edges:
+        raise DataError(f"{what} should have a row per edge, [{graph.num_edges}, k]; got shape {list(found.shape)}.")
+    columns = found.reshape(len(found), -1).astype(np.float64)
+    names = tuple(f"link.{column}" for column in range(columns.shape[1]))
+    kinds = np.zeros(len(columns), dtype=np.int16)
+    return replace(graph, links=LinkTable(("link",), kinds, graph.edges.astype(np.int64), columns, names))
+
+
 def collection(
     parts: Sequence[Graph],
     labels: NDArray[np.int64],
@@ -117,7 +130,14 @@ def collection(
         "give them to all or to none",
         name,
     )
+    columns = {place: 0 if part.links is None else part.links.features.shape[1] for place, part in linked.items()}
+    _check_alike(
+        {place: f"{count} columns of its edges" if count else "none" for place, count in columns.items()},
+        "give the edges of all graphs as many (edge_attr)",
+        name,
+    )
     pointer = np.concatenate([[0], np.cumsum([part.num_nodes for part in parts])]).astype(np.int64)
+    told = [(part.links, start) for part, start in zip(parts, pointer[:-1].tolist(), strict=True) if part.links]
     classes = class_count(labels, class_names, num_classes)
     union = Graph(
         features=compact_features(stack_features([part.features for part in described.values() or parts])),
@@ -132,6 +152,7 @@ def collection(
             if any(weighted.values())
             else None
         ),
+        links=LinkTable.join([links for links, _ in told], [start for _, start in told]) if told else None,
     )
     return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, create_model
 
@@ -17,6 +17,7 @@ from graphsilo.data.sources.description import Description, Keys, Name, Names, W
 from graphsilo.data.sources.empty import Rules
 from graphsilo.data.sources.faults import Faults, name_fault
 from graphsilo.data.sources.missing import Missing
+from graphsilo.data.sources.sums import Sums
 from graphsilo.data.sources.table_files import Query, TableFile, TableSource
 from graphsilo.data.truth import TRUTH, Words
 from graphsilo.errors import ConfigError, nearest, several
@@ -75,12 +76,6 @@ class FeatureOptions(Description):
     missing: Rules | None = setting(None, "what stands in an empty cell's place; none refuses empty cells")
 
 
-class SumOptions(Description):
-    """What is added up over the links of a node."""
-
-    windows: tuple[Positive, ...] = setting((), "last days that are added up once more by themselves, as [7, 30, 90]")
-
-
 def _by_name(kind: type[ColumnTable]) -> Any:
     """A table, or several by name; one alone has the name ''."""
 
@@ -108,9 +103,7 @@ class TableDescription(Description):
     outside: OutsideTable | None = setting(None, "the table of links to nodes of other silos")
     directed: bool = setting(False, "whether a row of the edge table is a link in one direction only")
     classes: Names | None = setting(None, "fixed vocabulary, in the order of class numbers; none: the words that occur")
-    sums: Literal[False] | SumOptions = setting(
-        SumOptions(), "what becomes of columns of links: features of nodes, added up; false leaves that out"
-    )
+    sums: bool | Sums = setting(True, "what nodes are told of their links, as data.sums of a run")
     features: FeatureOptions = setting(FeatureOptions(), "what holds for features")
 
 
@@ -128,7 +121,7 @@ class TableSpec:
         missing: What stands in an empty cell's place.
         directed, classes: As in the description.
         target: Type of the nodes that are classified.
-        windows: Days that sums over links go back; None where there are no sums.
+        sums: What nodes are told of their links.
     """
 
     file: Path
@@ -142,7 +135,7 @@ class TableSpec:
     directed: bool
     classes: tuple[str, ...] | None
     target: str = ""
-    windows: tuple[float, ...] | None = ()
+    sums: bool | Sums = True
 
     @property
     def classified(self) -> NodeTable:
@@ -257,7 +250,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         directed=description.directed,
         classes=description.classes,
         target=target,
-        windows=None if isinstance(description.sums, bool) else tuple(description.sums.windows),
+        sums=description.sums,
     )
     faults.found += [ConfigError(f"{file}: {text}") for text in _contradictions(spec, single)]
     faults.raise_if_any()

@@ -22,15 +22,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import SPLITS, Graph
-from graphsilo.data.links import LinkTable, NodeTypes, OutsideLinks, names_among_silos
+from graphsilo.data.links import OutsideLinks, names_among_silos
 from graphsilo.data.sources.arrow import pa, pc
+from graphsilo.data.sources.assembling import LinkRows, NodeRows, assemble
 from graphsilo.data.sources.classes import is_signed
 from graphsilo.data.sources.columns import (
     DateRule,
@@ -56,7 +56,7 @@ from graphsilo.data.sources.table_spec import (
     read_spec,
     spec_of,
 )
-from graphsilo.data.sources.transforms import compact_features, make_undirected, merge_parallel
+from graphsilo.data.sources.transforms import make_undirected, merge_parallel
 from graphsilo.data.sources.vocabulary import Learned, sort_words
 from graphsilo.errors import DataError, nearest, several
 
@@ -118,31 +118,6 @@ class _Nodes:
     splits: Mapping[str, NDArray[np.bool_]] | None = None
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of one relation: [2, r] ends within the types that they are of."""
-
-    ends: NDArray[np.int64]
-    types: tuple[str, str]
-    features: FeatureTable
-    weights: NDArray[np.float32] | None = None
-    time: NDArray[np.float64] | None = None
-
-    def where(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> _Rows:
-        return replace(
-            self,
-            ends=np.ascontiguousarray(self.ends[:, chosen]),
-            features=replace(self.features, values=self.features.values[chosen]),
-            weights=None if self.weights is None else self.weights[chosen],
-            time=None if self.time is None else self.time[chosen],
-        )
-
-    def sorted(self) -> _Rows:
-        """In an order of what they say: a database gives them in any, and sums must not depend on it."""
-        keys = [*self.features.values.T, *(key for key in (self.time, self.weights) if key is not None)]
-        return self.where(np.lexsort((*keys, self.ends[1], self.ends[0])))
-
-
 def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Learned | None = None) -> Reading:
     """The graph that a checked description names; see :func:`load_tables`.
 
@@ -200,43 +175,31 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
             links = _read_outside(beyond, spec, None if target is None else target.ids, _short(target))
     faults.raise_if_any()
     assert target is not None
-    kinds = [*nodes]
-    sizes = [nodes[kind].table.rows for kind in kinds]
-    starts = dict(zip(kinds, accumulate(sizes, initial=0), strict=False))
-    total = sum(sizes)
+    made = assemble(
+        {kind: NodeRows(one.features, one.time) for kind, one in nodes.items()}, rows, spec.target,
+        types=types, relations=relations, learned=learned,
+    )  # fmt: skip
+    edges = made.parts["edges"]
+    own = slice(made.starts[spec.target], made.starts[spec.target] + target.table.rows)
+    total = sum(one.table.rows for one in nodes.values())
     labelled = np.full(total, -1, dtype=np.int64)
-    own = slice(starts[spec.target], starts[spec.target] + target.table.rows)
     labelled[own] = labels
-    ends = [rows[name].ends + np.array([[starts[kind]] for kind in rows[name].types]) for name in rows]
-    features, of_feature = _stack(nodes, types, learned)
     for one in nodes.values():
         names = [f"{one.part.start}{name}" for name in one.features.names]
         numbers = [name if name in empty else "" for name in names]
-        notes += [*one.features.notes, *far_notes(one.features.values, numbers, features.fills)]
-    edges = np.concatenate(ends, axis=1) if ends else np.zeros((2, 0), dtype=np.int64)
+        notes += [*one.features.notes, *far_notes(one.features.values, numbers, made.fills)]
     graph = Graph(
-        features=compact_features(features.values),
-        edges=edges,
-        edge_weights=_join_weights([*rows.values()]),
+        **made.parts,
         labels=labelled,
         num_classes=len(class_names),
         name=spec.name,
         splits={key: _spread(found, own, total) for key, found in (target.splits or {}).items()},
-        feature_names=features.names,
         class_names=class_names,
         node_names=np.concatenate([_names(one, kind, spec.target) for kind, one in nodes.items()]),
-        fills=features.fills or None,
-        estimated=features.estimated,
         booleans=spec.booleans(len(types) > 1),
         outside=links,
-        types=None if len(types) == 1 else NodeTypes(
-            types, np.repeat(np.array([types.index(kind) for kind in kinds], dtype=np.int16), sizes), of_feature,
-            types.index(spec.target),
-        ),
-        links=_link_table(relations, rows, ends, learned),
-        time=_join_times([one.time for one in nodes.values()], sizes),
         notes=tuple(notes),
-    )  # fmt: skip
+    )
     graph = merge_parallel(graph) if spec.directed else make_undirected(graph)
     return Reading(graph, empty, edges)
 
@@ -245,7 +208,7 @@ def _refuse_unknown(spec: TableSpec, types: Sequence[str], relations: Sequence[s
     """Types and relations that others do not know."""
     for what, own, known in (("nodes", spec.nodes, types), ("edges", spec.relations, relations)):
         strange = [name for name in own if name not in known]
-        if strange and (what == "nodes" or len(known) > 1):
+        if strange:
             raise DataError(
                 f"{spec.file}: {what} has a table '{strange[0]}', which the model or the federation does not know; "
                 f"{nearest(strange[0], known)} It was trained on tables of other names."
@@ -279,7 +242,7 @@ def _read_nodes(
 def _read_relation(
     spec: TableSpec, name: str, tables: Mapping[str, Table | None], nodes: Mapping[str, _Nodes], faults: Faults,
     learned: Learned,
-) -> _Rows | None:  # fmt: skip
+) -> LinkRows | None:  # fmt: skip
     """The rows of one table of edges; None if there is no table."""
     part = spec.edge_part(name)
     table, said, kinds = tables.get(part.key), spec.edges[name], spec.ends(name)
@@ -297,13 +260,13 @@ def _read_relation(
         features = read_features(table, part, faults, counting, learned.of_links(part.start))
     with faults.collect():
         time = read_time(table, part)
-    found = _Rows(rows, kinds, features, weights, time)
+    found = LinkRows(rows, kinds, features, weights, time)
     return found.sorted() if isinstance(spec.places[part.key], Query) and not faults.found else found
 
 
-def _read_keys(spec: TableSpec, nodes: Mapping[str, _Nodes], faults: Faults) -> dict[str, _Rows]:
+def _read_keys(spec: TableSpec, nodes: Mapping[str, _Nodes], faults: Faults) -> dict[str, LinkRows]:
     """Links that columns of tables of nodes are: from each node to the one that a cell names, if it names one."""
-    found: dict[str, _Rows] = {}
+    found: dict[str, LinkRows] = {}
     for kind, one in nodes.items():
         for column, other in spec.nodes[kind].keys.items():
             with faults.collect():
@@ -322,7 +285,7 @@ def _read_keys(spec: TableSpec, nodes: Mapping[str, _Nodes], faults: Faults) -> 
                 ends = np.stack([rows, place.filter(pa.array(there)).to_numpy().astype(np.int64)])
                 empty = FeatureTable(np.zeros((len(rows), 0), dtype=np.float32))
                 time = None if one.time is None else one.time[rows]
-                found[f"{kind}.{column}"] = _Rows(ends, (kind, other), empty, None, time)
+                found[f"{kind}.{column}"] = LinkRows(ends, (kind, other), empty, None, time)
     return found
 
 
@@ -340,81 +303,6 @@ def _spread(part: NDArray[np.bool_], own: slice, total: int) -> NDArray[np.bool_
     whole = np.zeros(total, dtype=np.bool_)
     whole[own] = part
     return whole
-
-
-def _stack(
-    nodes: Mapping[str, _Nodes], types: Sequence[str], learned: Learned
-) -> tuple[FeatureTable, NDArray[np.int16]]:
-    """Features of all types side by side, zeros for nodes of others, and the type that each is of."""
-    first = next(iter(nodes.values())).features
-    if len(types) == 1:
-        return first, np.zeros(len(first.names), dtype=np.int16)
-    columns = {
-        kind: tuple(f"{kind}.{name}" for name in nodes[kind].features.names)
-        if kind in nodes
-        else tuple(name for name in learned.names if name.startswith(f"{kind}."))
-        for kind in types
-    }
-    names = tuple(name for kind in types for name in columns[kind])
-    of_feature = np.repeat(np.arange(len(types)), [len(columns[kind]) for kind in types])
-    one_each = tuple(f"type={kind}" for kind in types)
-    total, wide = sum(one.table.rows for one in nodes.values()), len(names)
-    kind_of = np.result_type(*(one.features.values.dtype for one in nodes.values()))
-    values = np.zeros((total, wide + len(types)), dtype=kind_of)
-    row = 0
-    for number, kind in enumerate(types):
-        if kind not in nodes:
-            continue
-        part = nodes[kind].features.values
-        column = int((of_feature < number).sum())
-        values[row : row + len(part), column : column + part.shape[1]] = part
-        values[row : row + len(part), wide + number] = 1.0
-        row += len(part)
-    started = [(one.part.start, one.features) for one in nodes.values()]
-    return FeatureTable(
-        values,
-        names + one_each,
-        {f"{start}{name}": value for start, part in started for name, value in part.fills.items()},
-        {},
-        tuple(f"{start}{name}" for start, part in started for name in part.estimated),
-    ), np.concatenate([of_feature, np.full(len(types), -1)]).astype(np.int16)
-
-
-def _join_weights(rows: Sequence[_Rows]) -> NDArray[np.float32] | None:
-    """Weights of all rows, 1 for those of relations without; None where none has any."""
-    if all(one.weights is None for one in rows):
-        return None
-    ones = [np.ones(one.ends.shape[1], dtype=np.float32) if one.weights is None else one.weights for one in rows]
-    return np.concatenate(ones)
-
-
-def _join_times(times: Sequence[NDArray[np.float64] | None], sizes: Sequence[int]) -> NDArray[np.float64] | None:
-    if all(time is None for time in times):
-        return None
-    return np.concatenate(
-        [np.full(size, np.nan) if time is None else time for time, size in zip(times, sizes, strict=True)]
-    )
-
-
-def _link_table(
-    relations: Sequence[str], rows: Mapping[str, _Rows], ends: Sequence[NDArray[np.int64]], learned: Learned
-) -> LinkTable | None:
-    """The rows of all relations, where they say more than which nodes are linked."""
-    told = any(one.features.names or one.time is not None for one in rows.values())
-    if len(relations) == 1 and not told and not learned.links:
-        return None
-    names = learned.links or tuple(f"{name}.{column}" for name in relations if name in rows
-                                   for column in rows[name].features.names)  # fmt: skip
-    sizes = [one.shape[1] for one in ends]
-    features = np.full((sum(sizes), len(names)), np.nan)
-    start = 0
-    for (name, one), size in zip(rows.items(), sizes, strict=True):
-        columns = [names.index(f"{name}.{column}") for column in one.features.names]
-        features[start : start + size, columns] = one.features.values
-        start += size
-    of_link = np.repeat(np.array([relations.index(name) for name in rows], dtype=np.int16), sizes)
-    time = _join_times([one.time for one in rows.values()], sizes)
-    return LinkTable(tuple(relations), of_link, np.concatenate(ends, axis=1), features, names, time)
 
 
 def _table(key: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Faults) -> Table | None:

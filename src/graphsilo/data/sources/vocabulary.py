@@ -77,10 +77,10 @@ class Vocabulary:
     open: frozenset[str]
 
     @classmethod
-    def of(cls, owner: str, spec: TableSpec, names: Sequence[str]) -> Vocabulary:
-        """Of a description and the features that were read by it."""
+    def of(cls, owner: str, spec: TableSpec, names: Sequence[str], links: Sequence[str] = ()) -> Vocabulary:
+        """Of a description, and the features and columns of links that were read by it."""
         declared = spec.one_hot
-        words = {column: spread_words(column, names) for column in declared}
+        words = {column: spread_words(column, (*names, *links)) for column in declared}
         return cls(owner, tuple(names), words, frozenset(name for name in declared if declared[name] is None))
 
     def replace_words(self, column: str, words: Sequence[str]) -> Vocabulary:
