@@ -157,7 +157,10 @@ class TableSpec:
         return "edges" if "edges" in self.places else f"edges.{relation}"
 
     def ends(self, relation: str) -> tuple[str, str]:
-        """Types of the nodes that the rows of a table of edges begin and end at."""
+        """Types of the nodes that the rows of a table of edges, or of keys, begin and end at."""
+        if relation not in self.edges:
+            kind, _, column = relation.partition(".")
+            return kind, self.nodes[kind].keys[column]
         said, (first, *_) = self.edges[relation], self.nodes
         return getattr(said, "from") or first, said.to or first
 
