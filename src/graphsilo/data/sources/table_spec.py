@@ -82,8 +82,8 @@ def _by_name(kind: type[ColumnTable]) -> Any:
     def parse(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        tables = all(isinstance(item, dict | Description) for item in value.values())
-        return value if value and tables and not value.keys() & kind.model_fields.keys() else {"": value}
+        named = any(isinstance(item, dict | Description) for item in value.values())
+        return value if named and not value.keys() & kind.model_fields.keys() else {"": value}
 
     return BeforeValidator(parse)
 
