@@ -62,6 +62,8 @@ VARIANTS: list[tuple[str, dict]] = [
     ("gin", {"train_eps": True, "eps": 0.5, "layers": 3}),
     ("gin", {"eps": 0.5, "mlp_layers": 1}),
     ("gin", {"eps": 0.5, "mlp_layers": 3}),
+    ("gine", {"train_eps": True, "mlp_layers": 1}),
+    ("gine", {"layers": 3, "eps": 0.5}),
     ("sgc", {"hops": 0}),
     ("sgc", {"layers": 2}),
     ("ssgc", {"alpha": 1.0}),

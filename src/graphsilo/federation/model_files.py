@@ -174,9 +174,13 @@ def word_tensors(booleans: Mapping[str, Words]) -> dict[str, Tensor]:
 
 def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:
     """A scale as models' files and checkpoints hold it."""
-    return {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
+    links = {} if scale.links is None else scale_tensors(scale.links)
+    found = {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
+    return {**found, **{f"link_{name}": tensor for name, tensor in links.items()}}
 
 
 def scale_of(tensors: Tensors) -> FeatureScale:
     """The scale of such tensors."""
-    return FeatureScale(tensors["shift"].numpy().copy(), tensors["factor"].numpy().copy())
+    links = {name: tensors[f"link_{name}"] for name in ("shift", "factor") if f"link_{name}" in tensors}
+    shift, factor = (tensors[name].numpy().copy() for name in ("shift", "factor"))
+    return FeatureScale(shift, factor, scale_of(links) if links else None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphsilo.data.silos.column_scales import ColumnSums, members_of, squares_of, sums_of, visible_rows
+from graphsilo.data.silos.column_scales import ColumnSums, members_of, squares_of, sums_of, visible_graph
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase
@@ -142,7 +142,7 @@ class ScalingClient(ClientBase[MethodConfig]):
     @handler
     def feature_sums(self, request: SumsRequest) -> FeatureSums:
         """The first look."""
-        graph = visible_rows(self.silo)
+        graph = visible_graph(self.silo)
         found = sums_of(graph.features, graph.types)
         return FeatureSums(
             num_samples=found.rows,
@@ -155,7 +155,7 @@ class ScalingClient(ClientBase[MethodConfig]):
     @handler
     def feature_squares(self, request: SquaresRequest) -> FeatureSquares:
         """The second look."""
-        graph = visible_rows(self.silo)
+        graph = visible_graph(self.silo)
         squares = squares_of(graph.features, request.centre.numpy(), graph.types)
         return FeatureSquares(
             num_samples=graph.num_nodes, squares=torch.from_numpy(squares),

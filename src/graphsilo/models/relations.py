@@ -17,7 +17,8 @@ from graphsilo.data.links import LinkTable
 from graphsilo.data.silos.silo import Schema
 from graphsilo.data.sources.looking_back import may_pass, moments
 from graphsilo.errors import UnsupportedError
-from graphsilo.models.view import GraphTensors, Norm, Relation, normalise
+from graphsilo.models.operators import Operator, SparseOperator, entries_of, operator
+from graphsilo.models.view import GraphTensors, Norm, Relation, View, normalise
 
 
 def relation_matrix(data: GraphTensors, relation: int, norm: Norm, *, turned: bool = False) -> sp.csr_matrix:
@@ -92,6 +93,72 @@ def matrix_of(data: GraphTensors, norm: Norm) -> sp.csr_matrix:
         return relation_matrix(data, norm.number, "mean", turned=norm.turned)
     rows = passing_rows(data)
     return data.cached(("relations",), lambda: _pattern(rows.target, rows.source, data.num_nodes))
+
+
+class LinkRows(NamedTuple):
+    """Rows of the tables of links between the rows of a layer and those of the next one, m of them.
+
+    Attributes:
+        at_source: [m, rows of the layer] picks what is at the end that a message comes from.
+        columns: [m, k + 2R] the columns of the tables, 0 where a row has none, and a 1 at ``Rows.kind``.
+        to_target: [rows of the next layer, m] adds up what comes to a node.
+    """
+
+    at_source: SparseOperator
+    columns: Operator
+    to_target: SparseOperator
+
+
+def link_rows(view: View, depth: int) -> list[LinkRows]:
+    """Those of each layer, first layer first."""
+
+    def make() -> list[LinkRows]:
+        found: dict[int, LinkRows] = {}
+        blocks = view.blocks("relations", depth)
+        for layer, block in enumerate(blocks):
+            if id(block) not in found:
+                ends = (view.needed_rows("relations", depth - layer - later) for later in (0, 1))
+                found[id(block)] = _rows_of(view.data, block, *ends)
+        return [found[id(block)] for block in blocks]
+
+    if view.is_full and depth > 1:
+        return link_rows(view, 1) * depth
+    return view.cached(("link rows", depth), make)
+
+
+def _rows_of(
+    data: GraphTensors, block: SparseOperator, sources: NDArray[np.int64] | None, targets: NDArray[np.int64] | None
+) -> LinkRows:
+    """The rows that the entries of a block stand for, whose rows and columns are these nodes, or all."""
+    graph, matrix = data.graph, block.matrix
+    assert graph.links is not None
+    rows, keys, pointer = data.cached(("rows by target",), lambda: _by_target(data))
+    to, at = np.repeat(np.arange(block.shape[0]), np.diff(matrix.indptr)), matrix.indices.astype(np.int64)
+    end, start = to if targets is None else targets[to], at if sources is None else sources[at]
+    taken, sizes = entries_of(pointer, np.searchsorted(keys, end * np.int64(data.num_nodes) + start))
+    count, per_target = len(taken), np.bincount(to, weights=sizes, minlength=block.shape[0]).astype(np.int64)
+    once, each = np.ones(count, dtype=np.float32), np.arange(count + 1)
+    at_source = sp.csr_matrix((once, np.repeat(at, sizes), each), shape=(count, block.shape[1]))
+    weights = np.repeat(matrix.data, sizes)
+    starts = np.concatenate([[0], np.cumsum(per_target)])
+    to_target = sp.csr_matrix((weights, each[:-1], starts), shape=(block.shape[0], count))
+    kinds = sp.csr_matrix((once, rows.kind[taken], each), shape=(count, 2 * len(graph.links.relations)))
+    values = np.nan_to_num(graph.links.features[rows.row[taken]].astype(np.float32))
+    columns = np.concatenate([values, kinds.toarray()], axis=1)
+    return LinkRows(
+        SparseOperator(at_source, device=data.device, dtype=data.dtype),
+        operator(columns, data.device, data.dtype),
+        SparseOperator(to_target, device=data.device, dtype=data.dtype),
+    )
+
+
+def _by_target(data: GraphTensors) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that pass something, entry by entry of the matrix; a number for each entry; where its rows begin."""
+    rows = passing_rows(data)
+    pairs = rows.target * np.int64(data.num_nodes) + rows.source
+    order = np.argsort(pairs, kind="stable")
+    keys, counts = np.unique(pairs, return_counts=True)
+    return Rows(*(part[order] for part in rows)), keys, np.concatenate([[0], np.cumsum(counts)])
 
 
 def relations_of(schema: Schema) -> list[Relation]:

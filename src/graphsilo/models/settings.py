@@ -140,6 +140,17 @@ class GINSettings(LayeredSettings):
     jumping: bool = setting(False, "whether the graph readout reads every layer instead of the last (graph task only)")
 
 
+class GINESettings(LayeredSettings):
+    """Settings of ``gine``."""
+
+    head_counts: ClassVar[bool] = False
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(2, "graph layers; a linear layer stands before and behind them", ge=1, le=MOST)
+    mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1, le=MOST)
+    eps: float = setting(0.0, "weight of the node itself, minus 1")
+    train_eps: bool = setting(False, "whether each layer learns its own eps")
+
+
 class GCFLGINSettings(LayeredSettings):
     """Settings of ``gin_gcfl``."""
 
@@ -312,6 +323,11 @@ BUILT_IN = (
         "gin", "an MLP on a node plus the sum of its neighbours",
         "Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019",
         GINSettings, f"{_HERE}.gin:GIN", _ALL,
+    ),
+    ModelEntry(
+        "gine", "gin on every row of the tables of links, with what stands in its columns",
+        "Hu et al., Strategies for Pre-training Graph Neural Networks, ICLR 2020",
+        GINESettings, f"{_HERE}.gine:GINE", _ALL, relational=True,
     ),
     ModelEntry(
         "gin_gcfl", "GCFL's: GIN layers of one width, which clients can share, between linear ones",

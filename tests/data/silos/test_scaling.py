@@ -20,7 +20,7 @@ from graphsilo.data.silos.column_scales import (
     scale_of_rows,
     squares_of,
     sums_of,
-    visible_rows,
+    visible_graph,
 )
 from graphsilo.data.silos.scaling import (
     FeatureScale,
@@ -111,7 +111,7 @@ def test_what_counts_is_what_training_sees() -> None:
     union = graph_of(np.array([[1], [3], [100], [200]], dtype=np.float32))
     collection = GraphCollection(union, np.array([0, 2, 3, 4]), np.zeros(3, dtype=np.int64), 2)
     silo = replace(silo_of(union.features), graph=collection, train=np.array([0]))
-    assert visible_rows(silo).features.tolist() == [[1], [3]]
+    assert visible_graph(silo).features.tolist() == [[1], [3]]
     # Without a graph to train on, a silo alone takes what it has.
     assert own_scale(replace(silo, train=np.zeros(0, dtype=np.int64)), "standard").shift.tolist() == [76]
 

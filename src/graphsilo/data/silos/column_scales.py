@@ -79,8 +79,8 @@ def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDAr
     return FeatureScale(np.where(plain, 0.0, centre), np.where(plain, 1.0, factor))
 
 
-def visible_rows(silo: Silo) -> Graph:
-    """The nodes whose rows count: what training sees."""
+def visible_graph(silo: Silo) -> Graph:
+    """The nodes and links that count: what training sees."""
     graph = silo.graph
     if not isinstance(graph, GraphCollection) or len(silo.train) == len(graph):
         return graph.union
@@ -89,7 +89,7 @@ def visible_rows(silo: Silo) -> Graph:
 
 def fewest_rows(silo: Silo) -> int:
     """How many rows are added up in the column that fewest nodes have."""
-    graph = visible_rows(silo)
+    graph = visible_graph(silo)
     members = members_of(graph)
     return int(members[members > 0].min(initial=graph.num_nodes))
 
@@ -182,7 +182,7 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
         silo: Its own rows count; where it has no row to train on, as for graph classification, all that it has.
         how: ``standard`` or ``robust``.
     """
-    rows = visible_rows(silo)
+    rows = visible_graph(silo)
     return scale_of_rows(rows if rows.num_nodes else silo.graph.union, how)
 
 

@@ -52,16 +52,19 @@ class FeatureScale:
     """What is done to the columns: x becomes (x - shift) · factor.
 
     Attributes:
-        shift, factor: [d] float64.
+        shift, factor: [d] float64; [0] where features stay as they are.
+        links: What is done to the columns of the tables of links, where they have some.
     """
 
     shift: NDArray[np.float64]
     factor: NDArray[np.float64]
+    links: FeatureScale | None = None
 
     @property
     def digest(self) -> str:
         """Stands for its numbers."""
-        return hashlib.sha256(self.shift.tobytes() + self.factor.tobytes()).hexdigest()
+        more = b"" if self.links is None else self.links.digest.encode()
+        return hashlib.sha256(self.shift.tobytes() + self.factor.tobytes() + more).hexdigest()
 
 
 def scale_silo(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) -> Silo:
@@ -92,11 +95,18 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
         clip: Whether numbers that are too large for it become the largest ones. Where the scale is somebody else's
             word, a refusal would tell that there is such a number.
     """
+    scale = agreed
     if not scaling.has_columns:
-        return scale_silo(silo, None)
-    from graphsilo.data.silos.column_scales import own_scale
+        scale = None
+    elif agreed is None:
+        from graphsilo.data.silos.column_scales import own_scale
 
-    return scale_silo(silo, own_scale(silo, scaling.scale) if agreed is None else agreed, clip=clip)
+        scale = own_scale(silo, scaling.scale)
+    if silo.schema.link_features:
+        from graphsilo.data.silos.link_scaling import add_own_scale
+
+        scale = add_own_scale(scale, silo, scaling.scale)
+    return scale_silo(silo, scale, clip=clip)
 
 
 def scale_graph(
@@ -116,13 +126,18 @@ def scale_graph(
     digest = "" if scale is None else scale.digest
     found = kept.get(digest)
     if found is None:
-        found = kept[digest] = graph.with_features(_apply(graph.union, scale, clip))
+        found = graph.with_features(_apply(graph.union, scale, clip))
+        if scale is not None and scale.links is not None:
+            from graphsilo.data.silos.link_scaling import scale_links
+
+            found = scale_links(found, scale.links)
+        kept[digest] = found
     return found
 
 
 def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
     features = graph.features
-    if scale is None:
+    if scale is None or not len(scale.shift):
         return features.astype(np.float32)
     if features.shape[1] != len(scale.shift):
         raise DataError(f"{graph.name} has {features.shape[1]} features, and the scale {len(scale.shift)}.")
