@@ -95,6 +95,8 @@ class LinkTable:
         features: [r, k] float64 columns of the rows; NaN where a relation does not have a column.
         feature_names: k of them, each beginning with its relation: ``transfer.amount``.
         time: [r] float64 days since 1970-01-01, NaN where a row has none; None where no table has dates.
+        between: [relations, 2] int16 types of the nodes that each relation's rows begin and end at; None where nodes
+            have no types, or it is not said.
     """
 
     relations: tuple[str, ...]
@@ -103,6 +105,7 @@ class LinkTable:
     features: NDArray[np.float64]
     feature_names: tuple[str, ...] = ()
     time: NDArray[np.float64] | None = None
+    between: NDArray[np.int16] | None = None
 
     def __len__(self) -> int:
         return int(self.ends.shape[1])

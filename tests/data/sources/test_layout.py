@@ -59,6 +59,7 @@ def test_a_silo_may_lack_tables_and_words(tmp_path: Path) -> None:
     assert schema.types == ("account", "merchant")
     assert schema.relations == ("payment", "transfer")
     assert schema.target == "account"
+    assert schema.ends == (("account", "merchant"), ("account", "account"))
     own = ("transfer.amount", "transfer.channel=card", "transfer.channel=cash", "transfer.channel=wire")
     assert schema.link_features == ("payment.amount", *own)
     names = schema.feature_names or ()
@@ -73,6 +74,8 @@ def test_a_silo_may_lack_tables_and_words(tmp_path: Path) -> None:
     assert not lacking.types.of_node.any()
     assert np.asarray(lacking.features)[:, names.index("merchant.founded")].tolist() == [0.0] * 30
     assert np.asarray(lacking.features)[:, names.index("type=account")].tolist() == [1.0] * 30
+    of_sum = lacking.types.of_feature[names.index("payment in: amount, sum")]
+    assert of_sum == 1
     assert np.isnan(lacking.links.features[:, 0]).all()
     # Side by side in one process they are the same.
     files = [str(folder / "tables.yaml") for folder in (wide, narrow)]
@@ -106,6 +109,13 @@ SHOPS = (
             "'person' at silo 'b'",
         ),
         (UNNAMED, "silo 'b' has one table of nodes without a name"),
+        (
+            BOTH.replace(
+                "source: payer, target: shop, from: account, to: merchant",
+                "source: shop, target: payer, from: merchant, to: account",
+            ),
+            "links 'payment' lead from account to merchant at silo 'a' and from merchant to account at silo 'b'",
+        ),
         (FEWER + "sums: {windows: [30]}", "silo 'a' adds up links over all days, and silo 'b' over all days and 30"),
         (SHOPS, "'merchant' is a type of nodes at silo 'a' and a table of links at silo 'b'"),
     ],

@@ -317,6 +317,7 @@ def _schema_tables(layout: Layout) -> dict[str, Any]:
         "target": layout.target if many else "",
         "relations": tuple(layout.relations) if layout.has_rows else (),
         "link_features": tuple(layout.links),
+        "ends": tuple((start, end) for start, end in layout.ends) if many and layout.has_rows else (),
     }
 
 
@@ -344,7 +345,7 @@ def _parse(reported: Mapping[str, Any]) -> Card:
             raise msgspec.ValidationError("numbers and names of features or classes do not agree")
         if any(names is not None and len(set(names)) != len(names) for _, names in lengths[1:]):
             raise msgspec.ValidationError("a class stands there twice")
-        tables = (found.layout.types, found.layout.relations, found.layout.windows or [])
+        tables = (found.layout.types, found.layout.relations, found.layout.windows or [], found.layout.ends)
         if any(len(listed) > MOST_TABLES for listed in tables) or not found.layout.types:
             raise msgspec.ValidationError(f"it has none, or more than {MOST_TABLES} tables or windows")
         if not all(0 < days < np.inf for days in found.layout.windows or []):
@@ -376,6 +377,7 @@ def _reported_names(one: Card) -> Iterator[str]:
     yield from (*one.booleans, *one.outside)
     tables = one.layout
     yield from (*tables.types, *tables.relations, *tables.links, *tables.shares, tables.target)
+    yield from (kind for pair in tables.ends for kind in pair)
 
 
 def _check_features(one: Card, other: Card) -> None:

@@ -12,7 +12,7 @@ from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import words_of
 from graphsilo.errors import MessageError, quote
 
-TABLES = ("types", "relations", "link_features", "target")
+TABLES = ("types", "relations", "link_features", "target", "ends")
 """What a schema says of tables."""
 NAMES = ("feature_names", "class_names", "types", "relations", "link_features")
 """Of it, what is lists of names."""
@@ -35,8 +35,8 @@ def schema_of(tree: Mapping[str, Any]) -> Schema:
     """
     names: dict[str, Any] = {key: None if tree[key] is None else tuple(tree[key]) for key in NAMES}
     booleans = words_of(tree["booleans"])
-    target = str(tree["target"])
-    listed = [(name_fault, name) for known in (*names.values(), booleans, [target]) for name in known or ()]
+    target, ends = str(tree["target"]), tuple((str(start), str(end)) for start, end in tree["ends"])
+    listed = [(name_fault, name) for known in (*names.values(), booleans, [target], *ends) for name in known or ()]
     listed += [(unseen_fault, word) for pair in booleans.values() for words in pair for word in words]
     for fault, name in listed:
         wrong = fault(name) if isinstance(name, str) else "is no text"
@@ -44,7 +44,7 @@ def schema_of(tree: Mapping[str, Any]) -> Schema:
             raise MessageError(f"the schema of the federation has the name {quote(name)}, which {wrong}.")
     return Schema(
         tree["task"], int(tree["num_features"]), int(tree["num_classes"]), **names, booleans=booleans,
-        directed=bool(tree["directed"]), weighted=bool(tree["weighted"]), target=target,
+        directed=bool(tree["directed"]), weighted=bool(tree["weighted"]), target=target, ends=ends,
     )  # fmt: skip
 
 
@@ -55,4 +55,4 @@ def learned_of(schema: Schema, fills: Mapping[str, float] | None = None) -> Lear
         schema: Of a federation, or of a model that is to be asked.
         fills: What stands for an empty cell of each feature, where that is known.
     """
-    return Learned(schema.feature_names or (), fills, schema.types, schema.relations, schema.link_features)
+    return Learned(schema.feature_names or (), fills, schema.types, schema.relations, schema.link_features, schema.ends)

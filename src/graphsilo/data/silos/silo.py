@@ -38,6 +38,7 @@ class Schema:
         relations: What the tables of links are called, where they say more than which nodes are linked.
         link_features: What the columns of these tables are called.
         target: Type of the nodes that are classified, where there are several types.
+        ends: Types of the nodes that the rows of each relation begin and end at, where there are several types.
     """
 
     task: Task
@@ -52,6 +53,7 @@ class Schema:
     relations: tuple[str, ...] = ()
     link_features: tuple[str, ...] = ()
     target: str = ""
+    ends: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
@@ -60,7 +62,7 @@ class Schema:
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             has_directions(graph), graph.edge_weights is not None,
             () if graph.types is None else graph.types.names, **cls.of_links(graph),
-            target="" if graph.types is None else graph.types.names[graph.types.target],
+            target="" if graph.types is None else graph.types.names[graph.types.target], ends=ends_of(graph),
         )  # fmt: skip
 
     @staticmethod
@@ -68,6 +70,14 @@ class Schema:
         """What a graph says of its tables of links."""
         links = graph.links
         return {} if links is None else {"relations": links.relations, "link_features": links.feature_names}
+
+
+def ends_of(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """Types of the nodes that the rows of each relation begin and end at, where it is said."""
+    if graph.types is None or graph.links is None or graph.links.between is None:
+        return ()
+    names = graph.types.names
+    return tuple((names[start], names[end]) for start, end in graph.links.between.tolist())
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,6 +77,7 @@ class SiloStore:
         schema = head["schema"]
         for key in NAMES:
             schema[key] = None if schema[key] is None else tuple(schema[key])
+        schema["ends"] = tuple(map(tuple, schema["ends"]))
         schema["booleans"] = words_of(schema["booleans"])
         links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}
         cut = {key.removeprefix("cut-"): array for key, array in arrays.items() if key.startswith("cut-")}

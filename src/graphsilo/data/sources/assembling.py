@@ -101,7 +101,7 @@ def assemble(
         "fills": features.fills or None,
         "estimated": features.estimated,
         "types": None if len(types) == 1 else NodeTypes(types, of_node, of_feature, types.index(target)),
-        "links": _link_table(tuple(relations or links), links, ends, learned),
+        "links": _link_table(tuple(relations or links), links, ends, types, learned),
         "time": _join_times([one.time for one in nodes.values()], sizes),
     }
     return Assembly(parts, features.fills, starts)
@@ -162,8 +162,9 @@ def _join_times(times: Sequence[NDArray[np.float64] | None], sizes: Sequence[int
 
 
 def _link_table(
-    relations: Sequence[str], rows: Mapping[str, LinkRows], ends: Sequence[NDArray[np.int64]], learned: Learned
-) -> LinkTable | None:
+    relations: Sequence[str], rows: Mapping[str, LinkRows], ends: Sequence[NDArray[np.int64]], types: Sequence[str],
+    learned: Learned,
+) -> LinkTable | None:  # fmt: skip
     """The rows of all relations, where they say more than which nodes are linked."""
     told = any(one.features.names or one.time is not None for one in rows.values())
     if len(relations) == 1 and not told and not learned.relations:
@@ -179,4 +180,11 @@ def _link_table(
         start += size
     of_link = np.repeat(np.array([relations.index(name) for name in rows], dtype=np.int16), sizes)
     time = _join_times([one.time for one in rows.values()], sizes)
-    return LinkTable(tuple(relations), of_link, np.concatenate(ends, axis=1), features, names, time)
+    known = {
+        **dict(zip(learned.relations, learned.ends, strict=False)),
+        **{name: one.types for name, one in rows.items()},
+    }
+    between = None
+    if len(types) > 1:
+        between = np.array([[types.index(kind) for kind in known[name]] for name in relations], dtype=np.int16)
+    return LinkTable(tuple(relations), of_link, np.concatenate(ends, axis=1), features, names, time, between)

@@ -37,6 +37,7 @@ class Layout:
         has_rows: Whether rows of links say more than which nodes are linked.
         windows: Days that sums over links go back; None where there are no sums.
         target: Type of the nodes that are classified.
+        ends: Types of the nodes that the rows of each relation begin and end at.
     """
 
     types: list[str] = field(default_factory=lambda: [""])
@@ -46,6 +47,7 @@ class Layout:
     has_rows: bool = False
     windows: list[float] | None = None
     target: str = ""
+    ends: list[list[str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, graph: Graph, spec: TableSpec | None, sums: bool | Sums) -> Layout:
@@ -61,6 +63,7 @@ class Layout:
             rows is not None,
             None if windows is None else sorted(windows),
             spec.target if spec is not None else "" if types is None else types.names[types.target],
+            [] if spec is None else [list(spec.ends(name)) for name in spec.relations],
         )
 
     def sum_names(self) -> tuple[str, ...]:
@@ -91,7 +94,14 @@ class Described:
         layout = self.layout
         many = tuple(layout.types) if len(layout.types) > 1 else ()
         relations = tuple(layout.relations) if layout.has_rows else ()
-        return Learned(self.words.names, None, many, relations, tuple(layout.links))
+        return Learned(
+            self.words.names,
+            None,
+            many,
+            relations,
+            tuple(layout.links),
+            tuple((start, end) for start, end in layout.ends),
+        )
 
 
 def agree(silos: Sequence[Described]) -> list[Described]:
@@ -101,7 +111,7 @@ def agree(silos: Sequence[Described]) -> list[Described]:
         DataError: They contradict each other; all that is wrong, at once.
     """
     faults = Faults("the silos' tables")
-    for check in (_names, _targets, _windows):
+    for check in (_names, _ends, _targets, _windows):
         faults.found += [DataError(text) for text in check(silos)]
     faults.raise_if_any()
     types = sorted({kind for one in silos for kind in one.layout.types})
@@ -131,7 +141,10 @@ def agree(silos: Sequence[Described]) -> list[Described]:
     telling = next((one for one in silos if one.layout.has_rows), silos[0])
     plain = [name for name in links if name in shares or "=" in name]
     target = max(one.layout.target for one in silos)
-    layout = Layout(types, relations, links, plain, has_rows, telling.layout.windows, target)
+    ends = dict(pair for one in silos for pair in zip(one.layout.relations, one.layout.ends, strict=True))
+    layout = Layout(
+        types, relations, links, plain, has_rows, telling.layout.windows, target, [ends[name] for name in relations]
+    )
     sums = layout.sum_names()
     agreed = []
     for one, words in zip(started, shared, strict=True):
@@ -165,6 +178,20 @@ def _names(silos: Sequence[Described]) -> Iterator[str]:
     for one in silos:
         for name in sorted({*one.layout.relations} & both.keys()):
             yield f"'{name}' is a type of nodes at {both[name]} and a table of links at {one.words.owner}: rename one."
+
+
+def _ends(silos: Sequence[Described]) -> Iterator[str]:
+    """Tables of one name whose rows lead between other types."""
+    first: dict[str, tuple[str, list[str]]] = {}
+    for one in silos:
+        for name, pair in zip(one.layout.relations, one.layout.ends, strict=True):
+            owner, known = first.setdefault(name, (one.words.owner, pair))
+            if known != pair:
+                mine, theirs = (f"from {start or 'nodes'} to {end or 'nodes'}" for start, end in (known, pair))
+                yield (
+                    f"links '{name}' lead {mine} at {owner} and {theirs} at {one.words.owner}: name one of them "
+                    f"otherwise, or turn `from` and `to` (with source and target) round."
+                )
 
 
 def _targets(silos: Sequence[Described]) -> Iterator[str]:

@@ -67,7 +67,10 @@ def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
             for name, block in _columns_at(rows, here, there, when, graph.num_nodes, spans, columns):
                 blocks.append(block)
                 names.append(f"{relation} {direction}: {name}")
-            kinds += [_type_of(graph, here)] * (len(names) - len(kinds))
+            kind = _type_of(graph, here)
+            if links.between is not None:  # also where this silo has no such row
+                kind = int(links.between[number, _DIRECTIONS.index(direction)])
+            kinds += [kind] * (len(names) - len(kinds))
     return _with_columns(graph, np.stack(blocks, axis=1) if blocks else np.zeros((graph.num_nodes, 0)), names, kinds)
 
 

@@ -82,8 +82,8 @@ def _by_name(kind: type[ColumnTable]) -> Any:
     def parse(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        tables = all(isinstance(item, dict | Description) for item in value.values())
-        return value if value and tables and not value.keys() & kind.model_fields.keys() else {"": value}
+        named = any(isinstance(item, dict | Description) for item in value.values())
+        return value if named and not value.keys() & kind.model_fields.keys() else {"": value}
 
     return BeforeValidator(parse)
 
@@ -157,7 +157,10 @@ class TableSpec:
         return "edges" if "edges" in self.places else f"edges.{relation}"
 
     def ends(self, relation: str) -> tuple[str, str]:
-        """Types of the nodes that the rows of a table of edges begin and end at."""
+        """Types of the nodes that the rows of a table of edges, or of keys, begin and end at."""
+        if relation not in self.edges:
+            kind, _, column = relation.partition(".")
+            return kind, self.nodes[kind].keys[column]
         said, (first, *_) = self.edges[relation], self.nodes
         return getattr(said, "from") or first, said.to or first
 

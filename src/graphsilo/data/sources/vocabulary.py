@@ -33,6 +33,7 @@ class Learned:
         names: Of all features, in order: give the words of one_hot columns that declare none.
         fills: What an empty cell of each feature becomes.
         types, relations, links: Of nodes, of links, and names of the columns of links, where others have more of them.
+        ends: Types of the nodes that the rows of each relation begin and end at.
     """
 
     names: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class Learned:
     types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
+    ends: tuple[tuple[str, str], ...] = ()
 
     def of_table(self, start: str) -> Learned:
         """What is known of a table of nodes, whose columns' names begin so among those of all."""
