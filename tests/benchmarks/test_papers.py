@@ -127,6 +127,7 @@ def test_a_trial_that_diverged_is_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert {seed: len(trials) for seed, trials in found.items()} == {0: 1}
 
 
+@pytest.mark.slow
 def test_every_comparison_can_be_read() -> None:
     for path in papers.FILES.values():
         _, runs = papers.read(path.stem)

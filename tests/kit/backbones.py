@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.links import LinkTable, NodeTypes
+from graphsilo.data.silos.silo import Schema
 from graphsilo.models import GraphTensors, Model, build, names
 from graphsilo.random import generator
 
 DOUBLE = torch.float64
+
+RELATIONS, COLUMNS, TYPES = ("pays", "knows", "owns"), ("pays.amount", "pays.card", "knows.years"), ("one", "two")
+"""Of every graph that is ``typed``; no link is of the last relation."""
+SCHEMA = Schema("node", 12, 3, types=TYPES, relations=RELATIONS, link_features=COLUMNS)
+
+Item = TypeVar("Item", Graph, GraphCollection)
+
+
+def typed(item: Item) -> Item:
+    """The same with types of nodes and a table of its links: each once, a third of them twice, with columns."""
+    if isinstance(item, GraphCollection):
+        return replace(item, union=typed(item.union))
+    ends = item.edges.astype(np.int64)
+    ends = np.unique(np.sort(ends, axis=0), axis=1)
+    ends = np.concatenate([ends, ends[::-1, ::3]], axis=1)
+    draws = np.random.default_rng(0)
+    of_link = (ends.sum(0) % 2).astype(np.int16)
+    columns = draws.standard_normal((ends.shape[1], 3))
+    columns[np.array([[False, False, True], [True, True, False]])[of_link]] = np.nan
+    return replace(
+        item,
+        links=LinkTable(RELATIONS, of_link, ends, columns, COLUMNS),
+        types=NodeTypes(
+            TYPES,
+            (np.arange(item.num_nodes) % 2).astype(np.int16),
+            np.full(item.num_features, -1, dtype=np.int16),
+            target=0,
+        ),
+    )
 
 
 # Every backbone, and every option that changes the computation.
@@ -22,9 +57,13 @@ VARIANTS: list[tuple[str, dict]] = [
     ("sage", {"layers": 3, "unit_rows": True}),
     ("gat", {"heads": 4, "output_heads": 2, "attention_dropout": 0.3, "activation": "elu"}),
     ("gat", {"layers": 3, "attention_dropout": 0.3}),
+    ("rgcn", {"layers": 1}),
+    ("rgcn", {"layers": 3, "bases": 2}),
     ("gin", {"train_eps": True, "eps": 0.5, "layers": 3}),
     ("gin", {"eps": 0.5, "mlp_layers": 1}),
     ("gin", {"eps": 0.5, "mlp_layers": 3}),
+    ("gine", {"train_eps": True, "mlp_layers": 1}),
+    ("gine", {"layers": 3, "eps": 0.5}),
     ("sgc", {"hops": 0}),
     ("sgc", {"layers": 2}),
     ("ssgc", {"alpha": 1.0}),
@@ -47,7 +86,7 @@ IDS = [f"{name}-{'-'.join(f'{key}={value}' for key, value in options.items())}" 
 
 
 def made(name: str, options: dict, features: int = 12, classes: int = 3, seed: int = 0) -> Model:
-    return build(name, num_features=features, num_classes=classes, seed=seed, **{"hidden": 8, **options})
+    return build(name, num_features=features, num_classes=classes, seed=seed, schema=SCHEMA, **{"hidden": 8, **options})
 
 
 def shaken(model: Model, seed: int = 0) -> Model:

@@ -11,7 +11,7 @@ import torch
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.models import GraphTensors
-from kit.backbones import Dense
+from kit.backbones import Dense, typed
 
 
 def random_graph(
@@ -26,7 +26,7 @@ def random_graph(
     if sparse:
         values *= draws.random((nodes, features)) < 0.1
     matrix = sp.csr_matrix(values) if sparse else values
-    return Graph(matrix, edges, draws.integers(0, 3, nodes), 3)
+    return typed(Graph(matrix, edges, draws.integers(0, 3, nodes), 3))
 
 
 def random_collection(graphs: int = 6, features: int = 5, seed: int = 0) -> GraphCollection:
@@ -41,7 +41,7 @@ def random_collection(graphs: int = 6, features: int = 5, seed: int = 0) -> Grap
     both = np.concatenate([joined, joined[::-1]], axis=1)
     nodes = int(pointer[-1])
     union = Graph(draws.random((nodes, features)).astype(np.float32), both, np.full(nodes, -1), 2)
-    return GraphCollection(union, pointer, draws.integers(0, 2, graphs), 2)
+    return typed(GraphCollection(union, pointer, draws.integers(0, 2, graphs), 2))
 
 
 @pytest.fixture(scope="session")

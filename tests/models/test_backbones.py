@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from graphsilo.data.graph import Graph
-from graphsilo.models import GraphTensors, build, names
+from graphsilo.models import GraphTensors, names
 from graphsilo.random import generator
-from kit.backbones import IDS, VARIANTS, made, shaken
+from kit.backbones import IDS, VARIANTS, made, shaken, typed
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=IDS)
@@ -42,7 +42,7 @@ def test_odd_graphs(name: str, options: dict) -> None:
     edgeless = Graph(np.eye(5, 12, dtype=np.float32), np.zeros((2, 0), np.int64), np.zeros(5, np.int64), 1)
     blank = Graph(np.zeros((3, 12), np.float32), np.array([[0, 1], [1, 0]]), np.zeros(3, np.int64), 1)
     for graph in (single, edgeless, blank):
-        data = GraphTensors(graph)
+        data = GraphTensors(typed(graph))
         model = made(name, options, classes=1)
         for view in (data.full, data.view(np.array([0]))):
             output = model(view, generator(0))
@@ -82,7 +82,7 @@ def test_dropout_keeps_the_mean(name: str, make_graph) -> None:
 
 
 def count(name: str, features: int, classes: int, hidden: int, **options: object) -> int:
-    return build(name, num_features=features, num_classes=classes, seed=0, hidden=hidden, **options).num_parameters
+    return made(name, {"hidden": hidden, **options}, features, classes).num_parameters
 
 
 def test_parameter_counts() -> None:
@@ -90,8 +90,11 @@ def test_parameter_counts() -> None:
     assert count("mlp", d, c, h) == d * h + h + h * c + c
     assert count("gcn", d, c, h) == d * h + h + h * c + c
     assert count("sage", d, c, h) == 2 * d * h + h + 2 * h * c + c
+    assert count("rgcn", d, c, h) == 7 * (d * h + h * c) + h + c
+    assert count("rgcn", d, c, h, bases=2) == 3 * (d * h + h * c) + h + c + 2 * 6 * 2
     assert count("gat", d, c, h) == d * h + 3 * h + h * c + 3 * c
     assert count("gin", d, c, h) == (d * h + h + h * h + h) + (h * h + h + h * c + c)
+    assert count("gine", d, c, h, layers=3) == d * h + h + 3 * (2 * (h * h + h) + 9 * h) + h * c + c
     assert count("sgc", d, c, h) == count("ssgc", d, c, h) == d * c + c
     assert count("appnp", d, c, h) == count("ssgc_mlp", d, c, h) == d * h + h + h * c + c
     assert count("gcnii", d, c, h, layers=8) == d * h + h + 8 * h * h + h * c + c
@@ -108,7 +111,7 @@ def test_every_model_learns_a_separable_graph() -> None:
     block = np.stack(np.nonzero(np.kron(np.eye(2), np.ones((size, size))) - np.eye(2 * size)))
     labels = np.repeat([0, 1], size)
     graph = Graph(np.eye(2, dtype=np.float32)[labels], block.astype(np.int64), labels, 2)
-    view, target = GraphTensors(graph).full, torch.from_numpy(labels)
+    view, target = GraphTensors(typed(graph)).full, torch.from_numpy(labels)
     for name in names():
         model = made(name, {"layers": 2, "dropout": 0.2}, 2, 2)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.02)

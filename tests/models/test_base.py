@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from graphsilo.models import GraphTensors, build, names
+from kit.backbones import SCHEMA
 
-SMALL = {"hidden": 8}
+SMALL = {"hidden": 8, "schema": SCHEMA}
 
 
 @pytest.mark.parametrize("name", names())

@@ -10,8 +10,9 @@ import graphsilo.models as models
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.models import GraphTensors, build, entry, names, pool, resolve
 from graphsilo.random import generator
+from kit.backbones import SCHEMA
 
-SMALL = {"hidden": 8}
+SMALL = {"hidden": 8, "schema": SCHEMA}
 
 
 @pytest.mark.parametrize("name", names())

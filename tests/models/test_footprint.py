@@ -9,6 +9,7 @@ from graphsilo.data.sources.generated import CitationSBM
 from graphsilo.models import build, names
 from graphsilo.models.footprint import propagated_bytes
 from graphsilo.models.view import GraphTensors
+from kit.backbones import SCHEMA, typed
 from kit.propagated import GRAPH
 
 
@@ -66,8 +67,8 @@ def test_footprint_of_sparse_features_is_what_is_kept(name: str, rows: int) -> N
 
 def test_footprint_is_what_is_kept() -> None:
     for name in names():
-        data = GraphTensors(GRAPH)
-        build(name, num_features=5, num_classes=3, seed=0)(data.full)
+        data = GraphTensors(typed(GRAPH))
+        build(name, num_features=5, num_classes=3, seed=0, schema=SCHEMA)(data.full)
         kept = [value for value in data._cache.values() if isinstance(value, np.ndarray) and value.shape[1] == 5]
         sizes = {"nodes": GRAPH.num_nodes, "edges": GRAPH.num_edges, "features": 5}
         assert sum(matrix.nbytes for matrix in kept) == propagated_bytes(name, {}, **sizes)

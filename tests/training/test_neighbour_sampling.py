@@ -9,8 +9,11 @@ import torch
 
 from graphsilo import models
 from graphsilo.data.graph import Graph
+from graphsilo.data.sources.directions import to_undirected
+from graphsilo.errors import UnsupportedError
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.neighbour_sampling import SampledView, draw
+from kit.backbones import made, typed
 
 NORMS = ("gcn", "mean", "sum", "row", "loops")
 
@@ -112,12 +115,13 @@ def test_what_is_drawn_does_not_depend_on_what_was_computed_before():
     ("name", "settings"),
     [("gcn", {}), ("gcn", {"layers": 3}), ("sage", {}), ("sage", {"unit_rows": True}), ("gat", {}), ("gin", {}),
      ("gin", {"train_eps": True}), ("appnp", {"hops": 3}), ("gcnii", {"layers": 4}), ("classic", {}),
-     ("classic", {"conv": "sage"}), ("sgc_stacked", {})],
+     ("classic", {"conv": "sage"}), ("sgc_stacked", {}), ("rgcn", {}), ("gine", {})],
     ids=str,
 )  # fmt: skip
 def test_all_neighbours_give_what_the_whole_graph_gives(name, settings):
-    data = GraphTensors(random_graph())
-    model = models.build(name, num_features=40, num_classes=2, seed=0, **settings)
+    graph = random_graph()
+    graph = typed(graph.with_edges(to_undirected(graph.edges, 40))) if models.entry(name).relational else graph
+    data, model = GraphTensors(graph), made(name, {"hidden": 64, **settings}, 40, 2)
     items = np.array([7, 3, 11])
     depth = model.message_layers
     assert depth
@@ -129,3 +133,9 @@ def test_all_neighbours_give_what_the_whole_graph_gives(name, settings):
     assert torch.allclose(found.embeddings, whole.embeddings, atol=1e-5)
     assert some.shape == (3, 2)
     assert not torch.allclose(some, whole.logits, atol=1e-3)
+
+
+def test_relations_are_not_sampled_along_one_direction():
+    view = SampledView(GraphTensors(typed(random_graph())), np.array([7]), (2, 2), source())
+    with pytest.raises(UnsupportedError, match=r"fan_out=0, or leave `directed` out"):
+        made("rgcn", {}, 40, 2)(view)

@@ -10,6 +10,7 @@ from graphsilo.models import names as model_names
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.upstream import gradients_through, trace
+from kit.backbones import SCHEMA, typed
 from kit.fairfgl import patch
 
 
@@ -35,8 +36,8 @@ def test_one_output(grad):
 @pytest.mark.parametrize("name", model_names())
 def test_logits_and_embeddings_of_one_pass(name):
     """Values and gradients against the model's own forward and embed with the same dropout."""
-    data = GraphTensors(patch(nodes=20, features=6).graph, dtype=torch.float64)
-    model = build_model(name, num_features=6, num_classes=2, seed=0, hidden=4).double()
+    data = GraphTensors(typed(patch(nodes=20, features=6).graph), dtype=torch.float64)
+    model = build_model(name, num_features=6, num_classes=2, seed=0, schema=SCHEMA, hidden=4).double()
     parameters = list(model.parameters())
     (logits, embeddings), pull = trace(model, data.full, generator(1), parameters)
     expected, own = model(data.full, generator(1)), model.embed(data.full, generator(1))

@@ -11,7 +11,7 @@ import torch
 from graphsilo import models
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.parts import NO_LABELS
-from graphsilo.data.silos.silo import Silo
+from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.cache import cache_root
 from graphsilo.data.sources.sizes import require_memory
 from graphsilo.errors import ConfigError, DataError, UnsupportedError
@@ -27,7 +27,7 @@ from graphsilo.models.footprint import propagated_bytes
 from graphsilo.random import generator
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk, make_repeatable
-from graphsilo.types import Precision
+from graphsilo.types import CLASS_TASKS, Precision
 
 if TYPE_CHECKING:
     from graphsilo.experiments.simulation import Simulation
@@ -75,8 +75,9 @@ def check_models(config: RunConfig, method: Method, settings: MethodConfig) -> N
     for name, options in model_entries(config) if method.backbone else ():
         if name not in config.find_own("model") and task in models.entry(name).tasks:
             model = models.build(
-                name, num_features=1, num_classes=2, task=task, generator=generator(0, "depth"), **options
-            )
+                name, num_features=1, num_classes=2, task=task, generator=generator(0, "depth"),
+                schema=Schema(task, 1, 2, relations=("any",)), **options,
+            )  # fmt: skip
             settings.check_model(name, model.message_layers, task)
 
 
@@ -97,7 +98,8 @@ def check_data(method: Method, simulation: Participants) -> None:
     if simulation.has_edge_weights:
         _check_weights(method, simulation)
     if simulation.task != "link":
-        _check_classes(simulation)
+        if simulation.task in CLASS_TASKS:
+            _check_classes(simulation)
         if not any(row.get("test", 1) for row in simulation.cut["per_client"]):
             raise DataError(
                 f"{simulation.data['name']}: no client has a test item, so that nothing could be scored: give testing "
@@ -127,6 +129,12 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_describe_left_out(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
+    if isinstance(method_config, LocalTrainingConfig) and (
+        method_config.loss != "auto" or method_config.class_weights != "none"
+    ):
+        from graphsilo.training.item_losses import check_loss
+
+        check_loss(method_config, simulation.task)
     run, summed = config.run, config.evaluation.report == "federation"
     if run.secure_sums or summed or method_config.needs_secure_sums or {run.compression, run.robust} != {"none"}:
         from graphsilo.experiments.check_answers import check_answers
@@ -151,6 +159,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
                 f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
                 f"there are: {', '.join(able)}."
             )
+        models.check_relations(models.entry(spec.name), simulation.schema.relations)
     different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
     if len(different) > 1 and not method.heterogeneous:
         able = [listing.name for listing in registry.listings() if listing.heterogeneous]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 
 from pydantic import PrivateAttr, field_validator, model_validator
 
-from graphsilo.data.partition.rule import Seed, SplitMode
+from graphsilo.data.partition.rule import BY_TIME, Moment, Seed, SplitBy, SplitMode, TimeOptions
 from graphsilo.errors import ConfigError, quote
 from graphsilo.evaluate.metrics import list_selecting
 from graphsilo.experiments.doors import (
@@ -81,12 +81,26 @@ class PartitionConfig(Settings):
     clients: int = setting(10, "number of clients", ge=1)
     seed: Seed = setting(2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL")
     split: Literal["auto", SplitMode] = setting(
-        "auto", "how each client's items are divided: per client and class, over all clients, or as the data says"
+        "auto",
+        "how each client's items are divided: per client and class, over all clients, as the data says, or by time",
     )
     split_index: int = setting(0, "which of several predefined splits", ge=0)
+    train_until: Moment | None = setting(
+        None, "the last day (or number) of training items; none: as ratios say", when=BY_TIME
+    )
+    val_until: Moment | None = setting(None, "and of validation items; later ones are for tests", when=BY_TIME)
+    split_by: SplitBy | None = setting(
+        None, "whose items the ratios count: each silo's own, or all silos' together, with the same dates for all; "
+        "none: all items of data that is cut, each silo's where each has its own data", when=BY_TIME,
+    )  # fmt: skip
     ratios: tuple[float, float, float] | None = setting(None, "shares of train, val, test; none: the data's usual ones")
     file: str | None = setting(None, "a stored partition (.npz) instead of a rule")
     options: dict[str, Any] = setting({}, "settings of the rule, such as alpha")
+
+    @property
+    def times(self) -> TimeOptions:
+        """What it says of a split by time."""
+        return TimeOptions(**{name: getattr(self, name) for name in TimeOptions.model_fields})
 
 
 class ScenarioConfig(Settings):
@@ -292,7 +306,7 @@ _OWN = {section: set(kind.model_fields) - {"options"} for section, kind in SECTI
 class RunConfig(Settings):
     """Everything a run depends on."""
 
-    task: Task | None = setting(None, "node, graph or link; none: what the data is made for")
+    task: Task | None = setting(None, "node, graph, link, regression or multilabel; none: what the data is made for")
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
     scenario: ScenarioConfig = ScenarioConfig()

@@ -15,13 +15,14 @@ from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scale_graph, scale_silo
-from graphsilo.data.silos.schema import schema_of
+from graphsilo.data.silos.schema import learned_of, schema_of
 from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import check_finite
-from graphsilo.data.sources.vocabulary import Learned, first_difference
+from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
 from graphsilo.experiments.config import RunConfig, load_config
@@ -38,22 +39,24 @@ from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import probabilities
 from graphsilo.types import ClientId
 
-_PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree")
+_PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree", "sums")
 """Options of the run's data that hold for any graph its models are asked about."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Class and probabilities of every item.
+    """Class and probabilities of every item, or what is estimated of it.
 
     Attributes:
         node_ids: [m] what the user calls each item: its id in the user's own node table, as text; where the data has
             no such ids, its number in the whole data set (its row in a graph that was given).
         classes: [m] most probable class.
         probabilities: [m, C], rows sum to 1.
-        class_names: Words for the classes, where the data has them.
+        class_names: Words for the classes, where the data has them; or what targets are called.
         on: What was predicted on, in words.
         by: By whose model, in words.
+        values: [m, t] of targets, where there are such and no classes: numbers in their own units, or the chance of
+            each label; ``classes`` are then -1, ``probabilities`` [m, 0].
     """
 
     node_ids: NDArray[np.str_] | NDArray[np.int64]
@@ -62,8 +65,11 @@ class Prediction:
     class_names: tuple[str, ...] | None
     on: str
     by: str = ""
+    values: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
+        if self.values is not None:
+            return f"Prediction(items={len(self.values)}, targets={self.values.shape[1]}, on={self.on!r})"
         return f"Prediction(items={len(self.classes)}, classes={self.probabilities.shape[1]}, on={self.on!r})"
 
     @property
@@ -156,12 +162,13 @@ def predict(
     else:
         # Prepared as the run's own data was, from a file or not: other scaling or directions would be another question.
         seen = silo.seen.graph.union
-        options = {"undirected": is_symmetric(seen)}
+        # Where nodes have times, edges lead from earlier to later ones, whatever links are like.
+        options: dict[str, Any] = {"undirected": is_symmetric(seen)} if seen.time is None else {}
         options |= {name: value for name, value in asked.options.items() if name in _PREPARATION}
         if not isinstance(graph, str | Path) or not is_description(graph):
             options.pop("missing", None)
         if isinstance(graph, str | Path):
-            learned = Learned(silo.schema.feature_names or (), kept.fills)
+            learned = learned_of(silo.schema, kept.fills)
             target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
         else:
             target = catalog.apply_options(graph, options)
@@ -170,11 +177,19 @@ def predict(
         check_finite(target)
         target = scale_graph(target, kept.scale)
     with torch.no_grad():
-        found = probabilities(member.predict(member.tensors(target), _VIEWS[whose])).cpu().numpy()
+        output = member.predict(member.tensors(target), _VIEWS[whose])
+    types = target.union.types
+    told = slice(None) if types is None else np.flatnonzero(types.targets)
+    values, found = None, np.zeros((len(output[told]), 0), dtype=np.float32)
+    if silo.has_targets:
+        values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
+    else:
+        found = probabilities(output).cpu().numpy()[told]
     return Prediction(
-        node_ids=target.external_ids,
-        classes=found.argmax(axis=1).astype(np.int64),
+        node_ids=target.external_ids[told],
+        classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
         probabilities=found,
+        values=values,
         class_names=silo.schema.class_names,
         on=on,
         by=_words_of_model(owner, checkpoint, whose, reported),
@@ -336,7 +351,7 @@ def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | Gr
         )
     spec = catalog.find_description(given) if isinstance(given, str | Path) else None
     plain = spec is not None and not spec.directed
-    if plain and not is_symmetric(seen):
+    if plain and seen.time is None and not is_symmetric(seen):
         raise DataError(
             f"{given} says that links have no direction, and those that the model was trained on had one. Set "
             f"directed: true."

@@ -39,7 +39,7 @@ from graphsilo.experiments.participants import (
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.local.placement import free_memory
-from graphsilo.types import ClientId, Task
+from graphsilo.types import CLASS_TASKS, NODE_TASKS, ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.federation.client import ModelSpec
@@ -151,12 +151,12 @@ def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
     Raises:
         UnsupportedError: The data cannot serve it.
     """
-    natural: Task = "graph" if isinstance(graph, GraphCollection) else "node"
+    natural = graph.task
     task = config.task or natural
-    if (task == "graph") != (natural == "graph"):
+    if task != natural and (task != "link" or natural == "graph"):
         raise UnsupportedError(
             f"task '{task}' was asked for, but {graph.name} is made for task '{natural}'"
-            f"{' (or link)' if natural == 'node' else ''}."
+            f"{'' if natural == 'graph' else ' (or link)'}."
         )
     return task
 
@@ -247,7 +247,7 @@ def _prepare_graph(
     else:
         silos = build_silos(graph, partition, **asked)
         silos = [replace(silo, shares_ids=not sizes, **found[silo.client if sizes else 0]) for silo in silos]
-        if method is not None and method.cut_links and task == "node" and config.scenario.name != "inductive":
+        if method is not None and method.cut_links and task in NODE_TASKS and config.scenario.name != "inductive":
             from graphsilo.data.silos.between import own_links, with_cut_links
 
             if sizes:
@@ -258,7 +258,12 @@ def _prepare_graph(
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
     made = make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
-    return made.with_names(names)
+    made = made.with_names(names)
+    if whole.time is None or task == "link":
+        return made
+    from graphsilo.data.partition.time_splits import time_remarks
+
+    return replace(made, notes=(*made.notes, *time_remarks(whole, partition)))
 
 
 def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
@@ -268,9 +273,7 @@ def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
     }
 
 
-def leave_out(
-    config: RunConfig, partition: Partition, institutions: Sequence[str] = ()
-) -> tuple[Partition, Partition]:
+def leave_out(config: RunConfig, partition: Partition, institutions: Sequence[str] = ()) -> tuple[Partition, Partition]:
     """The cut without the clients that are left out, and with them; clients may be called by their institutions."""
     if not config.run.without:
         return partition, partition
@@ -324,6 +327,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         options=chosen.options or None,
         split=split,
         split_index=chosen.split_index,
+        times=dict(chosen.times),
         crop=config.scenario.options.get("crop"),
     )
 
@@ -368,7 +372,9 @@ def make_simulation(
         ),
         scaling=scaling,
         without=without,
-        trained=None if task == "link" else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
+        trained=None
+        if task not in CLASS_TASKS
+        else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
     )
 
 
@@ -409,7 +415,7 @@ def _sign_notes(config: RunConfig, silo: Silo) -> tuple[str, ...]:
 def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:
     """Names the classes that are asked for and that nobody trains on."""
     schema = silos[0].schema
-    if schema.task == "link":
+    if schema.task not in CLASS_TASKS:
         return ()
     trained = np.sum([silo.class_counts() for silo in silos], axis=0)
     asked = np.zeros(schema.num_classes, dtype=np.int64)

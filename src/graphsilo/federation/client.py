@@ -150,8 +150,8 @@ class EvaluateSums(Message):
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
     def check(self) -> None:
-        shares = all(metric.is_share for metric in METRICS.values())
         for name, (above, below) in dict(self.ranked).items():
+            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or metric.is_share
             if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 
@@ -285,8 +285,10 @@ class ClientBase(ABC, Generic[ConfigT]):
         return shared_copy(tensors, self.context.device)
 
     def predict_undecided(self, items: int) -> Tensor:
-        """[items, C] log-probabilities of all classes alike: of who has no model."""
+        """[items, C] log-probabilities of all classes alike, or the mean of each target: of who has no model."""
         classes = self.silo.schema.num_classes
+        if self.silo.has_targets:
+            return torch.zeros(items, classes, device=self.context.device)
         return torch.full((items, classes), -float(np.log(classes)), device=self.context.device)
 
     @handler
@@ -374,6 +376,7 @@ def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: 
         task=schema.task,
         generator=draw,
         precision=spec.precision,
+        schema=schema,
         **spec.settings,
     )
     if spec.start is not None:
@@ -394,7 +397,10 @@ def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
     nodes = np.arange(64)  # in a ring, each with one number
     values, places = draw.standard_normal(64).astype(np.float32), (nodes, draw.integers(0, width, 64))
     rows, ring = sp.csr_matrix((values, places), shape=(64, width)), np.stack([nodes, np.roll(nodes, 1)])
-    whole = Graph(rows, np.concatenate([ring, ring[::-1]], axis=1), np.zeros(64, dtype=np.int64), classes)
+    from graphsilo.models.relations import links_of
+
+    links = links_of(silo.schema, ring)
+    whole = Graph(rows, np.concatenate([ring, ring[::-1]], axis=1), np.zeros(64, dtype=np.int64), classes, links=links)
     one = GraphCollection(whole, np.array([0, 64]), np.zeros(1, dtype=np.int64), classes)
     data = GraphTensors(one if isinstance(silo.graph, GraphCollection) else whole)
     model = build_model(spec, silo.schema, generator(0, "model"), "cpu")

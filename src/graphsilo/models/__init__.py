@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, UnsupportedError
@@ -13,6 +14,7 @@ from graphsilo.types import Precision, Task
 if TYPE_CHECKING:
     import torch
 
+    from graphsilo.data.silos.silo import Schema
     from graphsilo.models.base import Model
     from graphsilo.models.view import GraphTensors, View
 
@@ -23,6 +25,7 @@ __all__ = [
     "ModelSettings",
     "View",
     "build",
+    "check_relations",
     "entry",
     "names",
     "pool",
@@ -66,6 +69,7 @@ def build(
     seed: int | None = None,
     generator: torch.Generator | None = None,
     precision: Precision = "float32",
+    schema: Schema | None = None,
     **overrides: Any,
 ) -> Model:
     """A model with drawn parameters. The same generator state (or seed) gives the same weights.
@@ -80,11 +84,12 @@ def build(
         seed: Parameters are drawn from ``random.generator(seed, "model")``.
         generator: Where parameters are drawn from instead; exactly one of the two is needed.
         precision: Of its dense matrix products; a run's stands in the client's ``context.model.precision``.
+        schema: Says which relations, types of nodes and columns of links there are; for models that read these.
         overrides: Settings to change.
 
     Raises:
         ConfigError: Unknown model or setting, a value out of range, or not exactly one source of randomness.
-        UnsupportedError: The model cannot be used for this task.
+        UnsupportedError: The model cannot be used for this task, or reads relations and there are none.
     """
     if (seed is None) == (generator is None):
         raise ConfigError("a model needs exactly one of seed and generator to draw its parameters from.")
@@ -99,7 +104,10 @@ def build(
     if task not in found.tasks:
         able = ", ".join(other for other in names() if task in entry(other).tasks)
         raise UnsupportedError(f"model '{found.name}' has no {task} task; models that do: {able}.")
-    built = class_of(name).from_settings(settings, num_features, embedding_dim if task == "link" else num_classes, task)
+    check_relations(found, () if schema is None else schema.relations)
+    outputs_of = embedding_dim if task == "link" else num_classes
+    given = {"schema": schema} if found.relational else {}
+    built = class_of(name).from_settings(settings, num_features, outputs_of, task, **given)
     if generator is None:
         from graphsilo.random import generator as named
 
@@ -108,3 +116,17 @@ def build(
     built.reset(generator)
     built.precision = precision
     return built
+
+
+def check_relations(model: ModelEntry, relations: Sequence[str]) -> None:
+    """Refuse a model that reads tables of links where there are none.
+
+    Raises:
+        UnsupportedError: It does, and there are none; names models that read none.
+    """
+    if model.relational and not relations:
+        raise UnsupportedError(
+            f"model '{model.name}' reads the tables of links, of several relations or with columns, and the links here "
+            f"say no more than which nodes are linked. Use --model gcn or --model sage, or give such tables (`edges` "
+            f"with a table per relation, or with features)."
+        )

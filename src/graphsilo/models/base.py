@@ -21,6 +21,7 @@ from graphsilo.models.view import Norm, View
 from graphsilo.types import Precision, Task
 
 if TYPE_CHECKING:
+    from graphsilo.data.silos.silo import Schema
     from graphsilo.models.settings import ModelSettings
 
 Readout: TypeAlias = Literal["node", "graph"]
@@ -173,10 +174,15 @@ class Model(nn.Module, ABC):
         return hidden if rows is None else hidden.index_select(0, rows)
 
     @classmethod
-    def from_settings(cls, settings: ModelSettings, inputs: int, classes: int, task: Task) -> Self:
-        """A model with undrawn parameters; ``settings.arguments(task)`` are the keyword arguments of the class."""
+    def from_settings(
+        cls, settings: ModelSettings, inputs: int, classes: int, task: Task, schema: Schema | None = None
+    ) -> Self:
+        """A model with undrawn parameters; ``settings.arguments(task)`` are the keyword arguments of the class.
+
+        One whose entry says ``relational`` is given the schema beside these.
+        """
         arguments: dict[str, Any] = settings.arguments(task)
-        return cls(inputs, classes, **arguments)
+        return cls(inputs, classes, **arguments) if schema is None else cls(inputs, classes, schema, **arguments)
 
     def head_names(self) -> tuple[str, ...]:
         """Names of the parameters behind the embedding."""

@@ -23,7 +23,7 @@ from graphsilo.errors import UnsupportedError
 from graphsilo.models.base import Model
 from graphsilo.models.operators import SPARSE_COST, LiveOperator, Operator, product
 from graphsilo.models.precision import widen
-from graphsilo.models.view import GraphTensors, Matrix, Norm, T, View
+from graphsilo.models.view import GraphTensors, Matrix, Norm, T, View, pattern_of
 
 
 class GeneratedGraph(GraphTensors):
@@ -161,6 +161,8 @@ class Links(Operator):
 
     def normalise(self, norm: Norm) -> Links:
         """As ``normalise`` of a view, with a gradient through degrees, too."""
+        if pattern_of(norm) == "relations":
+            self.mm(torch.zeros(0))  # refuses
         found = self.with_loops(1.0) if norm in ("gcn", "row", "loops") else self
         if norm in ("sum", "loops"):
             return found

@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 from graphsilo.errors import ConfigError
 from graphsilo.settings import WIDEST, Settings, Width, Widths, setting
-from graphsilo.types import Task
+from graphsilo.types import NODE_TASKS, Task
 
 Hidden: TypeAlias = Width | Widths
 MOST = 1000
@@ -102,6 +102,14 @@ class SAGESettings(LayeredSettings):
     unit_rows: bool = setting(False, "whether each row of a hidden layer is scaled to length 1 behind its ReLU")
 
 
+class RGCNSettings(LayeredSettings):
+    """Settings of ``rgcn``."""
+
+    bases: int = setting(
+        0, "matrices of each layer that all relations' weights are mixed of; 0: each has its own", ge=0
+    )
+
+
 class GATSettings(LayeredSettings):
     """Settings of ``gat``."""
 
@@ -130,6 +138,17 @@ class GINSettings(LayeredSettings):
     train_eps: bool = setting(False, "whether each layer learns its own eps")
     norm: Literal["none", "batch"] = setting("none", "normalisation inside each MLP")
     jumping: bool = setting(False, "whether the graph readout reads every layer instead of the last (graph task only)")
+
+
+class GINESettings(LayeredSettings):
+    """Settings of ``gine``."""
+
+    head_counts: ClassVar[bool] = False
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(2, "graph layers; a linear layer stands before and behind them", ge=1, le=MOST)
+    mlp_layers: int = setting(2, "linear layers inside each graph layer", ge=1, le=MOST)
+    eps: float = setting(0.0, "weight of the node itself, minus 1")
+    train_eps: bool = setting(False, "whether each layer learns its own eps")
 
 
 class GCFLGINSettings(LayeredSettings):
@@ -254,6 +273,7 @@ class ModelEntry:
         tasks: What it can be used for.
         aliases: Other names it answers to.
         edge_weights: Whether it can be run where edges have weights: they enter its sums, or it sees no edge.
+        relational: Whether it reads the tables of links, whose relations and columns give it its widths.
         keeps: What it keeps of propagated features, see ``footprint``.
     """
 
@@ -262,16 +282,17 @@ class ModelEntry:
     paper: str
     settings: type[ModelSettings]
     path: str
-    tasks: tuple[Task, ...] = ("node", "link")
+    tasks: tuple[Task, ...] = (*NODE_TASKS, "link")
     aliases: tuple[str, ...] = ()
     edge_weights: bool = False
+    relational: bool = False
     keeps: Literal["", "hop", "sum", "levels", "chained levels"] = ""
 
     def __post_init__(self) -> None:
         self.settings.model = self.name
 
 
-_ALL: tuple[Task, ...] = ("node", "link", "graph")
+_ALL: tuple[Task, ...] = (*NODE_TASKS, "link", "graph")
 _HERE = "graphsilo.models"
 
 BUILT_IN = (
@@ -294,9 +315,19 @@ BUILT_IN = (
         GATSettings, f"{_HERE}.gat:GAT", _ALL,
     ),
     ModelEntry(
+        "rgcn", "the mean over the links of each relation and direction, each with a weight of its own",
+        "Schlichtkrull et al., Modeling Relational Data with Graph Convolutional Networks, ESWC 2018",
+        RGCNSettings, f"{_HERE}.rgcn:RGCN", _ALL, relational=True,
+    ),
+    ModelEntry(
         "gin", "an MLP on a node plus the sum of its neighbours",
         "Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019",
         GINSettings, f"{_HERE}.gin:GIN", _ALL,
+    ),
+    ModelEntry(
+        "gine", "gin on every row of the tables of links, with what stands in its columns",
+        "Hu et al., Strategies for Pre-training Graph Neural Networks, ICLR 2020",
+        GINESettings, f"{_HERE}.gine:GINE", _ALL, relational=True,
     ),
     ModelEntry(
         "gin_gcfl", "GCFL's: GIN layers of one width, which clients can share, between linear ones",

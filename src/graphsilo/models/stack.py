@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -54,6 +55,7 @@ class StackedModel(LayeredModel):
             model.
         dropout: Rate after each hidden activation.
         first: Makes the first layer, where it is of another kind.
+        layer: Makes a layer, where this takes more than its widths.
         readout: ``graph`` pools the last hidden layer and classifies it with a linear head.
         pooling: ``sum`` or ``mean`` over a graph's nodes.
     """
@@ -71,12 +73,14 @@ class StackedModel(LayeredModel):
         dropout: float = 0.5,
         *,
         first: Callable[[int, int], Layer] | None = None,
+        layer: Callable[[int, int], Layer] | None = None,
         readout: Readout = "node",
         pooling: Pooling = "sum",
     ):
         super().__init__()
         start, *others = layer_widths(inputs, hidden, classes, readout)
-        layers = [(first or self.layer)(*start), *(self.layer(*pair) for pair in others)]
+        layer = layer or self.layer
+        layers = [(first or layer)(*start), *(layer(*pair) for pair in others)]
         self.layers = nn.ModuleList(layers)
         self.dropout = dropout
         self._finish([inputs, *hidden][-1], classes, readout, pooling)
@@ -84,12 +88,16 @@ class StackedModel(LayeredModel):
         # change) is heard, at a tenth of the cost of attribute look-ups.
         self._slots = [slot for layer in layers for slot in layer.slots]
         self._hidden = list(hidden)
-        places = {id(parameter): place for place, parameter in enumerate(self._weights(len(self._slots)))}
-        self._order = [places[id(parameter)] for parameter in self.layers.parameters()]
 
     @abstractmethod
     def plan(self, view: View, depth: int) -> Plan:
         """The constant half of the first ``depth`` layers; made once per view, see ``View.cached``."""
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """Where each parameter stands among the weights."""
+        places = {id(parameter): place for place, parameter in enumerate(self._weights(len(self._slots)))}
+        return [places[id(parameter)] for parameter in self.layers.parameters()]
 
     def _weights(self, count: int) -> list[Tensor]:
         """The first weights and biases, layer by layer."""

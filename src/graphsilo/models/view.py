@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,8 +29,17 @@ from graphsilo.models.operators import (
     sampled_rows,
 )
 
-Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops"]
-"""gcn: D̃^-1/2 (A+I) D̃^-1/2; mean: D^-1 A; sum: A; row: D̃^-1 (A+I); loops: A + I (attention)."""
+
+class Relation(NamedTuple):
+    """The mean over the links of one relation, see :func:`graphsilo.models.relations.relation_matrix`."""
+
+    number: int
+    turned: bool = False
+
+
+Norm: TypeAlias = Literal["gcn", "mean", "sum", "row", "loops", "relations"] | Relation
+"""gcn: D̃^-1/2 (A+I) D̃^-1/2; mean: D^-1 A; sum: A; row: D̃^-1 (A+I); loops: A + I (attention); relations: 1 where the
+tables of links have a row, in either direction."""
 
 Matrix: TypeAlias = "sp.csr_matrix | NDArray[np.float32]"
 
@@ -168,6 +177,10 @@ class GraphTensors:
 
     def matrix(self, norm: Norm) -> sp.csr_matrix:
         """The normalised adjacency of the whole graph, [n, n] scipy CSR."""
+        if pattern_of(norm) == "relations":
+            from graphsilo.models.relations import matrix_of
+
+            return matrix_of(self, norm)
         return self.cached(("matrix", norm), lambda: normalise(self.graph.adjacency(), norm))
 
     def hop_matrix(self, level: int, norm: Norm) -> Matrix:
@@ -296,6 +309,7 @@ class View:
 
     def _frontier(self, norm: Norm, depth: int) -> list[NDArray[np.int64] | None]:
         """Rows per layer, outermost first; the last entry is the view's own rows. None means all rows."""
+        norm = pattern_of(norm)
 
         def make() -> list[NDArray[np.int64] | None]:
             if self._nodes is None:
@@ -378,6 +392,7 @@ class View:
 
     def features(self, norm: Norm = "gcn", depth: int = 0) -> Operator:
         """X for the rows that ``depth`` more layers will need, [rows, d]."""
+        norm = pattern_of(norm)
 
         def make() -> Operator:
             rows = self._frontier(norm, depth)[0] if depth else self._nodes
@@ -468,6 +483,11 @@ class View:
             return SparseOperator(matrix, device=self.data.device, dtype=self.data.dtype)
 
         return self.cached(("pool", how), make) @ embeddings
+
+
+def pattern_of(norm: Norm) -> Norm:
+    """By which matrix it is told what rows a layer needs: of a relation's, those that any of them does."""
+    return "relations" if isinstance(norm, Relation) else norm
 
 
 def distinct(count: int, *numbers: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -15,8 +15,9 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from graphsilo.errors import UnsupportedError
 from graphsilo.models.operators import SparseOperator, entries_of
-from graphsilo.models.view import GraphTensors, Norm, View, distinct
+from graphsilo.models.view import GraphTensors, Norm, Relation, View, distinct, pattern_of
 
 
 class Draws(NamedTuple):
@@ -40,7 +41,8 @@ class SampledView(View):
 
     Whatever matrix M a model multiplies with, its row v is replaced by an estimate from v's draws u: M_vv, which is
     never drawn, and the sum of deg(v) / count · M_vu, which is right on average. Means are those of the draws instead:
-    their weights over the sum of these. A softmax over neighbours runs over the distinct ones and the node itself.
+    their weights over the sum of these. A softmax over neighbours runs over the distinct ones and the node itself. Of
+    several relations the draws are shared: each has those among them that are its neighbours.
 
     Args:
         data: The graph's tensors.
@@ -79,16 +81,20 @@ class SampledView(View):
     def _block(self, norm: Norm, drawn: Draws, outer: NDArray[np.int64]) -> SparseOperator:
         """The rows that were drawn for, over the rows of the layer before."""
         data, pattern = self.data, self.data.matrix("mean")
-        weights = data.cached(("around", norm), lambda: _around(data.matrix(norm)))[drawn.places].astype(np.float64)
-        drawn_of = np.diff(drawn.pointer)
-        if drawn.each and norm == "mean":
-            weights /= np.repeat(_sums(weights, drawn.pointer), drawn_of)
+        by_relation = pattern_of(norm) == "relations"
+        found = data.cached(("around", norm), lambda: (_at if by_relation else _around)(data.matrix(norm), pattern))
+        weights, drawn_of = found[drawn.places].astype(np.float64), np.diff(drawn.pointer)
+        if drawn.each and (norm == "mean" or isinstance(norm, Relation)):
+            sums = _sums(weights, drawn.pointer)
+            weights /= np.repeat(np.where(sums > 0, sums, 1.0), drawn_of)
         elif drawn.each:
             weights *= np.repeat(np.diff(pattern.indptr)[drawn.rows] / drawn.each, drawn_of)
         columns = np.searchsorted(outer, pattern.indices[drawn.places])
         shape = (len(drawn.rows), len(outer))
         block = sp.csr_matrix((weights.astype(np.float32), columns, drawn.pointer), shape=shape)
         block.sum_duplicates()
+        if by_relation:
+            block.eliminate_zeros()
         if norm in ("gcn", "row", "loops"):
             own = data.cached(("own weights", norm), lambda: data.matrix(norm).diagonal())[drawn.rows]
             ends = (np.arange(shape[0]), np.searchsorted(outer, drawn.rows))
@@ -114,8 +120,24 @@ def draw(matrix: sp.csr_matrix, rows: NDArray[np.int64], count: int, generator: 
     return Draws(rows, np.concatenate([[0], np.cumsum(has * count)]), places.ravel(), count)
 
 
-def _around(matrix: sp.csr_matrix) -> NDArray[np.float32]:
-    """The entries off the diagonal, row by row."""
+def _at(matrix: sp.csr_matrix, pattern: sp.csr_matrix) -> NDArray[np.float32]:
+    """The entries where the pattern has some, row by row.
+
+    Raises:
+        UnsupportedError: There are others.
+    """
+    rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+    found = np.asarray(matrix[rows, pattern.indices], dtype=np.float32).ravel()
+    if np.count_nonzero(found) < matrix.nnz:
+        raise UnsupportedError(
+            "method.fan_out draws neighbours along the links' direction, and this model reads them in both: use "
+            "method.fan_out=0, or leave `directed` out of the description of the links."
+        )
+    return found
+
+
+def _around(matrix: sp.csr_matrix, pattern: sp.csr_matrix) -> NDArray[np.float32]:
+    """The entries off the diagonal, row by row: where the pattern has some."""
     rows = np.repeat(np.arange(matrix.shape[0], dtype=matrix.indices.dtype), np.diff(matrix.indptr))
     return np.asarray(matrix.data[matrix.indices != rows])
 

@@ -118,6 +118,7 @@ def test_public_names() -> None:
         _ = data.lod  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_graphs_without_features_get_their_degrees(data_root: Path) -> None:
     graphs = load("IMDB-BINARY", root=data_root)

@@ -72,6 +72,7 @@ def test_a_run_whose_processes_keep_dying_has_failed(tasks, monkeypatch):
     assert outcome.error == ("its process ended with exit code 3, 3 times. Called again, the batch goes on with it.")
 
 
+@pytest.mark.slow
 def test_processes_end_with_whoever_leads_the_batch(tasks, notes, until):
     """kill -9 of the leader: the run that was going on ends as well, and can be gone on with."""
     (task,) = tasks(0.05, rounds=20_000)

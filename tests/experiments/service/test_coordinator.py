@@ -193,6 +193,7 @@ def test_a_command_given_again_takes_up_its_job(sites: Any, kit: Path, tmp_path:
     assert jobs.take_up(path).id == "0005-fedavg"  # done in a folder of its own: a new run is meant
 
 
+@pytest.mark.slow
 def test_every_silo_trains_alone_at_its_site(sites: Any, kit: Path, tmp_path: Path) -> None:
     """By default, and to the bit what one process finds; the status shows the job's own rounds."""
     jobs = Jobs(kit)

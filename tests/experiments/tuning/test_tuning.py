@@ -35,6 +35,7 @@ def config_of(folder):
     return documents.read(folder / "config.yaml", "the configuration", references=500)
 
 
+@pytest.mark.slow
 def test_every_method_has_the_same_budget_data_cut_and_seeds(tmp_path):
     found = graphsilo.tune(
         SMALL, methods=["fedavg", "fedprox"], trials=3, space={**RATES, "fedprox": {"method.mu": [0.1, 1.0]}},
@@ -138,6 +139,7 @@ def test_a_study_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path):
     assert "pruned" in states(whole)["fedavg"]
 
 
+@pytest.mark.slow
 def test_more_trials_for_a_study_and_its_final_runs_anew(tmp_path):
     out = tmp_path / "study"
     bad = {**SMALL, "method": {"name": "fedavg", "rounds": 6, "lr": 1e-6}}

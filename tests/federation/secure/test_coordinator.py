@@ -72,6 +72,7 @@ def test_every_set_of_clients_that_drop_out(parties, step):
             check(parties, {step: set(gone)})
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(parties=st.integers(3, 12), data=st.data())
 def test_clients_that_drop_out_at_several_steps(parties, data):

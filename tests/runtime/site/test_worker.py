@@ -254,6 +254,7 @@ def test_who_trains_nothing_is_told_and_not_blamed(sites: Any, tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["running", "unknown"])
 def test_site_that_never_finishes_is_not_asked_without_a_pause(state: str, sites: Any, tmp_path: Path) -> None:
     meets, asked = training_call("south", 2), []

@@ -39,6 +39,11 @@ def with_cut_links(silos: Sequence[Silo], graph: Graph, rule: str) -> list[Silo]
                 f"another partition rule."
             )
         owner[nodes], place[nodes] = number, np.arange(len(nodes))
+    if graph.time is not None:
+        raise UnsupportedError(
+            f"links between silos are known at both of their ends, and nodes of {graph.name} have times, so that the "
+            f"later end alone may be told of the earlier one. Leave out links between silos, or the times of nodes."
+        )
     if not is_symmetric(graph):
         raise UnsupportedError(
             f"links between silos are known at both of their ends, and those of {graph.name} have directions. Load it "

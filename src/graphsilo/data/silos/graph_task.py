@@ -47,7 +47,9 @@ def build_graph_silos(
     whole = given[0] if len(given) == 1 else disjoint_union(given)
     assert isinstance(whole, GraphCollection)
     partition.check(whole)
-    schema = Schema("graph", whole.num_features, whole.num_classes, class_names=_names(given))
+    schema = Schema(
+        "graph", whole.num_features, whole.num_classes, class_names=_names(given), **Schema.of_links(whole.union)
+    )
     silos = []
     for client in partition.present:
         graphs = partition.nodes[client]

@@ -8,6 +8,7 @@ years later, is scaled by it.
 Rows that count are those that training sees: all nodes of the training graph, labels aside; of a collection the nodes
 of its training graphs. Nodes that appear at test time do not count, and are scaled like the others.
 
+- Where nodes have types, rows of a column are those of nodes whose type has it; others keep their 0.
 - A column of nothing but 0 and 1 stays as it is: it has no unit.
 - A column that is constant becomes 0, also where it varies later: nothing was learned of it.
 - Features that are kept sparse stay so: a column that is mostly 0 is divided, by its root mean square, not centred.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,6 +33,9 @@ from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.scales import ScaleName, Scaling
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import DataError
+
+if TYPE_CHECKING:
+    from graphsilo.data.links import NodeTypes
 
 FAR = 1000.0
 """A column whose range is so many times another's is worth a word where nothing is scaled."""
@@ -47,16 +52,21 @@ class FeatureScale:
     """What is done to the columns: x becomes (x - shift) · factor.
 
     Attributes:
-        shift, factor: [d] float64.
+        shift, factor: [d] float64; [0] where features stay as they are.
+        links: What is done to the columns of the tables of links, where they have some.
+        targets: The same of numbers that are to be estimated; None where there are none.
     """
 
     shift: NDArray[np.float64]
     factor: NDArray[np.float64]
+    links: FeatureScale | None = None
+    targets: FeatureScale | None = None
 
     @property
     def digest(self) -> str:
         """Stands for its numbers."""
-        return hashlib.sha256(self.shift.tobytes() + self.factor.tobytes()).hexdigest()
+        more = b"" if self.links is None else self.links.digest.encode()
+        return hashlib.sha256(self.shift.tobytes() + self.factor.tobytes() + more).hexdigest()
 
 
 def scale_silo(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) -> Silo:
@@ -72,7 +82,7 @@ def scale_silo(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) ->
     """
     graph = scale_graph(silo.graph, scale, clip=clip)
     if graph is silo.graph:  # float32 already, and left as it is
-        return silo
+        return silo if scale is None else replace(silo, scale=scale)
     sets = tuple(replace(item, graph=scale_graph(item.graph, scale, clip=clip)) for item in silo.evaluations)
     return replace(silo, graph=graph, evaluations=sets, scale=scale)
 
@@ -83,15 +93,25 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
     Args:
         silo: With features as they were read.
         scaling: How they are scaled.
-        agreed: The scale that the silos agreed on, where they did.
+        agreed: The scale that the silos agreed on, where they did; of targets alone where features are not scaled
+            together.
         clip: Whether numbers that are too large for it become the largest ones. Where the scale is somebody else's
             word, a refusal would tell that there is such a number.
     """
-    if not scaling.has_columns:
-        return scale_silo(silo, None)
-    from graphsilo.data.silos.column_scales import own_scale
+    scale = agreed if scaling.has_columns and agreed is not None and len(agreed.shift) else None
+    if scaling.has_columns and scale is None:
+        from graphsilo.data.silos.column_scales import own_scale
 
-    return scale_silo(silo, own_scale(silo, scaling.scale) if agreed is None else agreed, clip=clip)
+        scale = own_scale(silo, scaling.scale)
+    if silo.schema.link_features:
+        from graphsilo.data.silos.link_scaling import add_own_scale
+
+        scale = add_own_scale(scale, silo, scaling.scale)
+    if silo.schema.task == "regression":
+        from graphsilo.data.silos.targets import with_target_scale
+
+        scale = with_target_scale(silo, scale, agreed)
+    return scale_silo(silo, scale, clip=clip)
 
 
 def scale_graph(
@@ -102,6 +122,8 @@ def scale_graph(
     Raises:
         DataError: Another number of features; or a number is too large to be scaled.
     """
+    if scale is not None and not len(scale.shift) and scale.links is None:  # of targets alone
+        scale = None
     if scale is None and graph.union.features.dtype == np.float32:
         return graph
     # On the graph itself, as its tensors are: clients share evaluation graphs, and may share a scale.
@@ -111,18 +133,25 @@ def scale_graph(
     digest = "" if scale is None else scale.digest
     found = kept.get(digest)
     if found is None:
-        found = kept[digest] = graph.with_features(_apply(graph.union, scale, clip))
+        found = graph.with_features(_apply(graph.union, scale, clip))
+        if scale is not None and scale.links is not None:
+            from graphsilo.data.silos.link_scaling import scale_links
+
+            found = scale_links(found, scale.links)
+        kept[digest] = found
     return found
 
 
 def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
     features = graph.features
-    if scale is None:
+    if scale is None or not len(scale.shift):
         return features.astype(np.float32)
     if features.shape[1] != len(scale.shift):
         raise DataError(f"{graph.name} has {features.shape[1]} features, and the scale {len(scale.shift)}.")
     with np.errstate(over="ignore", invalid="ignore"):  # said in words below
         result = _dense(features, scale) if isinstance(features, np.ndarray) else _sparse(features, scale)
+    if graph.types is not None:
+        result = _only_members(result, graph.types)
     entries = result if isinstance(result, np.ndarray) else result.data
     if clip:
         np.nan_to_num(entries, copy=False)
@@ -136,6 +165,19 @@ def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
             f"from those that the scale was made from. Mend the number, or use scale: none."
         )
     return result
+
+
+def _only_members(features: Features, types: NodeTypes) -> Features:
+    """With 0 where a node's type does not have a column."""
+    if isinstance(features, np.ndarray):
+        for kind in np.unique(types.of_feature[types.of_feature >= 0]).tolist():
+            features[np.ix_(types.of_node != kind, types.of_feature == kind)] = 0.0
+        return features
+    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    kinds = types.of_feature[features.indices]
+    features.data[(kinds >= 0) & (kinds != types.of_node[rows])] = 0.0
+    features.eliminate_zeros()
+    return features
 
 
 def _dense(features: NDArray[np.floating], scale: FeatureScale) -> NDArray[np.float32]:
@@ -188,7 +230,7 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     from graphsilo.data.silos.column_scales import scale_of_rows
 
     has_columns = how in ("standard", "robust")
-    scale = scale_of_rows(features, how) if has_columns else None
+    scale = scale_of_rows(graph.features, how, graph.types) if has_columns else None
     said = []
     for column in range(features.shape[1]):
         values = np.unique(features[:: -(-len(features) // _LOOKED_AT), column])

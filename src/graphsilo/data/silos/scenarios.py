@@ -32,7 +32,7 @@ from graphsilo.data.silos.parts import (
     with_added_links,
 )
 from graphsilo.data.silos.silo import EvaluationSet, Items, Schema, Silo
-from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
+from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest, several
 from graphsilo.random import numpy_generator
 from graphsilo.settings import Settings, setting
 from graphsilo.types import ClientId, Mask, NodeIds, Task
@@ -106,6 +106,7 @@ def partition_for_scenario(
     options: Mapping[str, Any] | None = None,
     split: str | None = None,
     split_index: int = 0,
+    times: Mapping[str, Any] | None = None,
     crop: float | None = None,
 ) -> Partition:
     """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
@@ -115,7 +116,7 @@ def partition_for_scenario(
 
     Args:
         graph: The whole graph.
-        rule, clients, seed, ratios, options, split, split_index: As for ``partition``.
+        rule, clients, seed, ratios, options, split, split_index, times: As for ``partition``.
         scenario: A name from ``SCENARIOS``.
         crop: Share of all nodes kept away until test time, a fifth by default; used by ``open`` only.
 
@@ -126,7 +127,7 @@ def partition_for_scenario(
     chosen = check_scenario(scenario)
     kind = entry(rule)
     settings = dict(options or {})
-    make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index)
+    make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index, times=times)
     if chosen in ("seen", "inductive") or kind.counts:
         whole = make(graph, clients=clients, options=settings)
         _require_parts(whole, chosen)
@@ -189,7 +190,7 @@ def build_silos(
         partition: For ``unseen`` and ``open``, made by ``partition_for_scenario``.
         scenario: A name from ``SCENARIOS``.
         options: Settings of the scenario.
-        task: ``node``; ``link`` goes on to ``build_link_silos``.
+        task: That of the graph; ``link`` goes on to ``build_link_silos``.
         link_ratios: Shares of training, validation and test links, for the task ``link``.
 
     Raises:
@@ -199,14 +200,16 @@ def build_silos(
     """
     settings = ScenarioOptions.of(options)
     chosen = check_scenario(scenario)
+    _refuse_tables(graph, chosen, task)
     if task == "link":
         _require_seen(chosen)
         from graphsilo.data.silos.link_task import build_link_silos
 
         return build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
-    if task != "node":
+    if task != graph.task:
         raise UnsupportedError(
-            f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
+            f"one graph gives silos for the tasks {graph.task} and link; for '{task}' "
+            f"{'use build_graph_silos with a collection' if task == 'graph' else 'it would need other labels'}."
         )
     partition.check(graph)
     _require_parts(partition, chosen)
@@ -248,13 +251,14 @@ def build_silo(
             f"scenario '{chosen}' cuts the data itself; a silo with its own data can be asked for 'seen' and "
             "'inductive'."
         )
+    _refuse_tables(graph, chosen, task)
     if task == "link":
         _require_seen(chosen)
         from graphsilo.data.silos.link_task import build_link_silos
 
         return build_link_silos(graph, partition, ratios=link_ratios, first_client=client)[0]
-    if task != "node":
-        raise UnsupportedError(f"a graph from tables serves the tasks node and link; '{task}' was asked for.")
+    if task != graph.task:
+        raise UnsupportedError(f"a graph from tables serves the tasks {graph.task} and link; '{task}' was asked for.")
     partition.check(graph)
     context = _context(graph, partition, chosen, ScenarioOptions())
     if chosen == "inductive" and not len(partition.train[0]):
@@ -289,7 +293,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         partition=partition,
         scenario=scenario,
         options=options,
-        schema=Schema.of(graph, "node"),
+        schema=Schema.of(graph, graph.task),
         inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
         table=base.number_table(),
         shared=tuple(shared),
@@ -329,6 +333,23 @@ def _build_inductive(context: Context, client: int) -> Silo:
 def _require_seen(scenario: Scenario) -> None:
     if scenario != "seen":
         raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{scenario}' was asked for.")
+
+
+def _refuse_tables(graph: Graph, scenario: Scenario, task: Task) -> None:
+    """What takes links or nodes away, where rows of links and nodes of other types would tell of them."""
+    if task == "link" and graph.links is not None:
+        raise UnsupportedError(
+            f"link prediction hides links, and the tables of links of {graph.name} have columns, dates or names: their "
+            f"rows, and what is added up over them, would tell of those that are hidden. To classify rows, such as "
+            f"transfers, describe their table as one of nodes with keys; to predict links, leave out columns and time "
+            f"of the only table of edges."
+        )
+    if scenario != "seen" and graph.types is not None:
+        raise UnsupportedError(
+            f"the scenario '{scenario}' takes nodes away by their label or split, and nodes of {graph.name} have "
+            f"types ({several(graph.types.names, 6)}), of which only '{graph.types.names[graph.types.target]}' has "
+            f"any. Use the scenario 'seen'."
+        )
 
 
 def _require_parts(partition: Partition, scenario: Scenario) -> None:

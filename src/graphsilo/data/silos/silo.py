@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources.directions import is_symmetric
-from graphsilo.types import ClientId, Task
+from graphsilo.data.sources.directions import has_directions
+from graphsilo.types import TARGET_TASKS, ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.scaling import FeatureScale
@@ -36,6 +36,9 @@ class Schema:
         directed, weighted: Whether links have directions, and weights.
         types: Of nodes, where there are several.
         relations: What the tables of links are called, where they say more than which nodes are linked.
+        link_features: What the columns of these tables are called.
+        target: Type of the nodes that are classified, where there are several types.
+        ends: Types of the nodes that the rows of each relation begin and end at, where there are several types.
     """
 
     task: Task
@@ -48,15 +51,33 @@ class Schema:
     weighted: bool = False
     types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
+    link_features: tuple[str, ...] = ()
+    target: str = ""
+    ends: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
         """What a graph says of itself, for a task of nodes or links."""
         return cls(
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
-            not is_symmetric(graph), graph.edge_weights is not None,
-            () if graph.types is None else graph.types.names, () if graph.links is None else graph.links.relations,
+            has_directions(graph), graph.edge_weights is not None,
+            () if graph.types is None else graph.types.names, **cls.of_links(graph),
+            target="" if graph.types is None else graph.types.names[graph.types.target], ends=ends_of(graph),
         )  # fmt: skip
+
+    @staticmethod
+    def of_links(graph: Graph) -> dict[str, Any]:
+        """What a graph says of its tables of links."""
+        links = graph.links
+        return {} if links is None else {"relations": links.relations, "link_features": links.feature_names}
+
+
+def ends_of(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """Types of the nodes that the rows of each relation begin and end at, where it is said."""
+    if graph.types is None or graph.links is None or graph.links.between is None:
+        return ()
+    names = graph.types.names
+    return tuple((names[start], names[end]) for start, end in graph.links.between.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,15 +179,21 @@ class Silo:
         return self.graph.labels if self.noisy_labels is None else self.noisy_labels
 
     @property
+    def has_targets(self) -> bool:
+        """Whether it has these, and no classes."""
+        return self.schema.task in TARGET_TASKS
+
+    @property
     def seen(self) -> EvaluationSet:
         return self.evaluations[0]
 
     def train_of_classes(self, least: int) -> NDArray[np.int64]:
-        """Training items that are labelled, of a class with so many of them or more."""
+        """Training items that are labelled, of a class with so many of them or more; of several targets all known."""
         labels = self.labels[self.train]
         enough = self.class_counts() >= least
         found: NDArray[np.int64] = self.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
-        return found
+        targets = self.graph.union.targets
+        return found if targets is None else found[~np.isnan(targets.values[found]).any(axis=1)]
 
     def labelled_validation(self) -> NDArray[np.int64]:
         """Validation items of the first evaluation set that are labelled."""

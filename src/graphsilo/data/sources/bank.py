@@ -138,7 +138,9 @@ def _draw_accounts(bank: Bank) -> _Accounts:
     first = np.searchsorted(of_bank, np.arange(count + 1))
     homes = np.maximum(1, np.diff(first) // _COMMUNITY)
     community = (np.concatenate([[0], np.cumsum(homes)])[of_bank] + (draw.random(n) * homes[of_bank])).astype(np.int64)
-    young = np.where(draw.random(int(homes.sum())) < 0.13, 0.6, 0.06)[community] * draw.uniform(0.6, 1.6, count)[of_bank]
+    young = (
+        np.where(draw.random(int(homes.sum())) < 0.13, 0.6, 0.06)[community] * draw.uniform(0.6, 1.6, count)[of_bank]
+    )
     newcomer = draw.random(n) < young
     role = np.where(newcomer, np.where(draw.random(n) < 0.3, 4, 0), _draw_roles(bank, draw, n))
     ring, start = _draw_rings(bank, of_bank, role, first)
@@ -322,7 +324,9 @@ def _draw_errands(bank: Bank, people: _Accounts) -> list[_Rows]:
     below = (draw.random(len(who)) < 0.1)[each] & (draw.random(len(each)) < 0.6)
     amount = np.where(below, _LIMIT * draw.uniform(0.9, 0.995, len(each)), amount)
     day = np.clip(start[each] + draw.uniform(0, 30, len(each)), 0, bank.days - 0.01)
-    onto = np.where(draw.random(len(who)) < 0.5, _in_community(draw, people, who), draw.integers(0, len(people), len(who)))
+    onto = np.where(
+        draw.random(len(who)) < 0.5, _in_community(draw, people, who), draw.integers(0, len(people), len(who))
+    )
     hubs = np.flatnonzero(np.isin(people.role, (1, 2, 3)))
     if len(hubs):
         onto = np.where(draw.random(len(who)) < 0.3, _nearby(draw, people.bank, hubs, who, 0.8), onto)

@@ -22,6 +22,7 @@ from graphsilo.data.sources import cache, files
 from graphsilo.data.sources.empty import Rules
 from graphsilo.data.sources.entries import CatalogEntry, entry, find, names
 from graphsilo.data.sources.raw_files import read_raw
+from graphsilo.data.sources.sums import Sums, windows_of
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import setting
 
@@ -66,6 +67,10 @@ class LoadOptions(ScaleOptions):
     missing: Rules | None = setting(
         None, "own tables: what stands in an empty cell's place, `refuse`, `mean`, `median` or `indicator`, or a table "
         "of columns to those or to numbers; none leaves it to the tables' description",
+    )  # fmt: skip
+    sums: bool | Sums = setting(
+        True, "what nodes are told of their links where tables of these have columns or dates: how many, with how many "
+        "others, how much, and with {windows: [7, 30, 90]} once more of the last so many days; false: nothing",
     )  # fmt: skip
     generator: dict[str, Any] = setting(
         {}, "settings of a generated data set, such as nodes; they may stand beside the others"
@@ -295,9 +300,20 @@ def load_spec(
     chosen = _own_options(options, spec.file)
     if spec.directed and "undirected" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"undirected": False})
+    chosen = chosen.model_copy(update={"sums": sums_of(spec, chosen)})
     missing = None if chosen.missing is None else Missing.parse(chosen.missing)
     found = tables.read_tables(spec, missing=missing, learned=learned)
     return replace(found, graph=_apply(found.graph, chosen).union)
+
+
+def sums_of(spec: TableSpec, options: LoadOptions | Mapping[str, Any] | None) -> bool | Sums:
+    """What nodes of tables are told of their links: as the options say, else as the description does.
+
+    Raises:
+        ConfigError: An option is unknown or of the wrong type.
+    """
+    chosen = _own_options(options, spec.file)
+    return chosen.sums if "sums" in chosen.model_fields_set else spec.sums
 
 
 def apply_options(
@@ -319,7 +335,12 @@ def _apply(
             raise ConfigError(f"largest_component needs one graph; {graph.name} is a collection of {len(graph)}.")
         return replace(graph, union=_apply(graph.union, options, undirected_already=undirected_already).union)
     wants_degrees = options.degree_features is True or (options.degree_features == "auto" and not graph.num_features)
-    if undirected_already and not (wants_degrees or options.largest_component or options.scale == "unit_rows"):
+    is_plain = graph.links is None and graph.time is None
+    if (
+        undirected_already
+        and is_plain
+        and not (wants_degrees or options.largest_component or options.scale == "unit_rows")
+    ):
         return graph
     from graphsilo.data.sources import transforms
 
@@ -330,11 +351,16 @@ def _apply(
     if options.largest_component:
         graph = transforms.largest_component(graph)
         graph = replace(graph, estimated=(*graph.estimated, "largest_component"))
+    if not is_plain:
+        graph = _apply_links(graph, options)
+        wants_degrees = wants_degrees and (options.degree_features is True or not graph.num_features)
     features: Features = graph.features
     if options.scale == "unit_rows":
         features = transforms.row_normalize(features)
     if wants_degrees:
-        degrees = transforms.one_hot_degree(graph, max_degree=options.max_degree)
+        # Links to a node are from before its time, those from it lead to what comes later.
+        counted = graph if graph.time is None else graph.with_edges(graph.edges[::-1])
+        degrees = transforms.one_hot_degree(counted, max_degree=options.max_degree)
         features = transforms.append_features(features, degrees)
         graph = replace(graph, estimated=(*graph.estimated, "degree"))
     if features is graph.features:
@@ -343,6 +369,17 @@ def _apply(
         more = tuple(f"degree={degree}" for degree in range(features.shape[1] - graph.num_features))
         graph = replace(graph, feature_names=graph.feature_names + more)
     return graph.with_features(features)
+
+
+def _apply_links(graph: Graph, options: LoadOptions) -> Graph:
+    """The graph with what its tables of links add up to, and without edges that pass something back in time."""
+    from graphsilo.data.sources.link_columns import add_link_columns
+    from graphsilo.data.sources.looking_back import respect_time
+
+    windows = windows_of(options.sums)
+    if windows is not None:
+        graph = add_link_columns(graph, windows)
+    return respect_time(graph, undirected=options.undirected)
 
 
 def data_roots(root: str | os.PathLike[str] | None) -> list[Path]:

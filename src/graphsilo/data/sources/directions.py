@@ -29,6 +29,11 @@ def is_symmetric(graph: Graph) -> bool:
     return are_equal(pattern, pattern.T.tocsr())
 
 
+def has_directions(graph: Graph) -> bool:
+    """Whether links have directions. Where nodes have times, edges lead to later ones, which says nothing of links."""
+    return graph.time is None and not is_symmetric(graph)
+
+
 def to_undirected(edges: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
     """Both directions of every link once: symmetrised, without self-loops and without duplicates.
 

@@ -104,7 +104,7 @@ class Client(ClientBase[FedLoGConfig]):
     def check_range(self, request: RangeRequest) -> RangeReply:
         """Whether a generator with values within -1 and 1 can say what neighbours look like."""
         scale = self.silo.scale
-        if scale is not None:
+        if scale is not None and len(scale.shift):
             # A column of deviation 1 reaches beyond somewhere. The scale says so, not the cells: it may be one of
             # somebody's making, and with one scale after the other the answer would tell a single cell.
             moved = (scale.factor != 0) & ((scale.factor != 1) | (scale.shift != 0))
@@ -432,6 +432,7 @@ def build_encoder(spec: ModelSpec, schema: Schema, config: FedLoGConfig, draw: t
         task="link",  # the output is an embedding
         embedding_dim=config.embedding_dim,
         generator=draw,
+        schema=schema,
         **spec.settings,
     )
 

@@ -54,7 +54,9 @@ def views_of(data: GraphTensors, schema: Schema) -> list[GraphTensors]:
     if num_views(schema) == 1:
         return [data]
     graph = data.graph
-    views = [graph.with_edges(to_undirected(graph.edges, graph.num_nodes)), graph]
+    # Where nodes have times, a link counts in one way: the other would tell a node of what came later.
+    ways = to_undirected(graph.edges, graph.num_nodes) if graph.time is None else graph.edges
+    views = [graph.with_edges(ways), graph]
     if schema.directed:
         views.append(graph.with_edges(graph.edges[::-1], graph.edge_weights))
     return [data if each is graph else GraphTensors(each) for each in views]

@@ -319,7 +319,7 @@ class Client(ClientBase[OpFGLConfig]):
             options.update({name: 0.0 for name in ("dropout", "attention_dropout") if name in known})
         model = models.build(
             spec.name, num_features=schema.num_features, num_classes=schema.num_classes, task=task,
-            generator=generator(self.context.seed, "model"), precision=spec.precision, **options,
+            generator=generator(self.context.seed, "model"), precision=spec.precision, schema=schema, **options,
         )  # fmt: skip
         start_backbone(model, spec.start)
         return model.to(self.context.device)

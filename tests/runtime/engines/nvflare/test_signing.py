@@ -54,6 +54,7 @@ def test_a_site_cannot_speak_as_the_coordinator(kits: Path) -> None:
         verifier.open(BODY)
 
 
+@pytest.mark.slow
 def test_another_federations_coordinator_is_nobody_here(kits: Path, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="not this federation's coordinator's"):
         Verifier(kits / "north", "north").open(signed(Signer(make(tmp_path / "other") / "coordinator"), "north", BODY))

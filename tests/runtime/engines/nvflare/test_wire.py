@@ -132,6 +132,7 @@ def anybody(kit: Path, root: Path) -> ssl.SSLContext:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["ours/north", "other/north", "old/north", "ours/coordinator", ""])
 def test_only_sites_with_a_certificate_of_today_are_let_in(who: str, place: Place, root: Path) -> None:
     served = context(place.ours / "coordinator", root, serves=True)
