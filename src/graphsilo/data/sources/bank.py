@@ -55,7 +55,7 @@ class Bank(Generated):
 
     name: ClassVar[str] = "bank"
 
-    transfers: int = setting(200_000, "rows between accounts; a tenth as many accounts", ge=10_000, le=10_000_000)
+    transfers: int = setting(300_000, "rows between accounts; a tenth as many accounts", ge=10_000, le=10_000_000)
     banks: int = setting(4, "institutions, each with its own size, customers and amounts", ge=4, le=len(_BANKS))
     positives: float = setting(0.02, "share of accounts that are mules", ge=0.002, le=0.1)
     months: int = setting(12, "how long the tables reach; accounts are looked at from the third month on", ge=6, le=60)
@@ -75,10 +75,11 @@ class Bank(Generated):
         """Types ``account`` and ``merchant``, and ``customer`` where banks share some; relations of their links."""
         people = _draw_accounts(self)
         merchants, category, place = _draw_merchants(self)
+        since = merchants.columns["since"].astype(np.float64)
         rows = _draw_transfers(self, people)
         names = [*_BANKS[: self.banks]]
         nodes = {"account": _account_table(self, people), "merchant": merchants}
-        links = {"transfer": rows, "payment": _draw_payments(self, people, category, place, merchants.columns["since"])}
+        links = {"transfer": rows, "payment": _draw_payments(self, people, category, place, since)}
         if self.shared_customers:
             nodes["customer"], links["holds"] = _share_customers(self, people)
         return put_together(self.name, nodes, links, names, CLASSES)
@@ -201,7 +202,7 @@ def _account_table(bank: Bank, people: _Accounts) -> NodeTable:
         "balance": np.round(balance, 2),
         "tenure": np.floor(tenure),
         "age": np.clip(np.floor(age), 18, 95),
-        "online": online,
+        "online": online.astype(np.float64),
         **spread(SEGMENTS, segment, "segment"),
         **spread(COUNTRIES, country, "country"),
     }
@@ -278,7 +279,7 @@ def _draw_flows(bank: Bank, people: _Accounts) -> list[_Rows]:
     draw = bank.draw("flows")
     mules = np.flatnonzero(people.mule)
     mules = mules[np.argsort(people.ring[mules] + draw.random(len(mules)) * 0.5, kind="stable")]
-    ring, (starts, sizes) = people.ring[mules], np.unique(people.ring[mules], return_index=True, return_counts=True)[1:]
+    starts, sizes = np.unique(people.ring[mules], return_index=True, return_counts=True)[1:]
     busy = draw.gamma(2.0, 0.5, len(sizes))
     flows = draw.poisson(np.maximum(1.5 * sizes * busy, 1.0))
     of_ring = np.repeat(np.arange(len(sizes)), flows)
@@ -292,7 +293,7 @@ def _draw_flows(bank: Bank, people: _Accounts) -> list[_Rows]:
     amount = np.where(below, _LIMIT * draw.uniform(0.9, 0.995, count), amount)
     found = []
     holder, alive = victim, np.ones(count, dtype=bool)
-    for step in range(4):
+    for _ in range(4):
         receiver = mules[starts[of_ring] + at]
         keep = np.flatnonzero(alive & (holder != receiver) & (day < bank.days))
         channel = np.where(draw.random(len(keep)) < 0.45, 1, 0)
@@ -394,7 +395,9 @@ def _share_customers(bank: Bank, people: _Accounts) -> tuple[NodeTable, LinkRows
     names = np.char.add("person", np.char.zfill(draw.permutation(count).astype(str), 7))
     resident = draw.random(count) < np.where(people.newcomer[both].any(axis=1), 0.4, 0.9)
     ends = np.stack([np.repeat(np.arange(count), 2), both.ravel()])
-    return NodeTable(names, {"resident": resident}, np.full(count, -1)), LinkRows("customer", "account", ends)
+    return NodeTable(names, {"resident": resident.astype(np.float64)}, np.full(count, -1)), LinkRows(
+        "customer", "account", ends
+    )
 
 
 # -- Draws ---------------------------------------------------------------------------------------------------------
@@ -410,7 +413,8 @@ def _draw_by_row(draw: np.random.Generator, table: Floats, rows: Ints) -> Ints:
 def _weighted(draw: np.random.Generator, weight: Floats, count: int) -> Ints:
     """[count] places, in proportion to their weights."""
     total = np.cumsum(weight)
-    return np.minimum(np.searchsorted(total, draw.random(count) * total[-1], side="right"), len(weight) - 1)
+    found = np.searchsorted(total, draw.random(count) * total[-1], side="right")
+    return np.asarray(np.minimum(found, len(weight) - 1))
 
 
 def _nearby(draw: np.random.Generator, of_bank: Ints, among: Ints, others: Ints, share: float) -> Ints:

@@ -203,7 +203,10 @@ _ENTRIES = (
     CatalogEntry("citation-sbm", 2708, 10_562, 1433, 7, f"{_SBM}, Cora-like", split_ratios=_CITATION_GRAPHS),
     CatalogEntry("heterophily-sbm", 2500, 30_000, 1000, 5, f"{_SBM}, chameleon-like", split_ratios=_WIKIPEDIA),
     CatalogEntry("product-sbm", 2_400_000, 60_000_000, 100, 47, f"{_SBM}, ogbn-products-like", split_ratios=_PRODUCTS),
-    CatalogEntry("bank", 20_800, 300_000, 23, 2, "Generated: banks with mule rings, treasurers and hubs"),
+    CatalogEntry(
+        "bank", 31_200, 110_000, 55, 2, "Generated: banks with mule rings, treasurers and hubs",
+        split_ratios=(0.5, 0.2, 0.3),
+    ),
     *_family(
         "Planetoid", _planetoid, _CITATION_GRAPHS,
         CatalogEntry("Cora", 2708, 10_556, 1433, 7, _PLANETOID, checksum="918ae6152b18bfa3", class_names=_CORA),

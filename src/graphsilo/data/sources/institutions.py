@@ -97,7 +97,7 @@ def put_together(
             features[rows, len(words)] = values
             words.append(f"{kind}.{key}")
             of_feature.append(number)
-    for number, kind in enumerate(types):
+    for number in range(len(types)):
         features[of_node == number, width + number] = 1.0
     rows_of = _join_links(links, start)
     return Graph(
