@@ -136,7 +136,9 @@ def _join_links(links: Mapping[str, LinkRows], start: Mapping[str, int]) -> Link
         np.full(size, np.nan) if table.time is None else table.time
         for size, table in zip(sizes, links.values(), strict=True)
     ]
+    types = list(start)
+    between = [[types.index(table.source), types.index(table.target)] for table in links.values()]
     return LinkTable(
         tuple(links), np.repeat(np.arange(len(links), dtype=np.int16), sizes), np.concatenate(ends, axis=1), features,
-        tuple(names), np.concatenate(times),
+        tuple(names), np.concatenate(times), np.array(between, dtype=np.int16),
     )  # fmt: skip

@@ -22,7 +22,14 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import node_columns, round_to_grid, second_moments, views_of
+from graphsilo.methods.fedtrees.columns import (
+    node_columns,
+    own_columns,
+    relation_columns,
+    round_to_grid,
+    second_moments,
+    views_of,
+)
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
@@ -279,6 +286,12 @@ class Client(ClientBase[FedTreesConfig]):
                 if own:
                     columns = label_columns(view, self.train, self._labels, classes, of=self.data)
                 found.append(columns.toarray().astype(np.float32))
+            if self.silo.schema.relations:
+                known = np.zeros((data.num_nodes, classes)) if labelled else None
+                if known is not None and own:
+                    known[data.graph.rows_of(self.data.graph.global_ids[self.train]), self._labels] = 1.0
+                mine = own_columns(data, config.dim, self._directions.numpy(), self.context.seed)
+                found.append(relation_columns(data, self.silo.schema, mine, config.dim, known))
             return np.hstack(found, dtype=np.float32)
 
         mine = (self.train.tobytes(), self._labels.tobytes()) if labelled and own else ()

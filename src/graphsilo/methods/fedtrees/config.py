@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.settings import MethodConfig, setting
-from graphsilo.methods.fedtrees.columns import num_views, principal_of, width_of
+from graphsilo.methods.fedtrees.columns import num_views, principal_of, width_of, width_of_relations
 from graphsilo.methods.fedtrees.forest import Rule
 from graphsilo.methods.fedtrees.graphs import width_of_graphs
 from graphsilo.settings import WIDEST, Share
@@ -66,7 +66,8 @@ class FedTreesConfig(MethodConfig):
         if schema.task == "graph":
             return width_of_graphs(schema.num_features, self.dim)
         labelled = schema.num_classes if self.label_features and schema.task not in TARGET_TASKS else 0
-        return width_of(schema.num_features, self.dim, labelled, num_views(schema))
+        width = width_of(schema.num_features, self.dim, labelled, num_views(schema))
+        return width + width_of_relations(schema, self.dim, labelled)
 
     def num_drawn(self, columns: int) -> int:
         """How many of p columns a round draws."""
