@@ -273,7 +273,7 @@ class Client(ClientBase[FedTreesConfig]):
             return _hold_columns(data, (dim, seed), (), lambda: graph_columns(data, dim, seed))
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
-        labelled = config.label_features and not self.silo.has_targets
+        labelled = config.has_labels(self.silo.schema)
         if self._directions.shape[1] != config.principal(self.silo.schema):
             raise RequestError("this silo has missed the directions onto which its features are projected.")
         key = (config.dim, self.context.seed, config.label_features, self._which)
@@ -287,11 +287,8 @@ class Client(ClientBase[FedTreesConfig]):
                     columns = label_columns(view, self.train, self._labels, classes, of=self.data)
                 found.append(columns.toarray().astype(np.float32))
             if self.silo.schema.relations:
-                known = np.zeros((data.num_nodes, classes)) if labelled else None
-                if known is not None and own:
-                    known[data.graph.rows_of(self.data.graph.global_ids[self.train]), self._labels] = 1.0
                 mine = own_columns(data, config.dim, self._directions.numpy(), self.context.seed)
-                found.append(relation_columns(data, self.silo.schema, mine, config.dim, known))
+                found.append(relation_columns(data, self.silo.schema, mine, config.dim))
             return np.hstack(found, dtype=np.float32)
 
         mine = (self.train.tobytes(), self._labels.tobytes()) if labelled and own else ()

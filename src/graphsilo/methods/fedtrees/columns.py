@@ -1,7 +1,7 @@
 """FedTrees' columns: a node's features, those of its neighbourhood, its degree, and how its neighbours are labelled.
 
 With N = D^-1 A: X, N X, N² X; the standard deviation of X over the neighbours, where X is narrow; log(1 + degree) and
-its mean over the neighbours; FedRidge's label features. Links count both ways and alike in them; where they have
+its mean over the neighbours; FedRidge's label features, but for tables of links. Links count both ways and alike in them; where they have
 directions or weights, all but X comes again for these (``views_of``); where tables of links are known apart, each
 relation adds in both directions what the nodes at the other end look like (``relation_columns``). A wide X has rows
 of length 1 and is projected onto its first principal directions, found by subspace iteration over sums of all silos
@@ -95,11 +95,11 @@ def relation_sources(schema: Schema, dim: int) -> list[tuple[int, bool, NDArray[
     return found
 
 
-def width_of_relations(schema: Schema, dim: int, labelled: int) -> int:
+def width_of_relations(schema: Schema, dim: int) -> int:
     """Columns that relations add."""
     wide = schema.num_features > dim
     widths = (dim if columns is None else 2 * len(columns) for _, _, columns in relation_sources(schema, dim))
-    return sum(width + (1 if wide else 2) + labelled for width in widths)
+    return sum(width + (1 if wide else 2) for width in widths)
 
 
 def width_of(num_features: int, dim: int, labelled: int, views: int = 1) -> int:
@@ -157,11 +157,9 @@ def own_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], se
     return np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _round_rows(features)])
 
 
-def relation_columns(
-    data: GraphTensors, schema: Schema, own: NDArray[np.float64], dim: int, classes: NDArray[np.float64] | None
-) -> NDArray[np.float32]:
+def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64], dim: int) -> NDArray[np.float32]:
     """[n, q] for each relation and direction, of the nodes at the other end of a node's rows: mean and, where X is
-    narrow, standard deviation of X; log(1 + how many there are) and, of that, their mean; shares of known classes.
+    narrow, standard deviation of X; log(1 + how many there are) and, of that, their mean.
 
     Nothing passes back in time, and parallel rows are one link (:mod:`graphsilo.models.relations`).
 
@@ -170,7 +168,6 @@ def relation_columns(
         schema: Says which relations there are.
         own: [n, ...] X, or its projection.
         dim: Most columns of X that are taken as they are.
-        classes: [n, C] 1 where a node trains and is of a class; None without label features.
     """
     from graphsilo.models.relations import relation_matrix
 
@@ -186,8 +183,6 @@ def relation_columns(
             squares = step @ (here * here)
             variance = squares - one * one
             parts += [np.sqrt(np.where(variance > _ROUNDING * squares, variance, 0.0)), step @ degree]
-        if classes is not None:
-            parts.append(step @ classes)
     return np.hstack(parts).astype(np.float32)
 
 
