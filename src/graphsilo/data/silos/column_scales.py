@@ -183,12 +183,12 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
         how: ``standard`` or ``robust``.
     """
     rows = visible_graph(silo)
-    return scale_of_rows(rows if rows.num_nodes else silo.graph.union, how)
+    graph = rows if rows.num_nodes else silo.graph.union
+    return scale_of_rows(graph.features, how, graph.types)
 
 
-def scale_of_rows(graph: Graph, how: ScaleName) -> FeatureScale:
-    """The scale that some nodes alone give; see :func:`own_scale`."""
-    rows, types = graph.features, graph.types
+def scale_of_rows(rows: Features, how: ScaleName, types: NodeTypes | None = None) -> FeatureScale:
+    """The scale that some rows alone give; see :func:`own_scale`."""
     found = sums_of(rows, types)
     if how == "robust":
         shift, factor = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
@@ -224,7 +224,7 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
         graphs: Of silos whose features are scaled together, as they were read.
         names: What the silos are called.
     """
-    factors = np.stack([scale_of_rows(graph, "standard").factor for graph in graphs])
+    factors = np.stack([scale_of_rows(graph.features, "standard", graph.types).factor for graph in graphs])
     said = []
     for column, name in enumerate(graphs[0].feature_names or ()):
         known = np.flatnonzero(factors[:, column])
