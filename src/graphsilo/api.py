@@ -127,7 +127,8 @@ def graph_of(
         thing: The object.
         features: Attribute of the nodes that holds their features: ``x``, in DGL ``feat``. For NetworkX also a list of
             attributes, which are a column each. A graph that has none has none.
-        labels: Attribute that holds the class: ``y``, in DGL ``label``. Words are numbered in alphabetical order; in
+        labels: Attribute that holds the class, or numbers to be estimated (those that are not whole; others by
+            ``graphsilo.data.with_targets``): ``y``, in DGL ``label``. Words are numbered in alphabetical order; in
             NetworkX a node without one is unlabelled.
         weights: Attribute of the edges that holds their weight: ``edge_weight``, in NetworkX and DGL ``weight``.
         name: What to call it.

@@ -73,10 +73,11 @@ def _clients(facts: Mapping[str, Any], items: str) -> Any:
     with_edges = "edges" in rows[0]
     added = any(row.get("added_edges") for row in rows)
     headings = ["client", items, *(["edges"] if with_edges else []), "train", "val", "test"]
-    headings += ["homophily"] if with_edges else []
+    has_classes = bool(rows[0]["labels"])
+    headings += ["homophily"] if with_edges and has_classes else []
     headings += ["added"] if added else []
     numbers = range(1, len(headings))
-    grid = table(*headings, "missing", "labels", numbers=numbers, narrow=True)
+    grid = table(*headings, *(["missing", "labels"] if has_classes else []), numbers=numbers, narrow=True)
     classes = len(rows[0]["labels"])
     space = min(WIDEST_BARS, max(8, columns() - 62)) if is_terminal() else WIDEST_BARS
     grid.columns[-1].no_wrap = True
@@ -84,9 +85,10 @@ def _clients(facts: Mapping[str, Any], items: str) -> Any:
         cells = [str(row["client"]), count(row["nodes"])]
         cells += [count(row["edges"])] if with_edges else []
         cells += [count(row["train"]), count(row["val"]), count(row["test"])]
-        cells += [share(row["homophily"])] if with_edges else []
+        cells += [share(row["homophily"])] if with_edges and has_classes else []
         cells += [count(row["added_edges"])] if added else []
-        grid.add_row(*cells, _numbers(row["missing_classes"], classes), bars(row["labels"], space))
+        labels = [_numbers(row["missing_classes"], classes), bars(row["labels"], space)] if has_classes else []
+        grid.add_row(*cells, *labels)
     return grid
 
 
@@ -108,7 +110,8 @@ def conclusions(facts: Mapping[str, Any], items: str = "nodes") -> list[str]:
         total = facts["kept_edges"] + facts["cut_edges"]
         found.append(
             f"Edges: {count(facts['kept_edges'])} of {count(total)} kept ({100 * facts['kept_share']:.1f} %), "
-            f"{count(facts['cut_edges'])} cut. Edges within a class: {share(facts['homophily'])} of the whole graph."
+            f"{count(facts['cut_edges'])} cut."
+            + (f" Edges within a class: {share(facts['homophily'])} of the whole graph." if facts["homophily"] else "")
         )
     if "train_test_overlap" in facts:
         both = facts["train_test_overlap"]

@@ -21,6 +21,8 @@ from graphsilo.loading import load
 from graphsilo.spreadsheets import csv_text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from graphsilo.experiments.predict import Prediction
 
 SHOWN = 20
@@ -66,7 +68,11 @@ def predict(
 
 
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
-    """A line per node: id, class, its name where it has one, its probability, and the probability of every class."""
+    """A line per node: id, class, its name where it has one, its probability, and the probability of every class; or
+    id and what is estimated, under the name of each target."""
+    if found.values is not None:
+        numbers = [[str(found.node_ids[row]), *(f"{value:.9g}" for value in found.values[row])] for row in rows]
+        return csv_text([["node", *_target_names(found)], *numbers])
     names = found.class_names
     count = found.probabilities.shape[1]
     headings = [f"p_{names[index] if names else index}" for index in range(count)]
@@ -94,16 +100,31 @@ def _select_nodes(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int
 def _print(found: Prediction, rows: Sequence[int]) -> None:
     say(f"Predictions on {found.on}, by {found.by}:")
     say()
+    if found.values is not None:
+        grid = table("node", *_target_names(found), numbers=range(1, 1 + found.values.shape[1]))
+        for row in rows[:SHOWN]:
+            grid.add_row(str(found.node_ids[row]), *(f"{value:,.4g}" for value in found.values[row]))
+        _end(grid, rows)
+        return
     grid = table("node", "class", "probability", "second", "probability", numbers=(0, 2, 4))
     for row in rows[:SHOWN]:
         chances = found.probabilities[row]
         order = chances.argsort()[::-1]
         cells = [text for index in order[:2] for text in (_name(found, int(index)), f"{chances[index]:.2f}")]
         grid.add_row(str(found.node_ids[row]), *cells)
+    _end(grid, rows)
+
+
+def _end(grid: Table, rows: Sequence[int]) -> None:
     show(grid)
     if len(rows) > SHOWN:
         say()
         say(f"{len(rows) - SHOWN} more; --out FILE.csv writes them all.")
+
+
+def _target_names(found: Prediction) -> list[str]:
+    assert found.values is not None
+    return [_name(found, index) for index in range(found.values.shape[1])]
 
 
 def _name(found: Prediction, index: int) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -120,8 +121,8 @@ class Metric:
         meaning: Its definition, for the documentation.
         counts: From margins [..., groups, C] to values [..., groups]; to [..., groups, C] if ``per_class``. None where
             counts are not enough.
-        ranking: From a client's labels and scores to its value, or what that is called in ``evaluate.scores``; None
-            where counts are enough.
+        ranking: From a client's labels and scores to its value, or what that is called in ``evaluate.scores``, with
+            another module's name before a dot; None where counts are enough.
         group: Of ``GROUPS``: whose items are scored.
         tasks: Where it is measured; for links there are no counts.
         is_share: From 0 to 1, so that it is shown in percent.
@@ -130,7 +131,7 @@ class Metric:
         selects: May choose the reported round (``evaluation.select_by``).
         tie: Metric that decides between rounds with equal values, where it is measured; empty: the first is taken.
         is_main: Has a column in the tables of the terminal and of comparisons.
-        per_class: A list with a score of each class.
+        per_class: A list with a score of each class, or of each of several targets.
         of_rare: Where data has two classes, it looks at the rarer one alone. One of counts takes the class's entry of
             ``counts``, and there is none where data has more; a ranking is given the class.
 
@@ -165,8 +166,9 @@ class Metric:
         if self.selects and not (self.each_round or self.ranking):
             raise ConfigError(f"the metric '{self.name}' can select a round only if each round records it.")
 
-    def rank(self, labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], rare: int | None = None) -> Score:
-        """The value of a client's ranking; ``ranking`` says what it takes, ``rare`` is the rarer of two classes.
+    def rank(self, labels: NDArray[Any], scores: NDArray[np.floating[Any]], rare: int | None = None) -> Score:
+        """The value of a client's ranking; ``ranking`` says what it takes, ``rare`` is the rarer of two classes. Labels
+        of which a node may have several come as numbers with NaN, or as whole ones with -1, where one is not known.
 
         Raises:
             DataError: The metric is one of counts.
@@ -174,19 +176,20 @@ class Metric:
         if self.ranking is None:
             raise DataError(f"the metric '{self.name}' is computed from counts, not from scores.")
         rank: Any = self.ranking
+        if labels.dtype.kind == "f" and "multilabel" in self.tasks:
+            labels = np.nan_to_num(labels, nan=-1).astype(np.int64)
         if isinstance(rank, str):
-            from graphsilo.evaluate import scores as module
-
-            rank = getattr(module, rank)
+            module, _, name = rank.rpartition(".")
+            rank = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), name)
         found: Score = rank(labels, scores, *((rare,) if self.of_rare and rare is not None else ()))
         return found
 
-    def of_outputs(self, labels: NDArray[np.int64], outputs: NDArray[np.floating[Any]]) -> float | None:
+    def of_outputs(self, labels: NDArray[Any], outputs: NDArray[np.floating[Any]]) -> float | None:
         """The value of what a model says of some items; None where it is undefined.
 
         Args:
-            labels: [n] true classes; items without one (-1) are left out.
-            outputs: [n, C] logits or log-probabilities.
+            labels: [n] true classes; items without one (-1) are left out. Of targets [n, m].
+            outputs: [n, C] logits or log-probabilities; what is said of targets.
         """
         if self.ranking is not None:
             return self.rank(labels, outputs).value
@@ -269,11 +272,19 @@ def list_selecting(task: Task | None = None) -> list[str]:
     return [each.name for each in METRICS.values() if each.selects and (task is None or task in each.tasks)]
 
 
+def find_selecting(name: str, task: Task) -> Metric:
+    """The metric of this name where the task has it, else the task's first."""
+    return METRICS[name] if task in METRICS[name].tasks else METRICS[list_selecting(task)[0]]
+
+
 def find_leading(values: Iterable[str]) -> str | None:
     """The metric that stands for all: the first of those that may select which is among the names."""
     names = set(values)
     return next((name for name in list_selecting() if name in names), None)
 
+
+_RANKED: tuple[Task, ...] = ("node", "link", "graph", "multilabel")
+_OF_NUMBERS: Any = {"tasks": ("regression",), "is_share": False}
 
 for _metric in (
     Metric("accuracy", "Accuracy", "share predicted right", accuracy, each_round=True, selects=True, is_main=True),
@@ -283,13 +294,13 @@ for _metric in (
     ),
     Metric(
         "auc", "AUC", "area under the ROC curve, exact, from each client's scores; computed at the client, which "
-        "returns the value and its weight", ranking="roc_auc", tasks=("node", "link", "graph"), selects=True,
+        "returns the value and its weight", ranking="roc_auc", tasks=_RANKED, selects=True,
         is_main=True,
     ),
     Metric(
         "ap", "Average precision", "likewise: precision averaged over the recall that each threshold adds; of two "
         "classes that of the rarer one, of more the mean of each against the others", ranking="average_precision",
-        tasks=("node", "link", "graph"), selects=True, is_main=True, of_rare=True,
+        tasks=_RANKED, selects=True, is_main=True, of_rare=True,
     ),
     Metric(
         "rare_f1", "F1 of the rare class", "of two classes, the F1 of the one that fewer training items of all silos "
@@ -319,6 +330,30 @@ for _metric in (
     Metric("per_class_precision", "Precision per class", "likewise; none where the class is never predicted",
            precision, per_class=True),
     Metric("per_class_recall", "Recall per class", "likewise; none where nobody has the class", recall, per_class=True),
+    Metric(
+        "mae", "MAE", "mean absolute error, in the unit of what is estimated; of several targets the mean, each in "
+        "standard deviations of all training items", ranking="targets.mean_absolute_error", selects=True, is_main=True,
+        **_OF_NUMBERS, higher_is_better=False,
+    ),
+    Metric(
+        "rmse", "RMSE", "root of the mean squared error, in the same unit", ranking="targets.root_mean_squared_error",
+        selects=True, is_main=True, **_OF_NUMBERS, higher_is_better=False,
+    ),
+    Metric(
+        "r2", "R²", "share of the variance at a client that is explained; below 0: worse than its own mean",
+        ranking="targets.r_squared", is_main=True, **_OF_NUMBERS,
+    ),
+    Metric("spearman", "Spearman", "correlation of ranks", ranking="targets.spearman", is_main=True, **_OF_NUMBERS),
+    Metric("target_mae", "MAE per target", "of each of several targets, in its own unit",
+           ranking="targets.mean_absolute_error", per_class=True, **_OF_NUMBERS, higher_is_better=False),
+    Metric("target_rmse", "RMSE per target", "likewise", ranking="targets.root_mean_squared_error", per_class=True,
+           **_OF_NUMBERS, higher_is_better=False),
+    Metric("target_r2", "R² per target", "likewise, without a unit", ranking="targets.r_squared", per_class=True,
+           **_OF_NUMBERS),
+    Metric("micro_f1", "Micro-F1", "2 · hits / (labels that there are + labels said) over all labels at once, said "
+           "where the chance is above one half", ranking="targets.micro_f1", tasks=("multilabel",), is_main=True),
+    Metric("label_ap", "Average precision per label", "a number per label; none where all have it, or none",
+           ranking="average_precision", tasks=("multilabel",), per_class=True),
 ):  # fmt: skip
     register(_metric)
 

@@ -306,7 +306,7 @@ _OWN = {section: set(kind.model_fields) - {"options"} for section, kind in SECTI
 class RunConfig(Settings):
     """Everything a run depends on."""
 
-    task: Task | None = setting(None, "node, graph or link; none: what the data is made for")
+    task: Task | None = setting(None, "node, graph, link, regression or multilabel; none: what the data is made for")
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
     scenario: ScenarioConfig = ScenarioConfig()

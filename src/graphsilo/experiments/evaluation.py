@@ -126,8 +126,8 @@ class SetScores:
             rare=self.rare,
         )
 
-    def light(self) -> dict[str, dict[str, float | None]]:
-        """Node-weighted means of every kind, for a curve."""
+    def light(self, *, single: bool = False) -> dict[str, dict[str, float | None]]:
+        """Node-weighted means of every kind, for a curve; ``single`` adds those of each of several targets."""
         result: dict[str, dict[str, float | None]] = {}
         if self.counts is not None:
             result = {NAMES.get(key, key): value for key, value in self._summaries().items()}
@@ -135,6 +135,8 @@ class SetScores:
             from graphsilo.evaluate.scores import Score, combine
 
             kind, _, metric = name.partition("/")
+            if "@" in metric and not single:
+                continue
             each = [Score(None if np.isnan(value) else float(value), int(weight)) for value, weight in pairs]
             weights = self.sizes if len(self.sizes) == len(each) else None
             result.setdefault(NAMES.get(kind, kind), {})[metric] = combine(each, weights).value
@@ -165,8 +167,20 @@ class SetScores:
             if EVERYBODY in self.clients:
                 result["worst_client"] = {"client": None, "accuracy": None}
                 result["spread"] = {"std": None, "min": None, "max": None}
-        light = self.light().get(NAMES.get(kind, kind), {})
-        return Scores.of({**light, **result})
+        light = self.light(single=True).get(NAMES.get(kind, kind), {})
+        return Scores.of(fold_targets({**light, **result}))
+
+
+def fold_targets(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Scores of single targets, ``target_mae@1``, as lists under the metric's name."""
+    found: dict[str, Any] = {}
+    for name, value in scores.items():
+        metric, number, _ = name.partition("@")
+        if number:
+            found.setdefault(metric, []).append(value)
+        else:
+            found[name] = value
+    return found
 
 
 RoundScores = dict[str, dict[str, SetScores]]

@@ -23,6 +23,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import common_model
 from graphsilo.federation.registry import Method
 from graphsilo.federation.secure import MIN_PARTIES
+from graphsilo.types import CLASS_TASKS
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
 _IDLE = re.compile(r"client (\d+) in (.*)", re.DOTALL)
@@ -226,7 +227,7 @@ def _swapped_warnings(seeds: Sequence[Seed], participants: Participants) -> list
     others = _mean([score for client, score in scores.items() if client not in found])
     if not found or others is None or others < _FAR_ABOVE:
         return []
-    if participants.task == "link" or participants.schema.num_classes != 2:
+    if participants.task not in CLASS_TASKS or participants.schema.num_classes != 2:
         return []
     who = several(
         (f"{participants.name_clients([client])} ({title} {100 * scores[client]:.1f})" for client in found), _MAX
@@ -277,7 +278,7 @@ def label_warnings(participants: Participants) -> list[str]:
 
 def _shares(participants: Participants) -> dict[int, float]:
     """Of two classes the share of the second at each silo that has labels; empty where that is not known."""
-    if participants.schema.num_classes != 2 or participants.task == "link":
+    if participants.schema.num_classes != 2 or participants.task not in CLASS_TASKS:
         return {}
     rows = {row["client"]: row.get("labels") or [0, 0] for row in participants.cut["per_client"]}
     return {client: labels[1] / sum(labels) for client, labels in rows.items() if sum(labels) > 0}

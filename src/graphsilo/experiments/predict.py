@@ -17,6 +17,7 @@ from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scale_graph, scale_silo
 from graphsilo.data.silos.schema import learned_of, schema_of
 from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.directions import is_symmetric
@@ -44,16 +45,18 @@ _PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree
 
 @dataclass(frozen=True)
 class Prediction:
-    """Class and probabilities of every item.
+    """Class and probabilities of every item, or what is estimated of it.
 
     Attributes:
         node_ids: [m] what the user calls each item: its id in the user's own node table, as text; where the data has
             no such ids, its number in the whole data set (its row in a graph that was given).
         classes: [m] most probable class.
         probabilities: [m, C], rows sum to 1.
-        class_names: Words for the classes, where the data has them.
+        class_names: Words for the classes, where the data has them; or what targets are called.
         on: What was predicted on, in words.
         by: By whose model, in words.
+        values: [m, t] of targets, where there are such and no classes: numbers in their own units, or the chance of
+            each label; ``classes`` are then -1, ``probabilities`` [m, 0].
     """
 
     node_ids: NDArray[np.str_] | NDArray[np.int64]
@@ -62,8 +65,11 @@ class Prediction:
     class_names: tuple[str, ...] | None
     on: str
     by: str = ""
+    values: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
+        if self.values is not None:
+            return f"Prediction(items={len(self.values)}, targets={self.values.shape[1]}, on={self.on!r})"
         return f"Prediction(items={len(self.classes)}, classes={self.probabilities.shape[1]}, on={self.on!r})"
 
     @property
@@ -171,14 +177,19 @@ def predict(
         check_finite(target)
         target = scale_graph(target, kept.scale)
     with torch.no_grad():
-        found = probabilities(member.predict(member.tensors(target), _VIEWS[whose])).cpu().numpy()
+        output = member.predict(member.tensors(target), _VIEWS[whose])
     types = target.union.types
     told = slice(None) if types is None else np.flatnonzero(types.targets)
-    found = found[told]
+    values, found = None, np.zeros((len(output[told]), 0), dtype=np.float32)
+    if silo.has_targets:
+        values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
+    else:
+        found = probabilities(output).cpu().numpy()[told]
     return Prediction(
         node_ids=target.external_ids[told],
-        classes=found.argmax(axis=1).astype(np.int64),
+        classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
         probabilities=found,
+        values=values,
         class_names=silo.schema.class_names,
         on=on,
         by=_words_of_model(owner, checkpoint, whose, reported),

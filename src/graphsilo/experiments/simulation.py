@@ -38,7 +38,7 @@ from graphsilo.experiments.participants import (
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.local.placement import free_memory
-from graphsilo.types import ClientId, Task
+from graphsilo.types import CLASS_TASKS, NODE_TASKS, ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.federation.client import ModelSpec
@@ -142,12 +142,12 @@ def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
     Raises:
         UnsupportedError: The data cannot serve it.
     """
-    natural: Task = "graph" if isinstance(graph, GraphCollection) else "node"
+    natural = graph.task
     task = config.task or natural
-    if (task == "graph") != (natural == "graph"):
+    if task != natural and (task != "link" or natural == "graph"):
         raise UnsupportedError(
             f"task '{task}' was asked for, but {graph.name} is made for task '{natural}'"
-            f"{' (or link)' if natural == 'node' else ''}."
+            f"{'' if natural == 'graph' else ' (or link)'}."
         )
     return task
 
@@ -236,7 +236,7 @@ def _prepare_graph(
     else:
         silos = build_silos(graph, partition, **asked)
         silos = [replace(silo, shares_ids=not sizes, **found[silo.client if sizes else 0]) for silo in silos]
-        if method is not None and method.cut_links and task == "node" and config.scenario.name != "inductive":
+        if method is not None and method.cut_links and task in NODE_TASKS and config.scenario.name != "inductive":
             from graphsilo.data.silos.between import own_links, with_cut_links
 
             if sizes:
@@ -357,7 +357,9 @@ def make_simulation(
         ),
         scaling=scaling,
         without=without,
-        trained=None if task == "link" else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
+        trained=None
+        if task not in CLASS_TASKS
+        else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
     )
 
 
@@ -398,7 +400,7 @@ def _sign_notes(config: RunConfig, silo: Silo) -> tuple[str, ...]:
 def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:
     """Names the classes that are asked for and that nobody trains on."""
     schema = silos[0].schema
-    if schema.task == "link":
+    if schema.task not in CLASS_TASKS:
         return ()
     trained = np.sum([silo.class_counts() for silo in silos], axis=0)
     asked = np.zeros(schema.num_classes, dtype=np.int64)

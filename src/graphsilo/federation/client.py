@@ -150,8 +150,8 @@ class EvaluateSums(Message):
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
     def check(self) -> None:
-        shares = all(metric.is_share for metric in METRICS.values())
         for name, (above, below) in dict(self.ranked).items():
+            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or metric.is_share
             if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 
@@ -285,8 +285,10 @@ class ClientBase(ABC, Generic[ConfigT]):
         return shared_copy(tensors, self.context.device)
 
     def predict_undecided(self, items: int) -> Tensor:
-        """[items, C] log-probabilities of all classes alike: of who has no model."""
+        """[items, C] log-probabilities of all classes alike, or the mean of each target: of who has no model."""
         classes = self.silo.schema.num_classes
+        if self.silo.has_targets:
+            return torch.zeros(items, classes, device=self.context.device)
         return torch.full((items, classes), -float(np.log(classes)), device=self.context.device)
 
     @handler

@@ -24,6 +24,10 @@ SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
 """Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
 
 
+LINK, TARGET = "link_", "target_"
+"""With what the numbers of a scale begin that are those of tables of links, and of targets."""
+
+
 def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
     """Where a client's model stands; ``when`` is best or last."""
     return folder / "models" / f"seed{seed}-client{client}-{when}.safetensors"
@@ -174,13 +178,18 @@ def word_tensors(booleans: Mapping[str, Words]) -> dict[str, Tensor]:
 
 def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:
     """A scale as models' files and checkpoints hold it."""
-    links = {} if scale.links is None else scale_tensors(scale.links)
     found = {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
-    return {**found, **{f"link_{name}": tensor for name, tensor in links.items()}}
+    for start, part in ((LINK, scale.links), (TARGET, scale.targets)):
+        if part is not None:
+            found |= {f"{start}{name}": tensor for name, tensor in scale_tensors(part).items()}
+    return found
 
 
 def scale_of(tensors: Tensors) -> FeatureScale:
     """The scale of such tensors."""
-    links = {name: tensors[f"link_{name}"] for name in ("shift", "factor") if f"link_{name}" in tensors}
+    parts = [
+        {name: tensors[f"{start}{name}"] for name in ("shift", "factor") if f"{start}{name}" in tensors}
+        for start in (LINK, TARGET)
+    ]
     shift, factor = (tensors[name].numpy().copy() for name in ("shift", "factor"))
-    return FeatureScale(shift, factor, scale_of(links) if links else None)
+    return FeatureScale(shift, factor, *(scale_of(part) if part else None for part in parts))

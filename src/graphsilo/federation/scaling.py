@@ -6,13 +6,16 @@ silo as additive statistics, and its policy may refuse them: then every silo sca
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphsilo.data.silos.column_scales import ColumnSums, members_of, squares_of, sums_of, visible_graph
 from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.data.silos.targets import target_scale, target_sums
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase
 from graphsilo.federation.interface import Federation, handler
@@ -123,6 +126,48 @@ def _check_members(members: Tensor, columns: Tensor, what: str) -> None:
         raise MessageError(f"{what}.members counts rows of {members.numel()} columns, and there are {columns.numel()}.")
 
 
+class TargetsRequest(Message):
+    """Add up the targets of training items; where a centre is given, the squares about it.
+
+    Attributes:
+        centre: [targets] float64.
+    """
+
+    centre: Tensor | None = sends("statistic", dtype=torch.float64, shape=("classes",), per_class=False, default=None)
+
+
+class TargetSums(Message):
+    """What a silo adds to the means, or deviations, of targets.
+
+    Attributes:
+        counts: [targets] int64 training items of which each is known.
+        sums: [targets] float64 sum of y, or of (y - centre)².
+    """
+
+    counts: Tensor = sends("counts", dtype=torch.int64, shape=("classes",), per_class=False)
+    sums: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("classes",), per_class=False, largest=_LARGEST_SQUARES, words=3,
+        compared=False,
+    )  # fmt: skip
+
+    def check(self) -> None:
+        if self.counts.numel() and int(self.counts.min()) < 0:
+            raise MessageError(f"TargetSums counts {int(self.counts.min())} items; at least 0 can be.")
+        if bool(((self.counts == 0) & (self.sums != 0)).any()):
+            raise MessageError("TargetSums has a sum over no item that is not 0.")
+
+    def check_answer(self, request: Message) -> None:
+        assert isinstance(request, TargetsRequest)
+        if request.centre is not None and bool((self.sums < 0).any()):
+            raise MessageError("TargetSums has a sum of squares below 0.")
+        if request.centre is None and bool((self.sums.abs() > self.counts * _LARGEST_FEATURE).any()):
+            raise MessageError("TargetSums has a sum of more than float32 numbers can add up to.")
+
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
+        if self.counts.numel() and int(self.counts.max()) > items:
+            raise MessageError(f"TargetSums counts {int(self.counts.max())} items; there are {items:g} at most.")
+
+
 class AgreedScale(Message):
     """The scale that a client is made with.
 
@@ -132,6 +177,17 @@ class AgreedScale(Message):
 
     shift: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
     factor: Tensor = sends("statistic", dtype=torch.float64, shape=("features",), per_class=False)
+
+
+class AgreedTargetScale(AgreedScale):
+    """The same with that of numbers that are to be estimated; features may stay as they are, [0].
+
+    Attributes:
+        target_shift, target_factor: [targets] float64.
+    """
+
+    target_shift: Tensor = sends("statistic", dtype=torch.float64, shape=("classes",), per_class=False)
+    target_factor: Tensor = sends("statistic", dtype=torch.float64, shape=("classes",), per_class=False)
 
 
 class ScalingClient(ClientBase[MethodConfig]):
@@ -162,12 +218,18 @@ class ScalingClient(ClientBase[MethodConfig]):
             members=torch.from_numpy(members_of(graph)),
         )  # fmt: skip
 
+    @handler
+    def target_sums(self, request: TargetsRequest) -> TargetSums:
+        """Either look at targets."""
+        counts, sums = target_sums(self.silo, None if request.centre is None else request.centre.numpy())
+        return TargetSums(counts=torch.from_numpy(counts), sums=torch.from_numpy(sums))
+
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         raise UnsupportedError("nothing has been trained yet: the silos are agreeing on the scale of their features.")
 
 
-def agree(federation: Federation, minimum: int | None) -> FeatureScale:
-    """The scale of all silos together.
+def agree(federation: Federation, minimum: int | None, *, features: bool = True, targets: bool = False) -> FeatureScale:
+    """The scale of all silos together: of features, of targets, or of both.
 
     Args:
         federation: Of :class:`ScalingClient`.
@@ -176,6 +238,19 @@ def agree(federation: Federation, minimum: int | None) -> FeatureScale:
     Raises:
         FederationError: Too few did.
     """
+    nothing = np.zeros(0)
+    found = _agree_on_features(federation, minimum) if features else FeatureScale(nothing, nothing)
+    return replace(found, targets=_agree_on_targets(federation, minimum)) if targets else found
+
+
+def _agree_on_targets(federation: Federation, minimum: int | None) -> FeatureScale:
+    first = federation.sum(ScalingClient.target_sums, TargetsRequest()).require(minimum)
+    centre = first.sums / first.counts.clamp_min(1)
+    second = federation.sum(ScalingClient.target_sums, TargetsRequest(centre=centre)).require(minimum)
+    return target_scale(centre.numpy(), second.sums.numpy(), second.counts.numpy())
+
+
+def _agree_on_features(federation: Federation, minimum: int | None) -> FeatureScale:
     first = federation.sum(ScalingClient.feature_sums, SumsRequest()).require(minimum)
     columns = (part.numpy() for part in (first.sums, first.others, first.filled, first.members))
     sums = ColumnSums(first.num_samples, *columns)
@@ -188,9 +263,10 @@ def agree(federation: Federation, minimum: int | None) -> FeatureScale:
 
 def message_of(scale: FeatureScale) -> AgreedScale:
     """A scale on its way to a client."""
-    return AgreedScale(**scale_tensors(scale))
+    kind = AgreedScale if scale.targets is None else AgreedTargetScale
+    return kind(**scale_tensors(scale))
 
 
 def scale_from(message: AgreedScale) -> FeatureScale:
     """The scale of such a message."""
-    return scale_of({"shift": message.shift, "factor": message.factor})
+    return scale_of(vars(message))

@@ -17,7 +17,7 @@ from graphsilo.evaluate import sums
 from graphsilo.evaluate.counts import ConfusionPlan
 from graphsilo.evaluate.metrics import rankings
 from graphsilo.evaluate.spread import paired_errors
-from graphsilo.types import Task
+from graphsilo.types import TARGET_TASKS, Task
 
 PAIRED = "paired"
 """Kind of score: standard errors of the difference to another model over which items are tested."""
@@ -68,6 +68,17 @@ class Scoring:
                     kinds[name] = []
                     alone = evaluation.name == "global" or parts == 1
                     sizes.append(np.array([silo.num_items]) if alone else np.bincount(owner, minlength=parts))
+                    continue
+                if silo.schema.task in TARGET_TASKS:
+                    from graphsilo.federation.target_scoring import score_targets
+
+                    owner, parts = _parts(silo, evaluation)
+                    scores.update(score_targets(name, silo, evaluation, output, owner, parts))
+                    kinds[name] = []
+                    whole = (
+                        [silo.seen.graph.num_items] if parts == 1 else np.bincount(owner[owner >= 0], minlength=parts)
+                    )
+                    sizes.append(np.array(whole))
                     continue
                 plan, answers = self._plan(silo, evaluation), output.argmax(1)
                 if beside is not None and evaluation is silo.seen:
@@ -181,7 +192,7 @@ def _rank_parts(
     for metric in rankings(task):
         for part in range(parts):
             mine = owner == part
-            found.setdefault(f"{name}/{metric.name}", []).extend(_wire(metric.rank(labels[mine], values[mine], rare)))
+            found.setdefault(f"{name}/{metric.name}", []).extend(to_wire(metric.rank(labels[mine], values[mine], rare)))
     return found
 
 
@@ -197,6 +208,6 @@ def _score_classes(
     return scores
 
 
-def _wire(score: Any) -> list[float]:
+def to_wire(score: Any) -> list[float]:
     value = float("nan") if score.value is None else float(score.value)
     return [value, float(score.weight)]

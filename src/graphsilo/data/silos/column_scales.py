@@ -24,7 +24,7 @@ _NORMAL_IQR = 1.3489795003921634
 """Distance of the quartiles of a normal distribution with deviation 1."""
 _MOSTLY = 0.5
 """Share of entries that are not 0 from which a sparse column is centred: it is filled anyway."""
-_CONSTANT = 2.0**-44
+CONSTANT = 2.0**-44
 """A deviation so small a part of its mean is rounding: the mean of one number over and over need not be that number."""
 _COLUMNS = 64
 """Columns whose quantiles are taken at once."""
@@ -74,7 +74,7 @@ class ColumnSums:
 
 
 def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDArray[np.bool_]) -> FeatureScale:
-    varies = spread > _CONSTANT * np.abs(centre)
+    varies = spread > CONSTANT * np.abs(centre)
     factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
     return FeatureScale(np.where(plain, 0.0, centre), np.where(plain, 1.0, factor))
 

@@ -50,11 +50,13 @@ class FeatureScale:
     Attributes:
         shift, factor: [d] float64; [0] where features stay as they are.
         links: What is done to the columns of the tables of links, where they have some.
+        targets: The same of numbers that are to be estimated; None where there are none.
     """
 
     shift: NDArray[np.float64]
     factor: NDArray[np.float64]
     links: FeatureScale | None = None
+    targets: FeatureScale | None = None
 
     @property
     def digest(self) -> str:
@@ -76,7 +78,7 @@ def scale_silo(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) ->
     """
     graph = scale_graph(silo.graph, scale, clip=clip)
     if graph is silo.graph:  # float32 already, and left as it is
-        return silo
+        return silo if scale is None else replace(silo, scale=scale)
     sets = tuple(replace(item, graph=scale_graph(item.graph, scale, clip=clip)) for item in silo.evaluations)
     return replace(silo, graph=graph, evaluations=sets, scale=scale)
 
@@ -87,14 +89,13 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
     Args:
         silo: With features as they were read.
         scaling: How they are scaled.
-        agreed: The scale that the silos agreed on, where they did.
+        agreed: The scale that the silos agreed on, where they did; of targets alone where features are not scaled
+            together.
         clip: Whether numbers that are too large for it become the largest ones. Where the scale is somebody else's
             word, a refusal would tell that there is such a number.
     """
-    scale = agreed
-    if not scaling.has_columns:
-        scale = None
-    elif agreed is None:
+    scale = agreed if scaling.has_columns and agreed is not None and len(agreed.shift) else None
+    if scaling.has_columns and scale is None:
         from graphsilo.data.silos.column_scales import own_scale
 
         scale = own_scale(silo, scaling.scale)
@@ -102,6 +103,10 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
         from graphsilo.data.silos.link_scaling import add_own_scale
 
         scale = add_own_scale(scale, silo, scaling.scale)
+    if silo.schema.task == "regression":
+        from graphsilo.data.silos.targets import with_target_scale
+
+        scale = with_target_scale(silo, scale, agreed)
     return scale_silo(silo, scale, clip=clip)
 
 
@@ -113,6 +118,8 @@ def scale_graph(
     Raises:
         DataError: Another number of features; or a number is too large to be scaled.
     """
+    if scale is not None and not len(scale.shift) and scale.links is None:  # of targets alone
+        scale = None
     if scale is None and graph.union.features.dtype == np.float32:
         return graph
     # On the graph itself, as its tensors are: clients share evaluation graphs, and may share a scale.

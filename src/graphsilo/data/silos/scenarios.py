@@ -190,7 +190,7 @@ def build_silos(
         partition: For ``unseen`` and ``open``, made by ``partition_for_scenario``.
         scenario: A name from ``SCENARIOS``.
         options: Settings of the scenario.
-        task: ``node``; ``link`` goes on to ``build_link_silos``.
+        task: That of the graph; ``link`` goes on to ``build_link_silos``.
         link_ratios: Shares of training, validation and test links, for the task ``link``.
 
     Raises:
@@ -209,9 +209,10 @@ def build_silos(
         from graphsilo.data.silos.link_task import build_link_silos
 
         return build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
-    if task != "node":
+    if task != graph.task:
         raise UnsupportedError(
-            f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
+            f"one graph gives silos for the tasks {graph.task} and link; for '{task}' "
+            f"{'use build_graph_silos with a collection' if task == 'graph' else 'it would need other labels'}."
         )
     partition.check(graph)
     _require_parts(partition, chosen)
@@ -262,8 +263,8 @@ def build_silo(
         from graphsilo.data.silos.link_task import build_link_silos
 
         return build_link_silos(graph, partition, ratios=link_ratios, first_client=client)[0]
-    if task != "node":
-        raise UnsupportedError(f"a graph from tables serves the tasks node and link; '{task}' was asked for.")
+    if task != graph.task:
+        raise UnsupportedError(f"a graph from tables serves the tasks {graph.task} and link; '{task}' was asked for.")
     partition.check(graph)
     context = _context(graph, partition, chosen, ScenarioOptions())
     if chosen == "inductive" and not len(partition.train[0]):
@@ -298,7 +299,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         partition=partition,
         scenario=scenario,
         options=options,
-        schema=Schema.of(graph, "node"),
+        schema=Schema.of(graph, graph.task),
         inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
         table=base.number_table(),
         shared=tuple(shared),

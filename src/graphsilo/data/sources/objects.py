@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from graphsilo.data.sources.classes import ClassNames, is_signed
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.missing import UNLABELLED, unlabelled_note
 from graphsilo.data.sources.plain import plain_graph
+from graphsilo.data.sources.targets import with_targets
 from graphsilo.errors import ConfigError, DataError, quote, several
 
 Names = str | Sequence[str] | None
@@ -150,6 +152,10 @@ def _of_networkx(graph: Any, said: Said) -> Graph:
     part = _networkx_part(graph, replace(said, name=name))
     if said.labels is None and all(value is None for value in values):
         return part
+    if all(value is None or isinstance(value, Real) for value in values):
+        numbers = np.array([np.nan if value is None else float(value) for value in values])
+        if plain.are_targets(numbers):
+            return with_targets(part, numbers, [key])
     labels, words, notes = _labels(values, name, key)
     classes = plain.class_count(labels, words)
     return add_notes(replace(part, labels=labels, class_names=words, num_classes=classes), notes)

@@ -359,15 +359,22 @@ class MethodFacts(Record):
 
 
 class DataFacts(Record, kw_only=True):
-    """Of the whole data; ``hash`` is the sha256 of its contents."""
+    """Of the whole data, which has classes or targets; ``hash`` is the sha256 of its contents."""
 
     name: str
     graphs: int | None = None
     nodes: int
     edges: int
     features: int
-    classes: int
+    classes: int | None = None
+    targets: int | None = None
     hash: str
+
+    @property
+    def outputs(self) -> str:
+        """How many classes or targets there are, in words."""
+        count, word = (self.classes, "classes") if self.targets is None else (self.targets, "targets")
+        return f"{count:,} {word if count != 1 else word.removesuffix('s')}"
 
 
 class Holder(Record, kw_only=True):

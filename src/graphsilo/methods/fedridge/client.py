@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import Judge, confusions, weight_scores
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -31,12 +33,15 @@ from graphsilo.methods.fedridge.messages import (
     ScoreRequest,
     Statistics,
     StatisticsRequest,
+    TargetCounts,
+    TargetStatisticsRequest,
     halves,
 )
 from graphsilo.methods.fedridge.private import NOISY, SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.columns import BLOCK, label_columns
 from graphsilo.models.view import GraphTensors
+from graphsilo.training.losses import binary_focal
 
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 """What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
@@ -52,7 +57,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
-        self.metric = METRICS[context.select_by]
+        self.metric = find_selecting(context.select_by, self.silo.schema.task)
         self._size = 1.0
         self.released = Released(self.config, SENSITIVITY)
         self._models: dict[str, Tensors] = {}
@@ -78,6 +83,19 @@ class Client(ClientBase[FedRidgeConfig]):
         return Counts(classes=torch.from_numpy(counts), sizes=sizes)
 
     @handler
+    def count_targets(self, request: CountRequest) -> TargetCounts:
+        """Training items, and the squares of their targets."""
+        found = self.count(request)
+        squares = self._wanted(self._train).square().sum(0)
+        return TargetCounts(classes=found.classes, sizes=found.sizes, squares=squares)
+
+    def _wanted(self, items: NDArray[np.int64]) -> Tensor:
+        """[items, C] float64 what a ridge is to say of training items: 1 for their class and 0 else, or targets."""
+        if self.silo.has_targets:
+            return torch.from_numpy(scaled_targets(self.silo)[items]).double()
+        return F.one_hot(torch.from_numpy(self.silo.labels[items]), self.silo.schema.num_classes).double()
+
+    @handler
     def statistics(self, request: StatisticsRequest) -> Statistics:
         """The sums, for each kind of features and each balance."""
         refuse_without_noise(self.config)
@@ -101,7 +119,10 @@ class Client(ClientBase[FedRidgeConfig]):
                     labels = torch.from_numpy(self.silo.labels[items])
                     scaled = rows if bool((weight == 1).all()) else rows * weight[labels][:, None].to(rows.dtype)
                     square = upper_product(rows, scaled, square)
-                    cross.index_add_(0, labels, scaled.double())
+                    if self.silo.has_targets:
+                        cross += self._wanted(items).t() @ scaled.double()
+                    else:
+                        cross.index_add_(0, labels, scaled.double())
                 if square is None:
                     square = torch.zeros(features.width, features.width)
                 moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
@@ -112,6 +133,11 @@ class Client(ClientBase[FedRidgeConfig]):
             moments=single, products=single_products, moments_rest=rest, products_rest=products_rest,
             num_samples=len(self._train),
         )  # fmt: skip
+
+    @handler
+    def target_statistics(self, request: TargetStatisticsRequest) -> Statistics:
+        """The same of targets."""
+        return self.statistics(request)
 
     @handler
     def noisy_statistics(self, request: ReleaseRequest) -> Release:
@@ -137,7 +163,8 @@ class Client(ClientBase[FedRidgeConfig]):
         refuse_unless(self._are_models(request.candidates, 3, request.dim, request.shifts), "candidates")
         self._size = request.size
         items, classes = self._validation, self.silo.schema.num_classes
-        labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
+        labels, shifts = self._judge.labels, request.shifts.float()
+        has_targets = self.silo.has_targets
         found, ranked = [], list[Score]()
         for kind, candidates in request.candidates.items():
             features = self._features(self._seen, kind, request.dim)
@@ -146,11 +173,14 @@ class Client(ClientBase[FedRidgeConfig]):
             for start in range(0, len(items), BLOCK):
                 part = slice(start, start + BLOCK)
                 output = features.times(each, items[part]).view(-1, len(candidates), 1, classes) + shifts
-                counts += confusions(labels[part], output.argmax(3).flatten(1).numpy(), classes)
+                if has_targets:
+                    counts[:, 0, 0] += len(items[part])
+                else:
+                    counts += confusions(labels[part], output.argmax(3).flatten(1).numpy(), classes)
             found.append(counts)
             if self.metric.ranking is not None:  # all items at once, one candidate after the other
                 outputs = (features.times(each, items) + shift for each in candidates for shift in shifts)
-                ranked += [self.metric.rank(labels, _logarithms(output)) for output in outputs]
+                ranked += [self.metric.rank(labels, self._say(output).numpy()) for output in outputs]
         self._forget_others(self._seen, request.candidates, request.dim)
         return Candidates(
             counts=torch.from_numpy(np.concatenate(found)),
@@ -272,7 +302,7 @@ class Client(ClientBase[FedRidgeConfig]):
         rows = torch.cat([part for _, part in parts])
         labels = torch.from_numpy(self.silo.labels[self._train])
         root = class_weights[labels].sqrt()[:, None]
-        target = F.one_hot(labels, self.silo.schema.num_classes).double()
+        target = self._wanted(self._train)
         # From the strongest penalty on: of equals the one nearest to the common model is kept.
         penalties = sorted(self.config.own_ridge, reverse=True)
         rows, fit = root * rows, partial(corrections, root * rows)
@@ -282,14 +312,28 @@ class Client(ClientBase[FedRidgeConfig]):
 
     @property
     def _judge(self) -> Judge:
-        return Judge(self.metric, self.silo.seen.graph.labels[self._validation])
+        seen = self.silo.seen.graph
+        labels = scaled_targets(self.silo, seen) if self.silo.has_targets else seen.labels
+        return Judge(self.metric, labels[self._validation])
 
     def _to_scores(self, output: Tensor) -> np.ndarray[Any, Any]:
-        return output.numpy() if self.metric.ranking is None else _logarithms(output)
+        found: np.ndarray[Any, Any] = (output if self.metric.ranking is None else self._say(output)).numpy()
+        return found
+
+    def _say(self, output: Tensor, sharpness: float = USUAL_SHARPNESS) -> Tensor:
+        """What a ridge's scores mean: log-probabilities, numbers, or logits of labels."""
+        if self.silo.schema.task == "regression":
+            return output
+        if self.silo.schema.task == "multilabel":  # the middle of what 0 and 1 were
+            return sharpness * (output - 0.5)
+        return F.log_softmax(sharpness * output, dim=1)
 
     def _sharpest(self, output: Tensor) -> float:
-        if not len(output):
+        if not len(output) or self.silo.schema.task == "regression":
             return USUAL_SHARPNESS
+        if self.silo.has_targets:
+            targets = torch.from_numpy(self._judge.labels)
+            return min(SHARPNESS, key=lambda s: float(binary_focal(self._say(output, s), targets, gamma=0.0).mean()))
         labels = torch.from_numpy(self.silo.seen.graph.labels[self._validation])
         return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
 
@@ -321,7 +365,7 @@ class Client(ClientBase[FedRidgeConfig]):
         names = self._fitting(models, data)
         sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(names[0], USUAL_SHARPNESS)
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
-        return F.log_softmax(sharpness * output, dim=1).to(data.device)
+        return self._say(output, sharpness).to(data.device)
 
     def predict_held_out(self) -> Tensor:
         """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
@@ -329,7 +373,7 @@ class Client(ClientBase[FedRidgeConfig]):
         if not self._models:  # it has missed them
             return self.predict_undecided(len(self._validation)).cpu()
         name = self._fitting(self._models["own"], self._seen)[0]
-        return F.log_softmax(self._sharpness["own"][name] * self._held_out[name], dim=1)
+        return self._say(self._held_out[name], self._sharpness["own"][name])
 
     def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
         """The features whose scores are added up for a graph: with label features where validation could judge them, on
@@ -381,9 +425,3 @@ def shift_scores(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
     weights = weights.clone()
     weights[constant] += (shift / CONSTANT).to(weights.dtype)
     return weights
-
-
-def _logarithms(output: Tensor) -> np.ndarray[Any, Any]:
-    """Log-probabilities of a ridge's scores."""
-    found: np.ndarray[Any, Any] = F.log_softmax(USUAL_SHARPNESS * output, dim=1).numpy()
-    return found

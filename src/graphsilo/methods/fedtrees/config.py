@@ -8,6 +8,7 @@ from graphsilo.methods.fedtrees.columns import num_views, principal_of, width_of
 from graphsilo.methods.fedtrees.forest import Rule
 from graphsilo.methods.fedtrees.graphs import width_of_graphs
 from graphsilo.settings import WIDEST, Share
+from graphsilo.types import TARGET_TASKS
 
 
 class FedTreesConfig(MethodConfig):
@@ -37,7 +38,10 @@ class FedTreesConfig(MethodConfig):
         source="ours; labels as features: UniMP, Shi et al. 2021", when={"task": ("node",)},
     )  # fmt: skip
     balance: Share = setting(
-        0.0, "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes", source="ours"
+        0.0,
+        "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes",
+        source="ours",
+        when={"task": ("node", "graph")},
     )
     own: bool = setting(
         True, "whether silos correct the common leaves towards their own rows, or grow trees of these alone, where "
@@ -61,7 +65,7 @@ class FedTreesConfig(MethodConfig):
         """p, the columns of a node, or of a graph."""
         if schema.task == "graph":
             return width_of_graphs(schema.num_features, self.dim)
-        labelled = schema.num_classes if self.label_features else 0
+        labelled = schema.num_classes if self.label_features and schema.task not in TARGET_TASKS else 0
         return width_of(schema.num_features, self.dim, labelled, num_views(schema))
 
     def num_drawn(self, columns: int) -> int:
