@@ -195,8 +195,8 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
         silo: Its own rows count; where it has no row to train on, as for graph classification, all that it has.
         how: ``standard`` or ``robust``.
     """
-    rows = visible_graph(silo)
-    graph = rows if rows.num_nodes else silo.graph.union
+    seen = visible_graph(silo)
+    graph = seen if seen.num_nodes else silo.graph.union
     return scale_of_rows(graph.features, how, graph.types)
 
 
