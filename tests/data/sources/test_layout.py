@@ -116,6 +116,7 @@ SHOPS = (
             ),
             "links 'payment' lead from account to merchant at silo 'a' and from merchant to account at silo 'b'",
         ),
+        (FEWER.replace(", time: booked", ""), "the table 'transfer' has dates at silo 'a' and none at silo 'b'"),
         (FEWER + "sums: {windows: [30]}", "silo 'a' adds up links over all days, and silo 'b' over all days and 30"),
         (SHOPS, "'merchant' is a type of nodes at silo 'a' and a table of links at silo 'b'"),
     ],

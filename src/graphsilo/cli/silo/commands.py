@@ -411,7 +411,8 @@ def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> 
     if not of_a_run:  # what is scored counts it, and many methods do
         kept.append("how often each class occurs")
     if described.tables is not None:
-        kept.append(f"the ids in column '{described.tables.classified.id}'")
+        columns = dict.fromkeys(f"'{said.id}'" for said in described.tables.nodes.values())
+        kept.append(f"the ids in column {', '.join(columns)}")
         if described.missing.rules:
             kept.append("what empty cells were filled with")
         kept.append("names of files, and tables and columns that are not used")

@@ -142,6 +142,11 @@ class TableSpec:
         """The table of the nodes that are classified."""
         return self.nodes[self.target]
 
+    def tables(self) -> Iterator[tuple[str, ColumnTable]]:
+        """What is said of each table of nodes and of edges, by its name."""
+        yield from self.nodes.items()
+        yield from self.edges.items()
+
     @property
     def relations(self) -> tuple[str, ...]:
         """What all rows of links are called, those of keys too, sorted."""
