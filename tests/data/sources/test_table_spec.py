@@ -102,6 +102,21 @@ def test_one_type_with_a_name_is_a_graph_without_types(bank: Path) -> None:
         np.testing.assert_array_equal(getattr(named, key), getattr(plain, key))
 
 
+@pytest.mark.parametrize("name", ["account.balance", "balance", "account.b*", "'*'"])
+def test_rules_of_empty_cells_go_by_either_name(bank: Path, name: str) -> None:
+    (bank.parent / "accounts.csv").write_text(FILES["accounts.csv"].replace("1.5", ""))
+    bank.write_text(
+        f"{YAML}features: {{missing: {{{name}: 7}}}}\n" if name != "'*'" else f"{YAML}features: {{missing: median}}\n"
+    )
+    assert features(load_tables(bank))["account.balance"][0] == (3 if name == "'*'" else 7)
+    one = (
+        "nodes: {account: {path: accounts.csv, id: account, label: flag, features: [balance]}}\n"
+        "edges: {transfer: {path: transfers.csv, source: sender, target: receiver}}\n"
+    )
+    bank.write_text(one + (f"features: {{missing: {{{name}: 7}}}}" if name != "'*'" else "features: {missing: median}"))
+    assert features(load_tables(bank))["balance"][0] == (3 if name == "'*'" else 7)
+
+
 def test_keys_of_a_table_of_nodes_are_links(bank: Path) -> None:
     bank.write_text(
         "nodes:\n  account: {path: accounts.csv, id: account, features: [balance]}\n"
