@@ -136,6 +136,8 @@ def test_keys_of_a_table_of_nodes_are_links(bank: Path) -> None:
     assert graph.links.relations == ("card", "transfer.from", "transfer.to")
     assert graph.links.ends.T.tolist() == [[0, 0], [1, 1], [3, 0], [4, 2], [3, 1]]
     assert graph.links.time[2:].tolist() == [20089, 20090, 20089]
+    bank.write_text("\n".join(line for line in bank.read_text().splitlines() if not line.startswith("edges:")))
+    assert load_tables(bank).edges.shape == (2, 6)
     (bank.parent / "moves.csv").write_text("nr,from,to,amount,flag,day\n1,7,6,10,ok,2025-01-01\n")
     with pytest.raises(
         DataError, match=r"the key names an unknown node \(nodes.transfer.keys\): row 1 \(line 2\): '6'"
