@@ -94,6 +94,8 @@ def stand_in(like: Graph | GraphCollection, item: Graph | GraphCollection | None
         splits=kind({key: np.zeros((n, *mask.shape[1:]), bool) for key, mask in empty.splits.items()}),
         node_ids=None,
         node_names=None,
+        types=None if empty.types is None else replace(empty.types, of_node=np.full(n, empty.types.target, np.int16)),
+        time=None if empty.time is None else np.full(n, np.nan),
     )
     return GraphCollection(graph, np.arange(n + 1), labels, like.num_classes, like.name) if whole else graph
 

@@ -239,7 +239,9 @@ def _describe_filling(described: SiloFile, reading: Reading | None) -> str:
     if not empty or described.tables is None:
         return "none missing or NaN"
     rules = described.missing
-    text = [f"{name} {count(number)} ({rules.of(name)})" for name, number in empty.items()]
+    kinds = [kind for kind in described.tables.nodes if kind]
+    called = {name: (name, name.partition(".")[2] or name, *(f"{kind}.{name}" for kind in kinds)) for name in empty}
+    text = [f"{name} {count(number)} ({rules.of(*called[name])})" for name, number in empty.items()]
     cells = sum(empty.values())
     return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(text)}"
 
@@ -411,7 +413,8 @@ def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> 
     if not of_a_run:  # what is scored counts it, and many methods do
         kept.append("how often each class occurs")
     if described.tables is not None:
-        kept.append(f"the ids in column '{described.tables.classified.id}'")
+        columns = dict.fromkeys(f"'{said.id}'" for said in described.tables.nodes.values())
+        kept.append(f"the ids in column {', '.join(columns)}")
         if described.missing.rules:
             kept.append("what empty cells were filled with")
         kept.append("names of files, and tables and columns that are not used")

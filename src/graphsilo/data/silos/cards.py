@@ -377,7 +377,7 @@ def _reported_names(one: Card) -> Iterator[str]:
     yield from (*one.booleans, *one.outside)
     tables = one.layout
     yield from (*tables.types, *tables.relations, *tables.links, *tables.shares, tables.target)
-    yield from (kind for pair in tables.ends for kind in pair)
+    yield from (*tables.dated, *(kind for pair in tables.ends for kind in pair))
 
 
 def _check_features(one: Card, other: Card) -> None:

@@ -132,7 +132,12 @@ class Part:
 
     def rule(self, name: str) -> Rule | None:
         """What stands in the place of an empty cell of a column."""
-        return None if self.missing is None else self.missing.of(f"{self.start}{name}")
+        return None if self.missing is None else self.missing.of(*self.called(name))
+
+    def called(self, name: str) -> tuple[str, ...]:
+        """A column by the table's name and by its own alone."""
+        _, named, kind = self.key.partition(".")
+        return (f"{kind}.{name}", name) if named else (name,)
 
 
 @dataclass(frozen=True)

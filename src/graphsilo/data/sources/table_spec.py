@@ -97,7 +97,9 @@ class TableDescription(Description):
 
     name: Name | None = setting(None, "of the graph; none: the file's")
     nodes: NodeTables = setting(..., "the table of nodes, or several by the type of their nodes")
-    edges: EdgeTables = setting(..., "the table of edges, or several by what their rows are called")
+    edges: EdgeTables | None = setting(
+        None, "the table of edges, or several by what their rows are called; none: keys of nodes are all links"
+    )
     target: Name | None = setting(None, "type of the nodes that are classified, where several have labels")
     labels: LabelTable | None = setting(None, "the table of labels, in place of nodes.label")
     outside: OutsideTable | None = setting(None, "the table of links to nodes of other silos")
@@ -141,6 +143,11 @@ class TableSpec:
     def classified(self) -> NodeTable:
         """The table of the nodes that are classified."""
         return self.nodes[self.target]
+
+    def tables(self) -> Iterator[tuple[str, ColumnTable]]:
+        """What is said of each table of nodes and of edges, by its name."""
+        yield from self.nodes.items()
+        yield from self.edges.items()
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -226,7 +233,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         ConfigError: A key is unknown or missing, or a value is of the wrong kind; all that is wrong, at once.
     """
     description = TableDescription.of(content, origin=str(file))
-    nodes, edges = description.nodes, description.edges
+    nodes, edges = description.nodes, description.edges or {}
     single = [*edges] == [""]
     labels, outside = description.labels, description.outside
     faults = Faults(file)
@@ -239,6 +246,9 @@ def spec_of(content: object, file: Path) -> TableSpec:
             if table is not None:
                 places[key] = table.place(file, key)
     target = ""
+    with faults.collect():
+        if not edges and not any(said.keys for said in nodes.values()):
+            raise ConfigError(f"{file}: edges is missing; it must be a table of settings, unless nodes have keys.")
     with faults.collect():
         target = _target(description, file)
     spec = TableSpec(

@@ -157,7 +157,10 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
             f"{one.part.start}{name}": count for one in nodes.values() for name, count in one.features.empty.items()
         }
         if len(nodes) == len(spec.nodes):
-            spec.missing.check(empty, f"{spec.file}: features.missing")
+            known = [
+                name for one in nodes.values() for column in one.features.empty for name in one.part.called(column)
+            ]
+            spec.missing.check(known, f"{spec.file}: features.missing")
     target = nodes.get(spec.target)
     if target is not None:
         with faults.collect():
