@@ -7,24 +7,28 @@ import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.methods.trees_alone import GrowRequest
 
 
-def silo_of(kit, **more):
+def silo_of():
     """Nodes on a line whose label is whether their first feature is above 0."""
     draw = np.random.default_rng(0)
     features = draw.normal(size=(120, 3)).astype(np.float32)
     labels = (features[:, 0] > 0).astype(np.int64)
     train, val, test = np.arange(60), np.arange(60, 90), np.arange(90, 120)
-    return kit.silo(0, features, labels, train, val, test, **more), features, labels
+    graph = Graph(features, np.zeros((2, 0), dtype=np.int64), labels, 2)
+    asked = (EvaluationSet("seen", graph, {"val": val, "test": test}),)
+    return Silo(0, graph, train, asked, Schema("node", 3, 2)), features, labels
 
 
 def test_it_is_scikit_learn_on_own_rows(kit):
-    silo, features, labels = silo_of(kit)
+    silo, features, labels = silo_of()
     server, federation = kit.build("trees_alone", [silo], leaves=(4,), min_child=(5,), iterations=30, lr=0.2)
     kit.rounds(server, federation)
     client = federation.client(0)
-    steps = int(client.chosen[2])
+    steps = len(client.trees["start"]) - 1
     assert steps in (10, 20, 30)
     other = HistGradientBoostingClassifier(
         learning_rate=0.2, max_iter=steps, max_leaf_nodes=4, min_samples_leaf=5, early_stopping=False, random_state=0

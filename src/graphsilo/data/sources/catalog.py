@@ -231,8 +231,12 @@ def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | 
         ConfigError: An option is unknown, or does not go with another.
     """
     chosen = LoadOptions.parse(options, name=names[0])
-    own = all(map(is_description, names))
-    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=own)
+    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=all(map(_has_tables, names)))
+
+
+def _has_tables(name: str) -> bool:
+    found = None if is_description(name) else find(name)
+    return found.tables if found is not None else is_description(name)
 
 
 def check_distinct(names: Mapping[int, str]) -> None:

@@ -1,13 +1,13 @@
 """FedTrees' columns: a node's features, those of its neighbourhood, its degree, and how its neighbours are labelled.
 
 With N = D^-1 A: X, N X, N² X; the standard deviation of X over the neighbours, where X is narrow; log(1 + degree) and
-its mean over the neighbours; FedRidge's label features, but for tables of links. Links count both ways and alike in them; where they have
-directions or weights, all but X comes again for these (``views_of``); where tables of links are known apart, each
-relation adds in both directions what the nodes at the other end look like (``relation_columns``). A wide X has rows
-of length 1 and is projected onto its first principal directions, found by subspace iteration over sums of all silos
-(Halko, Martinsson and Tropp, "Finding Structure with Randomness", SIAM Review 2011), and onto random ones. All sums run
-over the links of one node in their order, in float64; what is added over features or nodes lies on a grid that makes it
-exact: a node's row does not depend on who else is in its silo, to the last bit.
+its mean over the neighbours; FedRidge's label features, but for tables of links. Links count both ways and alike in
+them; where they have directions or weights, all but X comes again for these (``views_of``); where tables of links are
+known apart, each relation adds in both directions what the nodes at the other end look like (``relation_columns``). A
+wide X has rows of length 1 and is projected onto its first principal directions, found by subspace iteration over sums
+of all silos (Halko, Martinsson and Tropp, "Finding Structure with Randomness", SIAM Review 2011), and onto random ones.
+All sums run over the links of one node in their order, in float64; what is added over features or nodes lies on a grid
+that makes it exact: a node's row does not depend on who else is in its silo, to the last bit.
 """
 
 from __future__ import annotations
