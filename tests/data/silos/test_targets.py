@@ -37,7 +37,7 @@ def test_sums_are_of_known_training_items_and_two_silos_add_up():
     assert squares.tolist() == [9 + 1 + 16, 0]
     scale = target_scale(centre, squares, counts)
     assert scale.factor == pytest.approx([(26 / 3) ** -0.5, 1.0])  # a constant one is shifted alone
-    scaled = replace(one, scale=FeatureScale(np.zeros(0), np.zeros(0), scale))
+    scaled = replace(one, scale=FeatureScale(np.zeros(0), np.zeros(0), targets=scale))
     back = read_targets(scaled, scale_values(scale, np.array([[1.0, 7.0]])))
     assert back == pytest.approx(np.array([[1.0, 7.0]]), rel=1e-6)
 

@@ -188,7 +188,11 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
 
 def scale_of_rows(graph: Graph, how: ScaleName) -> FeatureScale:
     """The scale that some nodes alone give; see :func:`own_scale`."""
-    rows, types = graph.features, graph.types
+    return scale_of_columns(graph.features, how, graph.types)
+
+
+def scale_of_columns(rows: Features, how: ScaleName, types: NodeTypes | None = None) -> FeatureScale:
+    """The same of columns, by the types of their rows where these have some."""
     found = sums_of(rows, types)
     if how == "robust":
         shift, factor = np.zeros(rows.shape[1]), np.ones(rows.shape[1])

@@ -33,8 +33,8 @@ class NodeTable(ColumnTable):
     id: Name = setting(..., "column of texts or whole numbers, each once")
     label: Name | None = setting(None, "column of classes; an empty cell means unlabelled")
     targets: Names = setting(
-        (), "columns of numbers to be estimated, in place of classes; or several of 0 and 1, each a label that a node may "
-        "have; an empty cell is unknown"
+        (), "columns of numbers to be estimated, in place of classes; or several of 0 and 1, each a label that a node "
+        "may have; an empty cell is unknown"
     )  # fmt: skip
     keys: Keys = setting({}, "columns of ids of other types, with the type: each cell is a link to that node")
     split: Name | None = setting(None, "column with train, val, test")
