@@ -258,7 +258,7 @@ def test_rows_of_a_column_are_those_of_the_nodes_that_have_it(form: Callable[...
         np.testing.assert_allclose(scale.shift[column], rows[mine, column].mean(), rtol=1e-12)
         np.testing.assert_allclose(1 / scale.factor[column], rows[mine, column].std(), rtol=1e-6)
     assert (scale.shift[2], scale.factor[2]) == (0, 1)
-    for how in (scale, scale_of_rows(whole, "standard"), scale_of_rows(whole, "robust")):
+    for how in (scale, *(scale_of_rows(whole.features, each, whole.types) for each in ("standard", "robust"))):
         scaled = scale_graph(whole, how).union.features
         scaled = scaled if isinstance(scaled, np.ndarray) else scaled.toarray()
         assert not scaled[kinds == 1, 0].any()

@@ -182,17 +182,13 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
         silo: Its own rows count; where it has no row to train on, as for graph classification, all that it has.
         how: ``standard`` or ``robust``.
     """
-    rows = visible_graph(silo)
-    return scale_of_rows(rows if rows.num_nodes else silo.graph.union, how)
+    seen = visible_graph(silo)
+    graph = seen if seen.num_nodes else silo.graph.union
+    return scale_of_rows(graph.features, how, graph.types)
 
 
-def scale_of_rows(graph: Graph, how: ScaleName) -> FeatureScale:
-    """The scale that some nodes alone give; see :func:`own_scale`."""
-    return scale_of_columns(graph.features, how, graph.types)
-
-
-def scale_of_columns(rows: Features, how: ScaleName, types: NodeTypes | None = None) -> FeatureScale:
-    """The same of columns, by the types of their rows where these have some."""
+def scale_of_rows(rows: Features, how: ScaleName, types: NodeTypes | None = None) -> FeatureScale:
+    """The scale that some rows alone give; see :func:`own_scale`."""
     found = sums_of(rows, types)
     if how == "robust":
         shift, factor = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
@@ -228,7 +224,7 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
         graphs: Of silos whose features are scaled together, as they were read.
         names: What the silos are called.
     """
-    factors = np.stack([scale_of_rows(graph, "standard").factor for graph in graphs])
+    factors = np.stack([scale_of_rows(graph.features, "standard", graph.types).factor for graph in graphs])
     said = []
     for column, name in enumerate(graphs[0].feature_names or ()):
         known = np.flatnonzero(factors[:, column])

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.scales import ScaleName
-from graphsilo.data.silos.column_scales import scale_of_columns, visible_graph
+from graphsilo.data.silos.column_scales import scale_of_rows, visible_graph
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.silos.silo import Silo
 
@@ -32,7 +32,7 @@ def add_own_scale(scale: FeatureScale | None, silo: Silo, how: ScaleName) -> Fea
     if links is None:
         return found
     columns = (column[~np.isnan(column), None] for column in links.features.T)
-    scales = [scale_of_columns(column, "robust" if how == "robust" else "standard") for column in columns]
+    scales = [scale_of_rows(column, "robust" if how == "robust" else "standard") for column in columns]
     shift, factor = (np.array([getattr(one, key)[0] for one in scales]) for key in ("shift", "factor"))
     return replace(found, links=FeatureScale(shift, factor))
 

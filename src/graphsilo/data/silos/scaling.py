@@ -230,7 +230,7 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     from graphsilo.data.silos.column_scales import scale_of_rows
 
     has_columns = how in ("standard", "robust")
-    scale = scale_of_rows(graph, how) if has_columns else None
+    scale = scale_of_rows(graph.features, how, graph.types) if has_columns else None
     said = []
     for column in range(features.shape[1]):
         values = np.unique(features[:: -(-len(features) // _LOOKED_AT), column])
