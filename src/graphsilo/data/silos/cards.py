@@ -142,9 +142,9 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     if tables is not None:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
-        declared, directed = tables.classes is not None, tables.directed
+        declared, directed = tables.classes is not None or silo.has_targets, tables.directed
         hideable = graph.links is None and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
-        tasks = ["node", "link"] if hideable else ["node"]
+        tasks = [silo.schema.task, "link"] if hideable else [silo.schema.task]
     else:
         directed = has_directions(graph)
     layout = Layout.of(graph, tables, silo_file.sums)

@@ -214,6 +214,10 @@ def build_silos(
             f"one graph gives silos for the tasks {graph.task} and link; for '{task}' "
             f"{'use build_graph_silos with a collection' if task == 'graph' else 'it would need other labels'}."
         )
+    if chosen in ("unseen", "open") and graph.targets is not None:
+        raise UnsupportedError(
+            f"the scenario '{chosen}' takes classes away, and targets are none; use seen or inductive."
+        )
     partition.check(graph)
     _require_parts(partition, chosen)
     context = _context(graph, partition, chosen, settings)

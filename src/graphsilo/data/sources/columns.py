@@ -401,6 +401,12 @@ def _numbers(table: Table, part: Part, name: str, key: str = "features") -> _Blo
     return _one(name, values * part.said.units.get(name, 1.0), empty)
 
 
+def read_targets(table: Table, part: Part, names: Sequence[str]) -> NDArray[np.float64]:
+    """[n, m] columns of numbers, NaN where a cell is empty."""
+    blocks = [_numbers(table, part, name, "targets") for name in names]
+    return np.stack([np.where(block.empty, np.nan, block.values[:, 0]) for block in blocks], axis=1)
+
+
 def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_]) -> _Block:
     return _Block(values[:, None], (name,), empty)
 
