@@ -18,7 +18,20 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run, sweep, tune
+    from graphsilo.api import (
+        attack,
+        compare,
+        graph_of,
+        load,
+        partition,
+        plan,
+        predict,
+        reproduce,
+        run,
+        sweep,
+        tune,
+        why,
+    )  # fmt: skip
     from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
@@ -28,6 +41,7 @@ if TYPE_CHECKING:
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.experiments.tuning.record import TuneRecord
+    from graphsilo.experiments.why import Why
     from graphsilo.planning import Plan
     from graphsilo.report.grid import Grid
     from graphsilo.report.tables import Comparison
@@ -46,6 +60,7 @@ __all__ = [
     "Result",
     "RunConfig",
     "TuneRecord",
+    "Why",
     "__version__",
     "attack",
     "compare",
@@ -58,6 +73,7 @@ __all__ = [
     "run",
     "sweep",
     "tune",
+    "why",
 ]
 
 _HOMES = {
@@ -74,6 +90,7 @@ _HOMES = {
     "Result": "graphsilo.experiments.storage.results",
     "RunConfig": "graphsilo.experiments.config",
     "TuneRecord": "graphsilo.experiments.tuning.record",
+    "Why": "graphsilo.experiments.why",
     "attack": "graphsilo.api",
     "compare": "graphsilo.api",
     "graph_of": "graphsilo.api",
@@ -85,6 +102,7 @@ _HOMES = {
     "run": "graphsilo.api",
     "sweep": "graphsilo.api",
     "tune": "graphsilo.api",
+    "why": "graphsilo.api",
 }
 
 

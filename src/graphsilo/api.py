@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.experiments.tuning.record import TuneRecord
+    from graphsilo.experiments.why import Why
     from graphsilo.federation.registry import Method
     from graphsilo.planning import Plan
     from graphsilo.report import Comparison, Grid, record
@@ -668,6 +669,39 @@ def predict(
         graph = graph_of(graph)
     target = Path(graph) if isinstance(graph, str | PathLike) else graph
     return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target, model=model)
+
+
+@_usual_torch()
+def why(
+    run: PathName | Result,
+    node: str | int,
+    *,
+    client: int | str | None = None,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    model: str | None = None,
+    of: str | int | None = None,
+) -> Why:
+    """Say why a node has the score that it has: what each column, and each node around it, adds to it.
+
+    Exact for fedridge, fedtrees and auto, integrated gradients for networks; ``docs/why.md`` says against what.
+
+    Args:
+        run: Folder of the run, or what ``run`` returned with ``out``.
+        node: What your table calls it; where it has no ids, its number.
+        client: Whose node; None: of the only client that has it.
+        seed, checkpoint, model: As for ``predict``.
+        of: The class or target whose score it is, by name or number; None: of two classes the rarer one, of several the
+            most probable.
+
+    Raises:
+        RunError: The run had no folder, its models were not saved, or its data has changed.
+        ConfigError: No such node, client, seed, checkpoint or class.
+        UnsupportedError: The method cannot tell.
+    """
+    from graphsilo.experiments import why as reasons
+
+    return reasons.why(_folder("why", run), node, client=client, seed=seed, checkpoint=checkpoint, model=model, of=of)
 
 
 _ARGUMENTS = {

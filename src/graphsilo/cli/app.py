@@ -45,6 +45,7 @@ from graphsilo.cli.values import (
     switch,
     whole_numbers,
 )
+from graphsilo.cli.why import why
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -386,6 +387,7 @@ def report(
 
 app.command(cls=Once)(reproduce)
 app.command(cls=Once)(predict)
+app.command(cls=Once)(why)
 app.command(cls=Once)(gntk)
 app.command(cls=Once)(attack)
 app.command(cls=Once)(trust)

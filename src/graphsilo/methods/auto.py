@@ -46,6 +46,7 @@ from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
+from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId, Task
 
@@ -258,6 +259,15 @@ class Client(ClientBase[AutoConfig]):
         is_common = view == "aggregate"
         models = CHOICES[self._aggregate if is_common else self._chosen]
         return self._mean([self._predict_part(name, view if is_common else whose, data) for name, whose in models])
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        """The mean of its parts' shares."""
+        from graphsilo.models.shares import add_shares
+
+        is_common = view == "aggregate"
+        models = CHOICES[self._aggregate if is_common else self._chosen]
+        each = [self._parts[name].explain(data, items, output, view if is_common else whose) for name, whose in models]
+        return [add_shares(found, 1 / len(models)) for found in zip(*each, strict=True)]
 
     def _mean(self, outputs: Sequence[Tensor]) -> Tensor:
         """[n, C] log-probabilities; of targets as they are."""
