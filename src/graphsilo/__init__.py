@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from graphsilo.api import (
         attack,
         compare,
+        export,
         graph_of,
         load,
         partition,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from graphsilo.data.partition.artefact import Partition
     from graphsilo.errors import GraphsiloError
     from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.export import Export
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttackRecord",
     "Comparison",
+    "Export",
     "Graph",
     "GraphCollection",
     "GraphsiloError",
@@ -64,6 +67,7 @@ __all__ = [
     "__version__",
     "attack",
     "compare",
+    "export",
     "graph_of",
     "load",
     "partition",
@@ -79,6 +83,7 @@ __all__ = [
 _HOMES = {
     "AttackRecord": "graphsilo.attacks.record",
     "Comparison": "graphsilo.report.tables",
+    "Export": "graphsilo.experiments.export",
     "Graph": "graphsilo.data.graph",
     "GraphCollection": "graphsilo.data.graph",
     "GraphsiloError": "graphsilo.errors",
@@ -93,6 +98,7 @@ _HOMES = {
     "Why": "graphsilo.experiments.why",
     "attack": "graphsilo.api",
     "compare": "graphsilo.api",
+    "export": "graphsilo.api",
     "graph_of": "graphsilo.api",
     "load": "graphsilo.api",
     "partition": "graphsilo.api",

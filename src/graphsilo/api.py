@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
     from graphsilo.experiments.doors import Door
+    from graphsilo.experiments.export import Export
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
@@ -702,6 +703,37 @@ def why(
     from graphsilo.experiments import why as reasons
 
     return reasons.why(_folder("why", run), node, client=client, seed=seed, checkpoint=checkpoint, model=model, of=of)
+
+
+@_usual_torch()
+def export(
+    run: PathName | Result,
+    client: int | str,
+    out: PathName,
+    *,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    model: str | None = None,
+) -> Export:
+    """Write a client's fitted model as a folder that runs with numpy alone, with a model card and a check of itself.
+
+    Args:
+        run: Folder of the run, or what ``run`` returned with ``out``.
+        client: Whose model, by number or name.
+        out: Folder that is made.
+        seed, checkpoint, model: As for ``predict``.
+
+    Raises:
+        RunError: The run had no folder, its models were not saved, or its data has changed.
+        ConfigError: No such client, seed or checkpoint; the folder is not empty.
+        UnsupportedError: The model needs graphsilo: it is no ridge and no forest, or looks at more than columns and
+            plain links.
+    """
+    from graphsilo.experiments import export as exports
+
+    return exports.export(
+        _folder("export", run), fspath(out), client=client, seed=seed, checkpoint=checkpoint, model=model
+    )
 
 
 _ARGUMENTS = {

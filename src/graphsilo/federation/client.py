@@ -259,6 +259,25 @@ class ClientBase(ABC, Generic[ConfigT]):
 
         return explain_network(self, data, items, output, view)
 
+    def models_of(self, view: str) -> list[tuple[ClientBase[Any], str]]:
+        """The clients whose mean log-probabilities a view is, and each one's view: itself, but where it is several."""
+        return [(self, view)]
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        """What its scores are a sum of, for ``experiments/export/scorer.py``: plain values, and arrays by name.
+
+        Args:
+            view: As for ``predict``.
+            labelled: Whether for the silo's own graph, of which classes of nodes are known.
+
+        Raises:
+            UnsupportedError: They need more than that.
+        """
+        raise UnsupportedError(
+            f"{type(self).__module__.rpartition('.')[2]}: an export that runs without graphsilo is made of ridges and "
+            f"trees (fedridge, fedtrees, auto). `graphsilo predict --graph` asks any other model of a run."
+        )
+
     @property
     def class_names(self) -> list[str]:
         """Of the classes, or their numbers as text."""

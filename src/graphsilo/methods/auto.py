@@ -264,10 +264,14 @@ class Client(ClientBase[AutoConfig]):
         """The mean of its parts' shares."""
         from graphsilo.models.shares import add_shares
 
+        each = [part.explain(data, items, output, whose) for part, whose in self.models_of(view)]
+        return [add_shares(found, 1 / len(each)) for found in zip(*each, strict=True)]
+
+    def models_of(self, view: str) -> list[tuple[ClientBase[Any], str]]:
+        """The clients of methods whose mean a view is, and each one's view."""
         is_common = view == "aggregate"
         models = CHOICES[self._aggregate if is_common else self._chosen]
-        each = [self._parts[name].explain(data, items, output, view if is_common else whose) for name, whose in models]
-        return [add_shares(found, 1 / len(models)) for found in zip(*each, strict=True)]
+        return [(self._parts[name], view if is_common else whose) for name, whose in models]
 
     def _mean(self, outputs: Sequence[Tensor]) -> Tensor:
         """[n, C] log-probabilities; of targets as they are."""

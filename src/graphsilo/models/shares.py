@@ -6,7 +6,7 @@ came from, the node itself and its neighbours. What it is held against is the me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -76,7 +76,8 @@ def add_shares(found: Sequence[Shares], factor: float = 1.0) -> Shares:
         before = parts[part.name].share if part.name in parts else 0.0
         parts[part.name] = replace(part, share=before + factor * part.share)
     nodes, place = np.unique(np.concatenate([each.nodes for each in found]), return_inverse=True)
-    shares = np.bincount(place, np.concatenate([each.node_shares for each in found]), minlength=len(nodes))
+    every = np.concatenate([each.node_shares for each in found])
+    shares: Floats = np.bincount(place, every, minlength=len(nodes)).astype(np.float64)
     return Shares(factor * sum(each.base for each in found), tuple(parts.values()), nodes, factor * shares)
 
 
@@ -115,7 +116,7 @@ class Linear:
             total = total + step if hop in self.hops else total
         found = sp.csr_matrix(total)
         if self.without_self:
-            found -= sp.csr_matrix((np.asarray(found[np.arange(len(items)), items]).ravel(),
+            found = found - sp.csr_matrix((np.asarray(found[np.arange(len(items)), items]).ravel(),
                                     (np.arange(len(items)), items)), shape=shape)  # fmt: skip
         return found
 
@@ -141,7 +142,7 @@ class Linear:
     def _column(self, column: int) -> Floats:
         """[n] the mean of a column over the nodes that count."""
         values = self.numbers[:, column]
-        found = np.asarray(values.toarray() if sp.issparse(values) else values, dtype=np.float64).ravel()
+        found: Floats = np.asarray(values.toarray() if sp.issparse(values) else values, dtype=np.float64).ravel()
         if self.hops == (0,):
             return found
         top, below, ones = np.zeros(len(found)), np.zeros(len(found)), np.ones(len(found))
@@ -156,10 +157,10 @@ class Linear:
         rows, mean = self._rows(items), self._mean(train)
         weighted = rows @ sp.diags(self.inner)
         columns = weighted @ self.numbers
-        columns = np.asarray(columns.toarray() if sp.issparse(columns) else columns) * self.weights - mean
+        each_column = np.asarray(columns.toarray() if sp.issparse(columns) else columns) * self.weights - mean
         said = self.inner * np.asarray(self.numbers @ self.weights).ravel()
         found, usual = list[Shares](), float(mean.sum())
-        for item, row, each in zip(items, rows, columns, strict=True):
+        for item, row, each in zip(items, rows_of(rows), each_column, strict=True):
             total = row.data.sum()
             nodes, shares = row.indices.astype(np.int64), row.data * said[row.indices]
             if total > 0:
@@ -172,6 +173,11 @@ class Linear:
             )
             found.append(Shares(usual, parts, nodes, shares))
         return found
+
+
+def rows_of(matrix: sp.csr_matrix) -> Iterator[sp.csr_matrix]:
+    """Its rows, one after the other."""
+    return (matrix[place] for place in range(matrix.shape[0]))
 
 
 def apportion(shares: Floats, moved: Floats, counts: Floats) -> Floats:

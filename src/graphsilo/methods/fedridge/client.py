@@ -375,10 +375,7 @@ class Client(ClientBase[FedRidgeConfig]):
         if models is None:
             return super().explain(data, items, output, view)
         names = self._fitting(models, data)
-        factor = self._sharpness.get("own" if view == "own" else "common", {}).get(names[0], USUAL_SHARPNESS)
-        factor, start = {"regression": (1.0, 0.0), "multilabel": (factor, 0.5)}.get(
-            self.silo.schema.task, (factor, 0.0)
-        )
+        factor, start = self._factor(view, names[0])
         terms, bias = list[Linear](), -start * float(output.sum())
         for name in names:
             weights = models[name].double() @ output.double()
@@ -390,6 +387,29 @@ class Client(ClientBase[FedRidgeConfig]):
                 terms += label_parts(data, *self._labels_on(data), weights[width:], self.class_names)
         scale = [replace(term, weights=factor * term.weights) for term in terms]
         return explain_sum(scale, factor * bias, items, self._labels_on(data)[0])
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        from graphsilo.methods.fedridge.shares import portable_part
+
+        models = self._aggregate if view == "aggregate" else self._models.get(view)
+        names = self._fitting_of(models or {}, own=labelled)
+        if self.data.collection is not None or not models or not names:
+            return super().portable(view, labelled=labelled)
+        factor, middle = self._factor(view, names[0])
+        schema = self.silo.schema
+        return [
+            portable_part(self._recipe(name), models[name], schema.num_features, {
+                "factor": factor, "middle": middle if name == names[0] else 0.0,
+                "labelled": name.endswith(LABELLED), "classes": schema.num_classes,
+            })
+            for name in names
+        ]  # fmt: skip
+
+    def _factor(self, view: str, name: str) -> tuple[float, float]:
+        """What a ridge's scores are multiplied by to be logits, and what is taken off before."""
+        factor = self._sharpness.get("own" if view == "own" else "common", {}).get(name, USUAL_SHARPNESS)
+        known = {"regression": (1.0, 0.0), "multilabel": (factor, 0.5)}
+        return known.get(self.silo.schema.task, (factor, 0.0))
 
     def _labels_on(self, data: GraphTensors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Training nodes as a graph numbers them, and their classes."""
@@ -412,7 +432,9 @@ class Client(ClientBase[FedRidgeConfig]):
 
         Elsewhere nodes may be of classes that the silo has no label of, and label features would speak against them.
         """
-        own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
+        return self._fitting_of(models, own=data.graph is self.silo.graph or data.graph is self.silo.seen.graph)
+
+    def _fitting_of(self, models: Tensors, *, own: bool) -> list[str]:
         noisy = [name for name in models if name.endswith(NOISY)]
         exact = [name for name in models if name not in noisy]
         return [next((name for name in exact if name.endswith(LABELLED) == own), exact[0]), *noisy] if exact else noisy

@@ -7,7 +7,9 @@ to the score; how a length would change with a feature is in none of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -105,3 +107,21 @@ def label_parts(
                said[at * classes : (at + 1) * classes], features=False, without_self=at == 1)
         for at in range(2)
     ]  # fmt: skip
+
+
+def portable_part(recipe: Recipe, weights: Tensor, num_features: int, more: Mapping[str, Any]) -> dict[str, Any]:
+    """A ridge as plain values and arrays.
+
+    Raises:
+        UnsupportedError: It has random features.
+    """
+    if recipe.random:
+        raise UnsupportedError("a ridge with random features (method.random_features) has no export without graphsilo.")
+    levels = range(recipe.hops + 1 if recipe.kind == "separate" else 1)
+    width = recipe.base_width(num_features)
+    narrow = recipe.projects(num_features)
+    return {
+        "kind": "linear", "columns": recipe.kind, "hops": recipe.hops, "constant": CONSTANT,
+        "centred": 1 - CONSTANT if recipe.centred else None, "weights": weights.double().numpy(),
+        "projections": [projection(num_features, width, recipe.seed, at).toarray() for at in levels if narrow], **more,
+    }  # fmt: skip

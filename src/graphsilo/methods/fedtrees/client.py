@@ -400,6 +400,19 @@ class Client(ClientBase[FedTreesConfig]):
         )  # fmt: skip
         return explain_rows(rows, shares, base, items, train, described)
 
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        from graphsilo.methods.fedtrees.shares import portable_forest
+
+        known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
+        schema = self.silo.schema
+        if known is None or schema.task == "graph":
+            return super().portable(view, labelled=labelled)
+        turned = [self._directions.numpy(), self.config.dim, schema.num_features, self.context.seed]
+        return [portable_forest(known, *turned) | {
+            "directed": schema.directed, "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
+            "labelled": self.config.label_features and not self.silo.has_targets,
+        }]  # fmt: skip
+
     def _say(self, margins: Floats) -> NDArray[np.float32]:
         """[n, C] log-probabilities; of targets as they are: numbers, or logits of labels."""
         if self.silo.has_targets:

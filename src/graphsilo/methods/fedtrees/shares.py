@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.federation.message import Tensors
+from graphsilo.methods.fedtrees.columns import ROUNDING, ROW
 from graphsilo.methods.fedtrees.forest import Floats, leaves_of
 from graphsilo.models.columns import SCALE, projection, unit_rows
 from graphsilo.models.shares import PLACES, Part, Shares, apportion, name_columns
@@ -284,3 +285,17 @@ def describe_columns(
 
 WAYS = {1: ("",), 2: ("", ", by weight"), 3: ("", ", links in", ", links out")}
 """How links are looked at, by the number of views."""
+
+
+def portable_forest(
+    forest: Tensors, principal: NDArray[np.float32], dim: int, num_features: int, seed: int
+) -> dict[str, Any]:
+    """A forest, and how its columns are made, as plain values and arrays."""
+    thrown: list[NDArray[Any]] = []
+    if num_features > dim:
+        known = projection(num_features, dim - principal.shape[1], seed).toarray()
+        thrown = [principal, known] if principal.shape[1] else [known]
+    return {
+        "kind": "trees", "forest": {name: each.numpy() for name, each in forest.items()}, "principal": thrown,
+        "grid": ROW, "rounding": ROUNDING,
+    }  # fmt: skip
