@@ -48,6 +48,7 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
+from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
 
@@ -387,6 +388,40 @@ class Client(ClientBase[FedTreesConfig]):
         else:
             margins = self._update_margins(self._track(view), data)
         return torch.from_numpy(self._say(margins)).to(data.device)
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        from graphsilo.methods.fedtrees.shares import describe_columns, explain_rows, tree_shares
+
+        known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
+        if known is None or data.collection is not None:
+            return super().explain(data, items, output, view)
+        weights, rows = output.double().numpy(), self._rows(data)
+        weights = weights[1:] if len(known["base"]) < len(weights) else weights  # of two classes one has no trees
+        base, shares = tree_shares(rows[items], self._trained, known, weights)
+        train, labels = self.train, None
+        if data.graph is not self.data.graph:
+            train = data.graph.rows_of(self.data.graph.global_ids[train])
+        if self.config.label_features and not self.silo.has_targets:
+            shape = (data.num_nodes, self.silo.schema.num_classes)
+            labels = sp.csr_matrix((np.ones(len(train)), (train, self._labels)), shape=shape)
+        described = describe_columns(
+            views_of(data, self.silo.schema), rows, self._directions.numpy(), self.config.dim, self.context.seed,
+            labels, self.class_names,
+        )  # fmt: skip
+        return explain_rows(rows, shares, base, items, train, described)
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        from graphsilo.methods.fedtrees.shares import portable_forest
+
+        known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
+        schema = self.silo.schema
+        if known is None or schema.task == "graph":
+            return super().portable(view, labelled=labelled)
+        turned = [self._directions.numpy(), self.config.dim, schema.num_features, self.context.seed]
+        return [portable_forest(known, *turned) | {
+            "directed": schema.directed, "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
+            "labelled": self.config.label_features and not self.silo.has_targets,
+        }]  # fmt: skip
 
     def _say(self, margins: Floats) -> NDArray[np.float32]:
         """[n, C] log-probabilities; of targets as they are: numbers, or logits of labels."""

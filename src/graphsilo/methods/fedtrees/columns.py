@@ -28,11 +28,11 @@ PASSES = 3
 """Sums from which the directions are found."""
 WIDEST = 1 << 14
 """Features beyond which all directions are random: a sum has ``dim`` / 2 numbers for each."""
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Share of a mean of squares below which a variance is rounding."""
-_ROW, _DIRECTION, _PRODUCT = 2.0**14, 2.0**20, 2.0**12
+ROW, _DIRECTION, _PRODUCT = 2.0**14, 2.0**20, 2.0**12
 """Steps of a row of length 1, of a direction, and of their product in a sum: 2^26 rows add up without rounding."""
-LARGEST_MOMENT = int(1.01 * _ROW * _PRODUCT)
+LARGEST_MOMENT = int(1.01 * ROW * _PRODUCT)
 """What one row adds to a sum of ``second_moments`` at most: its length may be rounded up."""
 
 
@@ -141,7 +141,7 @@ def node_columns(
         if narrow:
             squares = step @ (own * own)
             variance = squares - one * one
-            parts.append(np.sqrt(np.where(variance > _ROUNDING * squares, variance, 0.0)))
+            parts.append(np.sqrt(np.where(variance > ROUNDING * squares, variance, 0.0)))
         degree = np.log1p(np.asarray(data.matrix("sum").sum(axis=1), dtype=np.float64))
         parts += [degree, step @ degree]
     return np.hstack(parts).astype(np.float32)
@@ -197,7 +197,7 @@ def second_moments(features: Matrix, nodes: NDArray[np.int64], basis: NDArray[np
     total = np.zeros(basis.shape, dtype=np.int64)
     for rows in _round_rows(features[nodes]):
         products = np.rint((rows @ basis.astype(np.float64)) * _PRODUCT)
-        total += np.asarray((rows * _ROW).T @ products).astype(np.int64)
+        total += np.asarray((rows * ROW).T @ products).astype(np.int64)
     return total
 
 
@@ -234,10 +234,10 @@ def _round_rows(features: Matrix) -> Iterator[Any]:
         rows = unit_rows(features[start : start + BLOCK])
         if sp.issparse(rows):
             rows = rows.astype(np.float64)
-            rows.data = np.rint(rows.data * _ROW) / _ROW
+            rows.data = np.rint(rows.data * ROW) / ROW
             yield rows
         else:
-            yield np.rint(rows.astype(np.float64) * _ROW) / _ROW
+            yield np.rint(rows.astype(np.float64) * ROW) / ROW
 
 
 def _dense(matrix: Any) -> NDArray[np.float64]:
