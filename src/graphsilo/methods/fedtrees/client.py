@@ -401,12 +401,12 @@ class Client(ClientBase[FedTreesConfig]):
         train, labels = self.train, None
         if data.graph is not self.data.graph:
             train = data.graph.rows_of(self.data.graph.global_ids[train])
-        if self.config.label_features and not self.silo.has_targets:
+        if self.config.has_labels(self.silo.schema):
             shape = (data.num_nodes, self.silo.schema.num_classes)
             labels = sp.csr_matrix((np.ones(len(train)), (train, self._labels)), shape=shape)
         described = describe_columns(
             views_of(data, self.silo.schema), rows, self._directions.numpy(), self.config.dim, self.context.seed,
-            labels, self.class_names,
+            labels, self.class_names, self.silo.schema,
         )  # fmt: skip
         return explain_rows(rows, shares, base, items, train, described)
 
@@ -415,12 +415,12 @@ class Client(ClientBase[FedTreesConfig]):
 
         known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
         schema = self.silo.schema
-        if known is None or schema.task == "graph":
+        if known is None or schema.task == "graph" or schema.relations:
             return super().portable(view, labelled=labelled)
         turned = [self._directions.numpy(), self.config.dim, schema.num_features, self.context.seed]
         return [portable_forest(known, *turned) | {
             "directed": schema.directed, "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
-            "labelled": self.config.label_features and not self.silo.has_targets,
+            "labelled": self.config.has_labels(schema),
         }]  # fmt: skip
 
     def _say(self, margins: Floats) -> NDArray[np.float32]:

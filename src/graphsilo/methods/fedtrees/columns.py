@@ -182,7 +182,7 @@ def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64
         if columns is not None:
             squares = step @ (here * here)
             variance = squares - one * one
-            parts += [np.sqrt(np.where(variance > _ROUNDING * squares, variance, 0.0)), step @ degree]
+            parts += [np.sqrt(np.where(variance > ROUNDING * squares, variance, 0.0)), step @ degree]
     return np.hstack(parts).astype(np.float32)
 
 
