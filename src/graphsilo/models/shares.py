@@ -150,7 +150,7 @@ class Linear:
             found, ones = (self.operator @ found, self.operator @ ones) if hop else (found, ones)
             if hop in self.hops:
                 top, below = top + found, below + ones
-        return np.divide(top, below, out=np.zeros_like(top), where=below > 0)
+        return np.divide(top, below, out=np.zeros(len(top)), where=below > 0)
 
     def explain(self, items: NDArray[np.int64], train: NDArray[np.int64]) -> list[Shares]:
         """Shares of each item."""
