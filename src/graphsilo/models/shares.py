@@ -147,7 +147,8 @@ class Linear:
             return found
         top, below, ones = np.zeros(len(found)), np.zeros(len(found)), np.ones(len(found))
         for hop in range(max(self.hops) + 1):
-            found, ones = (self.operator @ found, self.operator @ ones) if hop else (found, ones)
+            if hop:
+                found, ones = np.asarray(self.operator @ found).ravel(), np.asarray(self.operator @ ones).ravel()
             if hop in self.hops:
                 top, below = top + found, below + ones
         return np.divide(top, below, out=np.zeros(len(top)), where=below > 0)
