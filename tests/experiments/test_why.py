@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphsilo.cli import main
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
@@ -67,3 +68,11 @@ def test_who_is_asked(runs):
         why(runs / "fedridge", 3, of="mule")
     with pytest.raises(UnsupportedError, match="'majority'"):
         why(runs / "majority", 3)
+
+
+def test_the_page_and_the_table(runs, tmp_path, capsys):
+    page = tmp_path / "why.html"
+    assert main(["why", "--run", str(runs / "auto"), "--client", "0", "--top", "2", "--page", str(page)]) == 0
+    assert [f'id="node-{place}"' in page.read_text() for place in range(3)] == [True, True, False]
+    assert main(["why", "--run", str(runs / "auto"), "--node", "3", "--top", "2"]) == 0
+    assert "itself" in capsys.readouterr().out

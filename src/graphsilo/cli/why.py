@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import say, show, table
 from graphsilo.cli.values import Debug, OwnCode, allow_own, option
+from graphsilo.errors import ConfigError
 from graphsilo.loading import load
 
 if TYPE_CHECKING:
@@ -16,14 +17,17 @@ if TYPE_CHECKING:
 
 def why(
     run: Path = option("DIR", "Folder of a finished run.", complete.runs, default=...),
-    node: str = option("ID", "The node, by the id of your table; else its number.", default=...),
+    node: str | None = option("ID", "The node, by the id of your table; else its number."),
     client: str | None = option("K", "Whose node, by number or name; not needed where one client alone has it."),
     of: str | None = option("CLASS", "Whose score; else of two classes the rarer one, of several the most probable."),
-    top: int = option("N", "Columns, and nodes, that are shown.", default=10, min=1),
+    top: int = option("N", "Columns and nodes that are shown; of a page, nodes.", default=10, min=1),
     seed: int | None = option("S", "Seed of training; else the run's first."),
     checkpoint: Literal["best", "last"] = option("", "Best by validation, or last round.", default="best"),
     model: Literal["own", "common"] | None = option(
         "", "The silo's own model or the common one; else the one that the run reports."
+    ),
+    page: Path | None = option(
+        "FILE.html", "Write a page of the node, or without one of the test nodes with the highest scores."
     ),
     own: OwnCode = None,
     debug: Debug = False,
@@ -33,7 +37,17 @@ def why(
     load("graphsilo.experiments.why")
     from graphsilo.experiments import why as reasons
 
-    found = reasons.why(run, node, client=client, seed=seed, checkpoint=checkpoint, model=model, of=of)
+    if node is None and page is None:
+        raise ConfigError("a node is to be named (--node ID), or a page of the highest scores (--page FILE.html).")
+    asked: dict[str, Any] = {"client": client, "seed": seed, "checkpoint": checkpoint, "model": model, "of": of}
+    if page is not None:
+        from graphsilo.report import why_page
+
+        several = reasons.top_cases(run, top, **asked) if node is None else [reasons.why(run, node, **asked)]
+        say(str(why_page.write(several, page.expanduser(), f"Why, in {run.name}")))
+        return
+    assert node is not None
+    found = reasons.why(run, node, **asked)
     say(describe(found))
     say()
     grid = table("column", "value", "usual here", "adds", numbers=range(1, 4))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -230,16 +229,31 @@ def _links_away(graph: Graph, item: int, most: int = 4) -> dict[int, int]:
     return found
 
 
-def top_items(asked: Member, count: int, of: Sequence[str] = ("test",)) -> NDArray[np.int64]:
-    """Numbers of a split's items that have the highest scores: of two classes of the rarer one, else of their own."""
-    silo = asked.silo
-    items = np.concatenate([silo.seen.items[name] for name in of])
+def top_cases(
+    run_dir: str | Path,
+    count: int,
+    *,
+    client: ClientId | str | None = None,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    model: str | None = None,
+    of: str | int | None = None,
+) -> list[Why]:
+    """The same of a client's test items that have the highest scores: of ``of``, of two classes of the rarer one, else
+    each of its own class."""
+    asked = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
+    asked.refuse_other_data()
+    silo, graph = asked.silo, asked.silo.seen.graph
+    if not isinstance(graph, Graph):
+        raise ConfigError(
+            "the run is of whole graphs, and shares are known of nodes. `predict` has the graphs' scores."
+        )
+    items = np.asarray(silo.seen.items["test"], dtype=np.int64)
+    if not len(items):
+        raise ConfigError(f"{asked.owner} has no test items: name a node (--node).")
     with torch.no_grad():
-        found = asked.client.predict(asked.client.tensors(silo.seen.graph), asked.view)[torch.from_numpy(items)]
-    if silo.schema.task in TARGET_TASKS:
-        scores = found[:, 0]
-    else:
-        chances = torch.from_numpy(np.asarray(probabilities(found)))
-        scores = chances[:, _class_of(silo, found[0], None)] if silo.schema.num_classes == 2 else chances.max(1).values
+        logits = asked.client.predict(asked.client.tensors(graph), asked.view)[torch.from_numpy(items)].double().cpu()
+    chosen = [_class_of(silo, each, of) for each in logits]
+    scores = torch.stack([each @ _contrast(silo, number) for each, number in zip(logits, chosen, strict=True)])
     best = scores.argsort(descending=True, stable=True)[:count].numpy()
-    return np.asarray(items[best], dtype=np.int64)
+    return explain_items(asked, items[best], of)

@@ -147,10 +147,11 @@ class Linear:
             return found
         top, below, ones = np.zeros(len(found)), np.zeros(len(found)), np.ones(len(found))
         for hop in range(max(self.hops) + 1):
-            found, ones = (self.operator @ found, self.operator @ ones) if hop else (found, ones)
+            if hop:
+                found, ones = np.asarray(self.operator @ found).ravel(), np.asarray(self.operator @ ones).ravel()
             if hop in self.hops:
                 top, below = top + found, below + ones
-        return np.divide(top, below, out=np.zeros_like(top), where=below > 0)
+        return np.divide(top, below, out=np.zeros(len(top)), where=below > 0)
 
     def explain(self, items: NDArray[np.int64], train: NDArray[np.int64]) -> list[Shares]:
         """Shares of each item."""

@@ -58,15 +58,12 @@ def export(
     asked.refuse_other_data()
     graph = _plain_graph(asked)
     arrays: dict[str, NDArray[Any]] = {}
-    about = {
-        **_about(asked, graph),
-        "parts": {
-            name: [
-                _store(part.portable(view, labelled=own), arrays) for part, view in asked.client.models_of(asked.view)
-            ]
-            for name, own in (("own", True), ("other", False))
-        },
+    models = asked.client.models_of(asked.view)
+    parts = {
+        name: [_store(part.portable(view, labelled=own), arrays) for part, view in models]
+        for name, own in (("own", True), ("other", False))
     }
+    about = {**_about(asked, graph), "parts": parts}
     arrays |= _preparation(asked)
     folder.mkdir(parents=True, exist_ok=True)
     disk.write_json(folder / "model.json", about)

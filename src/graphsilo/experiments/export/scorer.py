@@ -14,16 +14,18 @@ import csv
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+Floats: TypeAlias = "NDArray[Any]"
 
 
 class Operator:
     """The links as a matrix that is multiplied by: means over neighbours, or the symmetric one with self-loops."""
 
-    def __init__(self, links: NDArray[Any], count: int, *, loops: bool):
+    def __init__(self, links: Floats, count: int, *, loops: bool):
         source, target = links[:, links[0] != links[1]]
         if loops:
             source, target = np.append(source, np.arange(count)), np.append(target, np.arange(count))
@@ -36,7 +38,7 @@ class Operator:
         self.weights = weights.astype(np.float32).astype(np.float64)
         self.degree = degree
 
-    def __matmul__(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def __matmul__(self, rows: Floats) -> Floats:
         found = np.zeros((self.count, rows.shape[1]))
         for start in range(0, rows.shape[1], 64):
             part = rows[self.source, start : start + 64] * self.weights[:, None]
@@ -44,16 +46,18 @@ class Operator:
         return found
 
 
-def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
+def unit_rows(rows: Floats) -> Floats:
     """Rows of length 1; zeros stay."""
     length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+    found: Floats = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+    return found
 
 
-def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:
+def log_softmax(logits: Floats) -> Floats:
     """Log-probabilities."""
     moved = logits - logits.max(axis=1, keepdims=True)
-    return moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
+    found: Floats = moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
+    return found
 
 
 class Model:
@@ -68,7 +72,7 @@ class Model:
         with np.load(Path(folder) / "model.npz") as found:
             self.arrays = {name: found[name] for name in found.files}
 
-    def score(self, features: NDArray[Any], links: NDArray[Any], labels: NDArray[Any] | None = None) -> NDArray[Any]:
+    def score(self, features: Floats, links: Floats, labels: Floats | None = None) -> Floats:
         """[n, C] probabilities of the classes, or what is estimated.
 
         Args:
@@ -85,24 +89,21 @@ class Model:
             links = np.hstack([links, links[::-1]])
         parts = about["parts"]["own" if labels is not None else "other"]
         said = [self._of_part(part, rows, links, labels) for part in parts]
-        mean = np.mean(said, axis=0)
+        mean: Floats = np.mean(said, axis=0)
         if about["task"] == "node":
-            return np.exp(log_softmax(mean))
+            return np.asarray(np.exp(log_softmax(mean)))
         if about["task"] == "multilabel":
-            return 1 / (1 + np.exp(-mean.clip(-80, 80)))
-        return mean / self.arrays["target_factor"] + self.arrays["target_shift"]
+            return np.asarray(1 / (1 + np.exp(-mean.clip(-80, 80))))
+        return np.asarray(mean / self.arrays["target_factor"] + self.arrays["target_shift"])
 
-    def _of_part(
-        self, part: list[Any], rows: NDArray[Any], links: NDArray[Any], labels: NDArray[Any] | None
-    ) -> NDArray[Any]:
-        logits = sum(
-            (self._trees if term["kind"] == "trees" else self._linear)(term, rows, links, labels) for term in part
+    def _of_part(self, part: list[Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
+        logits: Floats = np.sum(
+            [(self._trees if term["kind"] == "trees" else self._linear)(term, rows, links, labels) for term in part],
+            axis=0,
         )
         return log_softmax(logits) if self.about["task"] == "node" else logits
 
-    def _linear(
-        self, term: dict[str, Any], rows: NDArray[Any], links: NDArray[Any], labels: NDArray[Any] | None
-    ) -> NDArray[Any]:
+    def _linear(self, term: dict[str, Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
         weights, count, hops = self.arrays[term["weights"]], len(rows), term["hops"]
         thrown = [self.arrays[name] for name in term["projections"]]
         own = unit_rows(rows)
@@ -113,7 +114,7 @@ class Model:
                 for _ in range(level):
                     block = step @ block
                 found.append(unit_rows(block))
-            rows = unit_rows(sum(found) if thrown else np.hstack(found))
+            rows = unit_rows(np.sum(found, axis=0) if thrown else np.hstack(found))
         else:
             first = own @ thrown[0] if thrown else own
             if term["centred"] is not None:
@@ -127,11 +128,9 @@ class Model:
         found = rows @ weights[:width] + term["constant"] * weights[width]
         if term["labelled"]:
             found += _label_columns(Operator(links, count, loops=False), labels, term["classes"]) @ weights[width + 1 :]
-        return term["factor"] * (found - term["middle"])
+        return np.asarray(term["factor"] * (found - term["middle"]))
 
-    def _trees(
-        self, term: dict[str, Any], rows: NDArray[Any], links: NDArray[Any], labels: NDArray[Any] | None
-    ) -> NDArray[Any]:
+    def _trees(self, term: dict[str, Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
         columns = self._tree_columns(term, rows, links, labels).astype(np.float32)
         forest = {name: self.arrays[place] for name, place in term["forest"].items()}
         found = np.tile(forest["base"].astype(np.float64), (len(rows), 1))
@@ -145,9 +144,7 @@ class Model:
             found += value[outputs, node]
         return np.hstack([np.zeros_like(found), found]) if term["two"] else found
 
-    def _tree_columns(
-        self, term: dict[str, Any], rows: NDArray[Any], links: NDArray[Any], labels: NDArray[Any] | None
-    ) -> NDArray[Any]:
+    def _tree_columns(self, term: dict[str, Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
         own = rows
         if term["principal"]:
             length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
@@ -172,7 +169,7 @@ class Model:
         return np.hstack(parts)
 
 
-def _label_columns(step: Operator, labels: NDArray[Any] | None, classes: int) -> NDArray[Any]:
+def _label_columns(step: Operator, labels: Floats | None, classes: int) -> Floats:
     """[n, 2C] how the nodes around a node are labelled; nothing of its own label."""
     if labels is None:
         return np.zeros((step.count, 2 * classes))
@@ -188,7 +185,7 @@ def _label_columns(step: Operator, labels: NDArray[Any] | None, classes: int) ->
     return 0.5 * np.hstack([one, np.where(two < 1e-12, 0.0, two)])
 
 
-def _read(path: str) -> tuple[list[str], NDArray[Any]]:
+def _read(path: str) -> tuple[list[str], Floats]:
     with Path(path).open(newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))
     return lines[0], np.array([[float(cell) if cell.strip() else np.nan for cell in line] for line in lines[1:]])

@@ -417,9 +417,10 @@ class Client(ClientBase[FedTreesConfig]):
         schema = self.silo.schema
         if known is None or schema.task == "graph" or schema.relations:
             return super().portable(view, labelled=labelled)
-        turned = [self._directions.numpy(), self.config.dim, schema.num_features, self.context.seed]
-        return [portable_forest(known, *turned) | {
-            "directed": schema.directed, "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
+        width, dim, seed = schema.num_features, self.config.dim, self.context.seed
+        return [{
+            **portable_forest(known, self._directions.numpy(), dim, width, seed), "directed": schema.directed,
+            "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
             "labelled": self.config.has_labels(schema),
         }]  # fmt: skip
 
