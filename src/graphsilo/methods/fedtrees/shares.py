@@ -287,18 +287,18 @@ def describe_columns(
         relation = schema.relations[number]
         words = f", {relation} {'out' if turned else 'in'}"
         step = relation_matrix(data, number, "mean", turned=turned).astype(np.float64)
-        source: NDArray[np.floating[Any]] = own if which is None else own[:, which]
+        there: NDArray[np.floating[Any]] = own if which is None else own[:, which]
         heard = names if which is None or names is None else [names[column] for column in which.tolist()]
         said = name_columns(heard, width if which is None else len(which), PLACES[1] + words)
-        blocks.append(_Block(at, source, said, step, 1, kind=kind, which=which))
-        at += source.shape[1]
+        blocks.append(_Block(at, there, said, step, 1, kind=kind, which=which))
+        at += there.shape[1]
         degree = rows[:, at : at + 1]
         blocks.append(_Block(at, degree, [f"number of links (logarithm){words}"], step, 1, links=True))
         at += 1
         if narrow:
-            said = name_columns(heard, source.shape[1], f"how it varies around it{words}")
-            blocks.append(_Block(at, source, said, step, 1, spread=True, kind=kind, which=which))
-            at += source.shape[1]
+            said = name_columns(heard, there.shape[1], f"how it varies around it{words}")
+            blocks.append(_Block(at, there, said, step, 1, spread=True, kind=kind, which=which))
+            at += there.shape[1]
             blocks.append(_Block(at, degree, [f"number of links (logarithm), around it{words}"], step, 1))
             at += 1
     if narrow:
