@@ -46,6 +46,8 @@ def read_data(data: Any, call: Door, scratch: Path) -> Any:
         return [_read_name(item, client) for client, item in enumerate(data)]
     if isinstance(data, Mapping):
         name = data.get("name", "")
+        if isinstance(name, Graph | GraphCollection):
+            return {**data, **read_data(name, call, scratch)}
         if is_graph(name):
             return {**data, "name": _save_graph(name, scratch)}
         if isinstance(name, list | tuple):
