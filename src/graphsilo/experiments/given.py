@@ -68,10 +68,9 @@ def _read_name(item: object, client: int | None) -> str:
         return str(fspath(item))
     where = "data['name']" if client is None else f"entry {client} of a list for data"
     if isinstance(item, Graph | GraphCollection):
-        file = "own.npz" if client is None else f"client{client}.npz"
         raise ConfigError(
             f"{where} must name a data set or file; got {item.name}, a {type(item).__name__} in memory. Write it with "
-            f"graphsilo.data.save_graph('{file}', graph) and name the file; or give one graph as data=graph, which the "
+            f"graphsilo.data.save_graph('client{client}.npz', graph) and name the file; or give one graph as data=graph, which the "
             f"partition cuts."
         )
     raise unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
