@@ -70,8 +70,8 @@ def _read_name(item: object, client: int | None) -> str:
     if isinstance(item, Graph | GraphCollection):
         raise ConfigError(
             f"{where} must name a data set or file; got {item.name}, a {type(item).__name__} in memory. Write it with "
-            f"graphsilo.data.save_graph('client{client}.npz', graph) and name the file; or give one graph as data=graph, which the "
-            f"partition cuts."
+            f"graphsilo.data.save_graph('client{client}.npz', graph) and name the file; or give one graph as "
+            f"data=graph, which the partition cuts."
         )
     raise unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
 
