@@ -6,7 +6,8 @@ deviation 1, by each silo for itself or by numbers that all silos agree on befor
 years later, is scaled by it.
 
 Rows that count are those that training sees: all nodes of the training graph, labels aside; of a collection the nodes
-of its training graphs. Nodes that appear at test time do not count, and are scaled like the others.
+of its training graphs; of nodes with times those that are no later than the last training node. Nodes that appear at
+test time do not count, and are scaled like the others.
 
 - Where nodes have types, rows of a column are those of nodes whose type has it; others keep their 0.
 - A column of nothing but 0 and 1 stays as it is: it has no unit.
