@@ -76,3 +76,12 @@ def test_the_page_and_the_table(runs, tmp_path, capsys):
     assert [f'id="node-{place}"' in page.read_text() for place in range(3)] == [True, True, False]
     assert main(["why", "--run", str(runs / "auto"), "--node", "3", "--top", "2"]) == 0
     assert "itself" in capsys.readouterr().out
+
+
+def test_what_a_silo_contributed(runs, capsys):
+    assert main(["contribution", "--run", str(runs / "fedridge"), "--clients", "2"]) == 0
+    assert "client-2 ..." in capsys.readouterr().out
+    assert main(["contribution", "--run", str(runs / "fedridge"), "--clients", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "..." not in said
+    assert "Silo 2: " in said
