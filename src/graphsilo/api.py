@@ -194,6 +194,7 @@ def partition(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.graphs import partition_graphs
+    from graphsilo.data.partition.registry import usual_rule
     from graphsilo.data.partition.rule import TimeOptions
     from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
@@ -225,8 +226,8 @@ def partition(
                 f"split='predefined', too."
             )
         return partition_for_scenario(
-            data, "louvain" if rule == "auto" else rule, clients=clients, scenario=scenario, options=options or None,
-            split=split, split_index=split_index, times=times, **how,
+            data, usual_rule(data) if rule == "auto" else rule, clients=clients, scenario=scenario,
+            options=options or None, split=split, split_index=split_index, times=times, **how,
         )  # fmt: skip
 
 

@@ -90,7 +90,9 @@ def _run_settings(
     scenario: str | None = _what(
         "NAME", "What is asked at test time: seen, unseen, open, inductive.", complete.scenarios
     ),
-    task: str | None = _what("TASK", "node, graph or link; else what the data is made for.", complete.words_of("task")),
+    task: str | None = _what(
+        "TASK", "node, graph, link, regression, multilabel; else what the data is made for.", complete.words_of("task")
+    ),
     model: str | None = _what("NAME", "Backbone that the clients run, or a .py file with one.", complete.models),
     method: str | None = _what("NAME", "Federated method, or a .py file with one.", complete.methods),
     rounds: int | None = _what("N", "Communication rounds."),

@@ -19,10 +19,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.message import Tensors
-from graphsilo.methods.fedtrees.columns import ROUNDING, ROW
+from graphsilo.methods.fedtrees.columns import ROUNDING, ROW, relation_sources
 from graphsilo.methods.fedtrees.forest import Floats, leaves_of
 from graphsilo.models.columns import SCALE, projection, unit_rows
+from graphsilo.models.relations import relation_matrix
 from graphsilo.models.shares import PLACES, Part, Shares, apportion, name_columns
 from graphsilo.models.view import GraphTensors, Matrix
 
@@ -133,6 +135,7 @@ class _Block:
         links: Whether all neighbours made them alike, as a number of links.
         without_self: Whether nothing comes back to a node.
         natural: Makes of its numbers what a person is shown.
+        which: Numbers of the raw features, where they are not all of them.
     """
 
     start: int
@@ -145,6 +148,7 @@ class _Block:
     links: bool = False
     without_self: bool = False
     natural: Callable[[Floats], Floats] = np.asarray
+    which: NDArray[np.int64] | None = None
 
     @property
     def place(self) -> slice:
@@ -185,7 +189,8 @@ class Described:
                 yield from self._raw_parts(block, usual[block.place], item, mine)
                 continue
             for k in np.flatnonzero(mine).tolist():
-                feature = k if block.kind == "features" else None
+                raw = k if block.which is None else int(block.which[k])
+                feature = raw if block.kind == "features" else None
                 read = partial(_column, rows, block.start + k, block.natural)
                 yield Part(block.names[k], float(mine[k]), feature, block.spread, read)
 
@@ -243,9 +248,9 @@ def _read_raw(features: Matrix, column: int) -> Floats:
 
 def describe_columns(
     views: Sequence[GraphTensors], rows: NDArray[np.float32], principal: NDArray[np.float32], dim: int, seed: int,
-    known: sp.csr_matrix | None, class_names: Sequence[str],
+    known: sp.csr_matrix | None, class_names: Sequence[str], schema: Schema,
 ) -> Described:  # fmt: skip
-    """What ``columns.node_columns``, with label columns behind them, are.
+    """What ``columns.node_columns``, with label columns or those of relations behind them, are.
 
     Args:
         views: The graph, as ``views_of`` gives it.
@@ -255,6 +260,7 @@ def describe_columns(
         seed: Of random directions.
         known: [n, C] classes of the training nodes; None without label columns.
         class_names: Of them.
+        schema: Of the federation: which relations there are.
     """
     data = views[0]
     width, names = data.num_features, data.graph.feature_names
@@ -283,6 +289,24 @@ def describe_columns(
             said = [f"nodes labelled {name}, {PLACES[hops]}{words}" for name in class_names]
             blocks.append(_Block(at, source, said, step, hops, without_self=hops == 2, natural=_share_labelled))
             at += len(class_names)
+    for number, turned, which in relation_sources(schema, dim):
+        relation = schema.relations[number]
+        words = f", {relation} {'out' if turned else 'in'}"
+        step = relation_matrix(data, number, "mean", turned=turned).astype(np.float64)
+        there: NDArray[np.floating[Any]] = own if which is None else own[:, which]
+        heard = names if which is None or names is None else [names[column] for column in which.tolist()]
+        said = name_columns(heard, width if which is None else len(which), PLACES[1] + words)
+        blocks.append(_Block(at, there, said, step, 1, kind=kind, which=which))
+        at += there.shape[1]
+        degree = rows[:, at : at + 1]
+        blocks.append(_Block(at, degree, [f"number of links{words}"], step, 1, links=True, natural=np.expm1))
+        at += 1
+        if narrow:
+            said = name_columns(heard, there.shape[1], f"how it varies around it{words}")
+            blocks.append(_Block(at, there, said, step, 1, spread=True, kind=kind, which=which))
+            at += there.shape[1]
+            blocks.append(_Block(at, degree, [f"number of links (logarithm), around it{words}"], step, 1))
+            at += 1
     if narrow:
         return Described(blocks)
     thrown = projection(width, dim - principal.shape[1], seed)
