@@ -37,9 +37,8 @@ def contribution(
     show(grid)
     say()
     for each in found:
-        say(
-            f"Silo {each.client}: {describe(better * (each.others - each.others_without), better * (each.own - each.own_alone))}."
-        )
+        others, gain = each.others - each.others_without, each.own - each.own_alone
+        say(f"Silo {each.client}: {describe(better * others, better * gain)}.")
 
 
 def describe(worth: float, gain: float) -> str:
