@@ -218,7 +218,11 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     has_columns = how in ("standard", "robust")
     scale = scale_of_rows(graph.features, how, graph.types) if has_columns else None
     said = []
+    relations = graph.links.relations if graph.links else ()
+    made = tuple(f"{relation} {way}: " for relation in relations for way in ("in", "out"))
     for column in range(features.shape[1]):
+        if graph.feature_names and graph.feature_names[column].startswith(made):
+            continue  # sums over links, of which nobody can make two columns
         values = np.unique(features[:: -(-len(features) // _LOOKED_AT), column])
         kept = values if scale is None else (values - scale.shift[column]) * scale.factor[column]
         count = 1 + int(np.count_nonzero(np.diff(kept.astype(np.float32))))
