@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LOPSIDED = 80
 """Percent of the training items, to the whole percent, that the commonest class may have before accuracy says little:
 above it macro-F1 chooses."""
+USUAL_BUDGET = 0.01
+"""Share of a silo's items that can be looked into where nobody says how many."""
 _MAX = 8
 """Classes or clients that are named before the rest is only counted."""
 
@@ -162,7 +164,36 @@ def selection_metric(config: EvaluationConfig, participants: Participants) -> Me
 def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
     """Whether clients also return how they rank classes: where it is asked for, or counts alone say little."""
     by = selection_metric(config, participants)
-    return config.auc or by.ranking is not None or participants.is_lopsided
+    named = config.positive is not None or config.budget is not None or config.threshold != "f1"
+    return config.auc or named or by.ranking is not None or participants.is_lopsided
+
+
+def positive_class(config: EvaluationConfig, participants: Participants) -> int | None:
+    """Of two classes the one that is looked for: the one asked for, else the rarer one.
+
+    Raises:
+        ConfigError: One was asked for that there is not, or there are not two.
+    """
+    if config.positive is None:
+        return participants.rare
+    schema, wanted = participants.schema, str(config.positive)
+    if participants.task == "link" or schema.num_classes != 2:
+        raise ConfigError(
+            f"evaluation.positive names the one of two classes that is looked for, and this data has "
+            f"{'links' if participants.task == 'link' else schema.num_classes}. Leave it out."
+        )
+    names = schema.class_names or ("0", "1")
+    if wanted not in (*names, "0", "1"):
+        raise ConfigError(f"evaluation.positive: there is no class '{wanted}'; {nearest(wanted, names)}")
+    return names.index(wanted) if wanted in names else int(wanted)
+
+
+def looked_for(config: EvaluationConfig, participants: Participants) -> dict[str, Any]:
+    """What an ``EvaluateRequest`` says of rankings, and of the class that is looked for."""
+    return {
+        "auc": needs_ranking(config, participants), "rare": positive_class(config, participants),
+        "budget": USUAL_BUDGET if config.budget is None else config.budget, "aim": str(config.threshold),
+    }  # fmt: skip
 
 
 class Federations(Protocol):

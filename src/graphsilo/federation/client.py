@@ -103,8 +103,11 @@ class EvaluateRequest(Message):
     Attributes:
         views: Model views to score on the client's own evaluation sets.
         global_views: Model views to score on the pooled graph, in a simulation that has one.
-        auc: Also the area under the ROC curve, and average precision.
-        rare: Of two classes the one that fewer training items of all silos have, where that is known.
+        auc: Also the area under the ROC curve, average precision and other rankings.
+        rare: Of two classes the one that is looked for, by default the rarer one among the training items of all silos;
+            None where that is not known.
+        budget: How many items a client can look into; below 1 a share of them.
+        aim: What a client chooses its threshold for, as ``evaluate.rare.choose`` has it; empty: it chooses none.
         aggregate: The server's model, for the ``aggregate`` view.
     """
 
@@ -112,6 +115,8 @@ class EvaluateRequest(Message):
     global_views: list[str] = sends("control", default=())
     auc: bool = sends("control", default=False)
     rare: int | None = sends("control", default=None)
+    budget: float = sends("control", default=1.0)
+    aim: str = sends("control", default="")
     aggregate: Tensors | None = sends("model", default=None)
 
 
@@ -151,7 +156,7 @@ class EvaluateSums(Message):
 
     def check(self) -> None:
         for name, (above, below) in dict(self.ranked).items():
-            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or metric.is_share
+            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or not metric.may_be(2.0)
             if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 
@@ -310,7 +315,7 @@ class ClientBase(ABC, Generic[ConfigT]):
             raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
         return self._scoring.scores(
             self.silo, self._predict_set, request.views, request.global_views, auc=request.auc, rare=request.rare,
-            beside=beside,
+            budget=request.budget, aim=request.aim, beside=beside,
         )  # fmt: skip
 
     def answers(self, view: str) -> Tensor:
