@@ -101,7 +101,25 @@ def test_platt_scaling_is_logistic_regression_on_its_targets():
 def test_scores_that_say_nothing_choose_nothing(odds):
     labels = np.repeat([0, 1], 20)
     assert rare.choose(labels, odds, 1, "f1") == rare.Decision(1)
-    assert rare.choose(labels[11:31], -odds[11:31], 1, "f1") == rare.Decision(1)  # nine of one class
+    assert rare.choose(labels[:20], odds[:20], 1, "f1") == rare.Decision(1)  # one class
+
+
+def test_of_few_items_a_threshold_is_chosen_and_nothing_calibrated():
+    labels, odds = np.repeat([0, 1], [20, 9]), np.linspace(-9, 0, 29)
+    few = rare.choose(labels, odds, 1, "f1")
+    assert (few.slope, few.intercept, few.is_chosen) == (1, 0, True)
+    assert few.find(odds).tolist() == (labels == 1).tolist()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["f1", "budget", "0.5"]))
+def test_labels_of_test_items_choose_nothing(seed, aim):
+    labels, shares = draw(seed)
+    items = {"val": np.arange(0, 400, 2), "test": np.arange(1, 400, 2)}
+    asked = {"positive": 1, "budget": 20.0, "aim": aim}
+    chosen = rare.choose_for(items, labels, shares, **asked)
+    labels[items["test"]] = np.random.default_rng(seed).permutation(labels[items["test"]]) ^ 1
+    assert rare.choose_for(items, labels, shares, **asked) == chosen
 
 
 def test_links_above_the_tenth_of_the_others():

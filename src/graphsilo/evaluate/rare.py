@@ -14,8 +14,8 @@ Source: Platt, "Probabilistic Outputs for Support Vector Machines" (1999), with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ Values: TypeAlias = "NDArray[np.floating[Any]]"
 Odds: TypeAlias = "NDArray[np.float64]"
 
 FEW = 10
-"""Validation items of either class that choosing takes at least: of fewer a threshold is chance."""
+"""Validation items of either class that calibration takes at least: of fewer its two numbers are chance."""
 GROUPS = 10
 """Equal ranges of probability of the calibration error."""
 _TINY = 1e-38
@@ -40,16 +40,28 @@ class Decision(NamedTuple):
     Attributes:
         positive: The class that is looked for.
         threshold: Log-odds from which an item counts as found.
-        slope, intercept: a and b of Platt scaling.
-        by: Whose validation items chose it; ``none`` where they were too few: then the likelier class is found, and
-            probabilities are the model's own.
+        slope, intercept: a and b of Platt scaling; 1 and 0, so that probabilities stay the model's own, where
+            validation items are too few (``FEW`` of either class).
+        is_chosen: Whether validation items chose the threshold; else the likelier class is found, as where they are of
+            one class, or ranked no better than by chance.
     """
 
     positive: int
     threshold: float = 0.0
     slope: float = 1.0
     intercept: float = 0.0
-    by: Literal["silo", "federation", "none"] = "none"
+    is_chosen: bool = False
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Decision:
+        """From its five numbers."""
+        positive, threshold, slope, intercept, is_chosen = numbers
+        return cls(int(positive), threshold, slope, intercept, bool(is_chosen))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether calibrated probabilities are others than the model's own."""
+        return (self.slope, self.intercept) != (1.0, 0.0)
 
     def find(self, odds: Odds) -> NDArray[np.bool_]:
         """[n] which items count as found."""
@@ -96,7 +108,7 @@ def choose(labels: Labels, odds: Odds, positive: int, aim: str, share: float = 0
     scores = -distinct
     # Halfway to the next score, so that rounding moves no item over the line
     lower = np.append((scores[:-1] + scores[1:]) / 2, scores[-1:] - 1)
-    return _choose(scores, lower, hits, misses, positive, aim, share, "silo")
+    return _choose(scores, lower, hits, misses, positive, aim, share)
 
 
 def choose_for(
@@ -118,27 +130,28 @@ def choose_for(
 
 def _choose(
     scores: Odds, lower: Odds, hits: NDArray[np.int64], misses: NDArray[np.int64], positive: int, aim: str,
-    share: float, by: Literal["silo", "federation"],
+    share: float,
 ) -> Decision:  # fmt: skip
     """Scores are descending; ``lower`` is the threshold that takes each and all above it."""
-    if min(hits.sum(), misses.sum()) < FEW:
-        return Decision(positive)
-    slope, intercept = fit_platt(scores, hits, misses)
+    rarest = min(hits.sum(), misses.sum())
+    slope, intercept = fit_platt(scores, hits, misses) if rarest else (0.0, 0.0)
     if slope <= 0:  # ranked no better than by chance: nothing to read off these scores
         return Decision(positive)
+    if rarest < FEW:
+        slope, intercept = 1.0, 0.0
     found, taken = np.cumsum(hits), np.cumsum(hits + misses)
     if aim == "budget":
         # Of equals at the end of the budget none is taken
         within = np.flatnonzero(taken <= share * taken[-1] + 1e-9)
         threshold = float(lower[within[-1]] if len(within) else scores[0] + 1)
-        return Decision(positive, threshold, slope, intercept, by)
+        return Decision(positive, threshold, slope, intercept, True)
     precision = found / np.maximum(taken, 1)
     if aim == "f1":
         best = int(np.argmax(2 * found / (taken + found[-1])))
     else:
         enough = np.flatnonzero((precision >= float(aim)) & (hits > 0))
         best = int(enough[-1]) if len(enough) else int(np.argmax(precision))
-    return Decision(positive, float(lower[best]), slope, intercept, by)
+    return Decision(positive, float(lower[best]), slope, intercept, True)
 
 
 def fit_platt(scores: Odds, hits: NDArray[np.int64], misses: NDArray[np.int64]) -> tuple[float, float]:
@@ -172,6 +185,11 @@ def fit_platt(scores: Odds, hits: NDArray[np.int64], misses: NDArray[np.int64]) 
         if float(np.abs(step).max()) < 1e-9:
             break
     return float(weights[0] / spread), float(weights[1] - weights[0] * centre / spread)
+
+
+def probability_at(odds: float) -> float:
+    """The probability that has such log-odds."""
+    return float(_sigmoid(np.array(odds)))
 
 
 def _sigmoid(line: Odds) -> Odds:

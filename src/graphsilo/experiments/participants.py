@@ -12,7 +12,7 @@ from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.evaluate.metrics import METRICS, Metric, list_selecting
-from graphsilo.types import ClientId, Task
+from graphsilo.types import CLASS_TASKS, ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.experiments.config import EvaluationConfig
@@ -168,19 +168,19 @@ def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
     return config.auc or named or by.ranking is not None or participants.is_lopsided
 
 
-def positive_class(config: EvaluationConfig, participants: Participants) -> int | None:
-    """Of two classes the one that is looked for: the one asked for, else the rarer one.
+def positive_class(config: EvaluationConfig, schema: Schema, rare: int | None) -> int | None:
+    """Of two classes the one that is looked for: the one asked for, else the rarer one, where there are two.
 
     Raises:
         ConfigError: One was asked for that there is not, or there are not two.
     """
     if config.positive is None:
-        return participants.rare
-    schema, wanted = participants.schema, str(config.positive)
-    if participants.task == "link" or schema.num_classes != 2:
+        return rare
+    wanted = str(config.positive)
+    if schema.task not in CLASS_TASKS or schema.num_classes != 2:
         raise ConfigError(
             f"evaluation.positive names the one of two classes that is looked for, and this data has "
-            f"{'links' if participants.task == 'link' else schema.num_classes}. Leave it out."
+            f"{schema.num_classes if schema.task in CLASS_TASKS else 'none (task ' + schema.task + ')'}. Leave it out."
         )
     names = schema.class_names or ("0", "1")
     if wanted not in (*names, "0", "1"):
@@ -188,12 +188,19 @@ def positive_class(config: EvaluationConfig, participants: Participants) -> int 
     return names.index(wanted) if wanted in names else int(wanted)
 
 
-def looked_for(config: EvaluationConfig, participants: Participants) -> dict[str, Any]:
-    """What an ``EvaluateRequest`` says of rankings, and of the class that is looked for."""
-    return {
-        "auc": needs_ranking(config, participants), "rare": positive_class(config, participants),
-        "budget": USUAL_BUDGET if config.budget is None else config.budget, "aim": str(config.threshold),
-    }  # fmt: skip
+def looked_for(config: EvaluationConfig, schema: Schema, rare: int | None) -> dict[str, Any] | None:
+    """Which of two classes is looked for, within what budget, and what a threshold is good for, as an
+    ``EvaluateRequest`` has them; None where there are not two."""
+    positive = positive_class(config, schema, rare)
+    budget = USUAL_BUDGET if config.budget is None else config.budget
+    return None if positive is None else {"positive": positive, "budget": budget, "aim": str(config.threshold)}
+
+
+def asks_for(config: EvaluationConfig, participants: Participants) -> dict[str, Any]:
+    """What ``evaluate`` asks clients for beside counts."""
+    known = looked_for(config, participants.schema, participants.rare) or {}
+    more = {"rare": known.pop("positive"), **known} if known else {}
+    return {"auc": needs_ranking(config, participants), **more}
 
 
 class Federations(Protocol):

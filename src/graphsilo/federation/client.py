@@ -21,7 +21,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.scoring import Scoring, sums_of
+from graphsilo.federation.scoring import Scoring, probabilities, sums_of
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
@@ -322,6 +322,22 @@ class ClientBase(ABC, Generic[ConfigT]):
         """[test items] classes that a view of the model answers on the client's own graph."""
         seen = self.silo.seen
         return self._predict_set(seen, view).argmax(1).cpu()[torch.as_tensor(seen.items["test"])]
+
+    def decide(self, view: str, known: Mapping[str, Any] | None = None) -> list[float] | None:
+        """The numbers of the ``evaluate.rare.Decision`` that validation items choose for a view of the model; None
+        where there is none to choose.
+
+        Args:
+            view: ``own`` or ``aggregate``.
+            known: ``positive``, ``budget`` and ``aim`` as an ``EvaluateRequest`` has them; None: as in the last one.
+        """
+        known, seen = self._scoring.looking if known is None else known, self.silo.seen
+        if not known.get("aim") or "val" not in seen.items:
+            return None
+        from graphsilo.evaluate.rare import choose_for
+
+        shares = probabilities(self._predict_set(seen, view)).cpu().numpy()
+        return list(map(float, choose_for(seen.items, seen.graph.labels, shares, **known)))
 
     def _predict_set(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()

@@ -28,6 +28,7 @@ class Scoring:
 
     def __init__(self) -> None:
         self._plans: dict[str, ConfusionPlan] = {}
+        self.looking: dict[str, Any] = {}  # for what of two classes, as it was last asked for
 
     def scores(
         self,
@@ -55,6 +56,7 @@ class Scoring:
             beside: [test items] classes that another model answers; how uncertain the difference to it is, is reported.
         """
         classes = silo.schema.num_classes
+        self.looking = {} if rare is None else {"positive": rare, "budget": budget, "aim": aim}
         counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
         kinds: dict[str, list[str]] = {}
         sizes: list[NDArray[np.int64]] = []
@@ -96,8 +98,7 @@ class Scoring:
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if auc:
                     task, parts_of = silo.schema.task, _parts(silo, evaluation)
-                    known = {} if rare is None else {"positive": rare, "budget": budget, "aim": aim}
-                    scores.update(_score_classes(name, task, evaluation, output, *parts_of, known))
+                    scores.update(_score_classes(name, task, evaluation, output, *parts_of, self.looking))
         return {
             "kinds": kinds,
             "parts": [len(part) for part in sizes],
