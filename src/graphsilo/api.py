@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
     from graphsilo.experiments.doors import Door
+    from graphsilo.experiments.export import Export
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.experiments.tuning.record import TuneRecord
+    from graphsilo.experiments.why import Why
     from graphsilo.federation.registry import Method
     from graphsilo.planning import Plan
     from graphsilo.report import Comparison, Grid, record
@@ -192,6 +194,7 @@ def partition(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.graphs import partition_graphs
+    from graphsilo.data.partition.registry import usual_rule
     from graphsilo.data.partition.rule import TimeOptions
     from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
@@ -223,8 +226,8 @@ def partition(
                 f"split='predefined', too."
             )
         return partition_for_scenario(
-            data, "louvain" if rule == "auto" else rule, clients=clients, scenario=scenario, options=options or None,
-            split=split, split_index=split_index, times=times, **how,
+            data, usual_rule(data) if rule == "auto" else rule, clients=clients, scenario=scenario,
+            options=options or None, split=split, split_index=split_index, times=times, **how,
         )  # fmt: skip
 
 
@@ -668,6 +671,70 @@ def predict(
         graph = graph_of(graph)
     target = Path(graph) if isinstance(graph, str | PathLike) else graph
     return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target, model=model)
+
+
+@_usual_torch()
+def why(
+    run: PathName | Result,
+    node: str | int,
+    *,
+    client: int | str | None = None,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    model: str | None = None,
+    of: str | int | None = None,
+) -> Why:
+    """Say why a node has the score that it has: what each column, and each node around it, adds to it.
+
+    Exact for fedridge, fedtrees and auto, integrated gradients for networks; ``docs/why.md`` says against what.
+
+    Args:
+        run: Folder of the run, or what ``run`` returned with ``out``.
+        node: What your table calls it; where it has no ids, its number.
+        client: Whose node; None: of the only client that has it.
+        seed, checkpoint, model: As for ``predict``.
+        of: The class or target whose score it is, by name or number; None: of two classes the rarer one, of several the
+            most probable.
+
+    Raises:
+        RunError: The run had no folder, its models were not saved, or its data has changed.
+        ConfigError: No such node, client, seed, checkpoint or class.
+        UnsupportedError: The method cannot tell.
+    """
+    from graphsilo.experiments import why as reasons
+
+    return reasons.why(_folder("why", run), node, client=client, seed=seed, checkpoint=checkpoint, model=model, of=of)
+
+
+@_usual_torch()
+def export(
+    run: PathName | Result,
+    client: int | str,
+    out: PathName,
+    *,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    model: str | None = None,
+) -> Export:
+    """Write a client's fitted model as a folder that runs with numpy alone, with a model card and a check of itself.
+
+    Args:
+        run: Folder of the run, or what ``run`` returned with ``out``.
+        client: Whose model, by number or name.
+        out: Folder that is made.
+        seed, checkpoint, model: As for ``predict``.
+
+    Raises:
+        RunError: The run had no folder, its models were not saved, or its data has changed.
+        ConfigError: No such client, seed or checkpoint; the folder is not empty.
+        UnsupportedError: The model needs graphsilo: it is no ridge and no forest, or looks at more than columns and
+            plain links.
+    """
+    from graphsilo.experiments import export as exports
+
+    return exports.export(
+        _folder("export", run), fspath(out), client=client, seed=seed, checkpoint=checkpoint, model=model
+    )
 
 
 _ARGUMENTS = {

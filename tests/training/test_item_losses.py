@@ -57,8 +57,6 @@ def test_plain_cross_entropy_is_none_and_classes_weigh():
 def test_a_loss_of_another_task_is_refused():
     with pytest.raises(ConfigError, match="loss=huber is for the task regression, and the task is node"):
         of("node", loss="huber")
-    with pytest.raises(ConfigError, match="weighs items by their class, and with the task regression they have none"):
-        of("regression", class_weights="inverse")
 
 
 def test_a_method_with_a_loss_of_its_own_has_no_such_setting():

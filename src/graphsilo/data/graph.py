@@ -176,6 +176,12 @@ class Graph:
                 )
         if self.node_names is not None:
             self._check_names(self.node_names)
+        parts = {"time": self.time, "types.of_node": None if self.types is None else self.types.of_node}
+        for name, values in parts.items():
+            if values is not None and values.shape != (n,):
+                raise DataError(f"{self.name}: {name} must have a value for each of {n} nodes; got {values.shape}.")
+        if self.links is not None:
+            check_edges(self.links.ends, n, f"{self.name}, rows of links")
         if self.targets is not None and self.targets.values.shape != (n, self.num_classes):
             raise DataError(
                 f"{self.name}: targets of shape {self.targets.values.shape} do not fit {n} nodes and num_classes="

@@ -110,6 +110,12 @@ class LinkTable:
     def __len__(self) -> int:
         return int(self.ends.shape[1])
 
+    def lead(self, types: NodeTypes | None) -> tuple[tuple[str, str], ...]:
+        """Types of the nodes that the rows of each relation begin and end at, where it is said."""
+        if types is None or self.between is None:
+            return ()
+        return tuple((types.names[start], types.names[end]) for start, end in self.between.tolist())
+
     def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> LinkTable:
         """Some rows."""
         return replace(

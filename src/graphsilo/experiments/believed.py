@@ -73,7 +73,7 @@ def _find_trouble(
     for name, pair in reply.scores.items():
         view, _, rest = name.partition("/")
         which, _, score = rest.partition("/")
-        kind, _, metric = score.partition("/")
+        kind, _, metric = score.partition("@")[0].partition("/")
         known = usual.get(f"{view}/{which}") or ("val", "test")
         asked = metric in ("accuracy", "macro_f1") if kind == PAIRED else kind in known and metric in ranked
         if f"{view}/{which}" not in named or not asked or len(pair) != 2:

@@ -129,9 +129,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_describe_left_out(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
-    if isinstance(method_config, LocalTrainingConfig) and (
-        method_config.loss != "auto" or method_config.class_weights != "none"
-    ):
+    if isinstance(method_config, LocalTrainingConfig) and method_config.loss != "auto":
         from graphsilo.training.item_losses import check_loss
 
         check_loss(method_config, simulation.task)

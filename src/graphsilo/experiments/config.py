@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     SelectBy: TypeAlias = str
 else:
     SelectBy = Literal[tuple(list_selecting())]
-RunReference = Literal["local", "alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"]
+RunReference = Literal[
+    "local", "alone", "trees_alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"
+]
 REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
 """Settings of ``run`` that change no number."""
@@ -281,7 +283,7 @@ class RunSection(Settings):
     references: list[RunReference] = setting(
         [],
         "reference rows to add: local (every silo trains its backbone by itself), alone (every silo runs this method "
-        "by itself, as with run.alone), fedavg, fedridge, auto, global, global_cut, majority",
+        "by itself, as with run.alone), trees_alone, fedavg, fedridge, auto, global, global_cut, majority",
     )
 
     @field_validator("seeds", mode="before")

@@ -37,7 +37,7 @@ class Participants(ABC):
 
     Attributes:
         clients: Numbers of the clients, ascending; one for data pooled in one place.
-        task: node, graph or link.
+        task: Of the run.
         schema: What all clients agree on.
         models: Backbone of each client.
         rule: By which rule the data came to the clients.

@@ -38,8 +38,9 @@ from graphsilo.experiments.participants import class_word, find_client, looked_f
 from graphsilo.experiments.simulation import list_client_names, prepare
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.reading import SiloRecord, mode_of
+from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientContext, ModelSpec
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.model_files import SCALE, Kept, aggregate_path, model_path
 from graphsilo.federation.registry import Method
@@ -145,16 +146,84 @@ class Prediction:
         return f"node {node} is not on {on}, which holds {holds}. Ask for no particular nodes to see them all."
 
 
-def predict(
-    run_dir: str | Path,
-    *,
-    client: ClientId | str | None = None,
-    seed: int | None = None,
-    checkpoint: str = "best",
-    graph: str | Path | Graph | GraphCollection | None = None,
-    model: str | None = None,
-) -> Prediction:
-    """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A client of a finished run with its model, ready to be asked.
+
+    Attributes:
+        folder: Of the run.
+        result: What it says of itself.
+        asked: Where its data and model are from.
+        kept: What the client's file holds.
+        silo: Its data, scaled as the model knows it.
+        client: Who predicts.
+        owner: Whose model, in words.
+        whose: own or common.
+        reported: Mode of the score that the run reports.
+        seed: Of training.
+    """
+
+    folder: Path
+    result: RunRecord | SiloRecord
+    asked: _Asked
+    kept: Kept
+    silo: Silo
+    client: ClientBase[Any]
+    owner: str
+    whose: str
+    reported: str
+    seed: int
+
+    @property
+    def view(self) -> str:
+        """The model, as clients call it."""
+        return _VIEWS[self.whose]
+
+    @property
+    def has_other_data(self) -> bool:
+        """Whether the data has changed since the model was trained."""
+        found = self.result
+        trained_on = found.silo_data if isinstance(found, SiloRecord) else found.data.hash
+        return trained_on is not None and trained_on != self.asked.data_hash
+
+    def decide(self, shares: NDArray[Any]) -> dict[str, Any]:
+        """Fields of a ``Prediction`` of [m, C] probabilities: how those of the class looked for are read, by what was
+        kept with the model, else by the silo's validation items; none where there are not two classes."""
+        known = looked_for(self.asked.config.evaluation, self.silo.schema, self.asked.rare)
+        if known is None:
+            return {}
+        numbers = self.kept.decisions.get(self.view)
+        if numbers is None and not self.has_other_data:
+            numbers = self.client.decide(self.view, known)
+        decision = Decision(known["positive"]) if numbers is None else Decision.of(numbers)
+        word = class_word(decision.positive, self.silo.schema)
+        return {**apply_decision(decision, shares), "decided": describe_decision(decision, word, known["aim"])}
+
+    def refuse_other_data(self) -> None:
+        """Raise if the data is not what it was.
+
+        Raises:
+            RunError: It is another.
+        """
+        if self.has_other_data:
+            raise RunError(
+                f"the data has changed since the run in {self.folder} was trained, so that {self.owner}'s own graph is "
+                f"not what it was. Name the graph to predict on (--graph FILE, graph=...), or put the data back."
+            )
+
+
+def open_member(
+    run_dir: str | Path, *, client: ClientId | str | None = None, seed: int | None = None, checkpoint: str = "best",
+    model: str | None = None, node: str | None = None,
+) -> Member:  # fmt: skip
+    """A client of a run with its model.
+
+    Args:
+        run_dir: Folder of the run, or of a silo's own results.
+        client: Which; None: the one that holds ``node``, or a silo's own.
+        seed, checkpoint, model: As for ``predict``.
+        node: What the user calls an item of its.
+    """
     folder = Path(run_dir)
     result = reading.read(folder)
     if checkpoint not in ("best", "last"):
@@ -180,7 +249,7 @@ def predict(
         asked = _at_silo(folder, result, own, kept)
         owner = f"silo {result.silo}"
     else:
-        asked = _of_run(folder, client)
+        asked = _of_run(folder, client, node)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
         owner = f"client {asked.silo.client}"
     silo = scale_silo(asked.silo, kept.scale)
@@ -190,15 +259,25 @@ def predict(
     whose = model or ("common" if reported.startswith("aggregate") else "own")
     if whose == "common":
         member.install_aggregate(_common(folder, chosen, silo.client, checkpoint, kept))
+    return Member(folder, result, asked, kept, silo, member, owner, whose, reported, chosen)
+
+
+def predict(
+    run_dir: str | Path,
+    *,
+    client: ClientId | str | None = None,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    graph: str | Path | Graph | GraphCollection | None = None,
+    model: str | None = None,
+) -> Prediction:
+    """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
+    opened = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
+    asked, kept, silo = opened.asked, opened.kept, opened.silo
+    member, owner, whose, reported = opened.client, opened.owner, opened.whose, opened.reported
     target: Graph | GraphCollection
-    trained_on = result.silo_data if isinstance(result, SiloRecord) else result.data.hash
-    is_unchanged = trained_on is None or trained_on == asked.data_hash
     if graph is None:
-        if not is_unchanged:
-            raise RunError(
-                f"the data has changed since the run in {folder} was trained, so that {owner}'s own graph is not what "
-                f"it was. Name the graph to predict on (--graph FILE, graph=...), or put the data back."
-            )
+        opened.refuse_other_data()
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
         # Prepared as the run's own data was, from a file or not: other scaling or directions would be another question.
@@ -227,18 +306,6 @@ def predict(
     else:
         found = probabilities(output).cpu().numpy()[told]
     labels = labels_of(target, silo.schema)
-    known = looked_for(asked.config.evaluation, silo.schema, asked.rare)
-    decided: dict[str, Any] = {}
-    if known is not None:
-        view = _VIEWS[whose]
-        numbers = kept.decisions.get(view) if checkpoint == "best" else None
-        if numbers is None and is_unchanged:
-            numbers = member.decide(view, known)
-        decision = Decision(known["positive"]) if numbers is None else Decision.of(numbers)
-        decided = {
-            **apply_decision(decision, found),
-            "decided": describe_decision(decision, class_word(decision.positive, silo.schema), known["aim"]),
-        }
     return Prediction(
         node_ids=target.external_ids[told],
         classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
@@ -249,7 +316,7 @@ def predict(
         by=_words_of_model(owner, checkpoint, whose, reported),
         splits=splits_of(silo)[told] if graph is None and not silo.has_targets else None,
         labels=None if labels is None or (labels < 0).all() else labels[told],
-        **decided,
+        **opened.decide(found),
     )
 
 
@@ -311,9 +378,9 @@ def _find_number(client: ClientId | str, count: int, names: Mapping[ClientId, st
     return int(client) if is_number else find_client(client, count, names, "predict (--client)")
 
 
-def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
-    """A run's client."""
-    if client is None:
+def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None) -> _Asked:
+    """A run's client: the one that is named, or that holds a node."""
+    if client is None and node is None:
         raise ConfigError("the run has several clients: say whose model it is to be with --client.")
     if (folder / "silos.json").exists():
         raise RunError(
@@ -328,6 +395,7 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}
     files = config.data.name
+    client = _find_holder(silos, node or "") if client is None else client
     client = _find_number(client, simulation.num_holders, list_client_names(files) if isinstance(files, list) else {})
     if client in simulation.without:
         raise ConfigError(
@@ -338,6 +406,26 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
         raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
     spec, data = simulation.models[client], config.data
     return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root, simulation.rare)
+
+
+def _find_holder(silos: Mapping[ClientId, Silo], node: str) -> ClientId:
+    """The client whose graph holds a node.
+
+    Raises:
+        ConfigError: None does, or several do.
+    """
+    found = [client for client, silo in silos.items() if (silo.seen.graph.external_ids.astype(np.str_) == node).any()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(
+            f"node {node} is at clients {', '.join(map(str, found))}: say whose model is to be asked with --client."
+        )
+    first = next(iter(silos.values())).seen.graph.external_ids
+    raise ConfigError(
+        f"no client of the run has a node {node}; nodes are called such as {first[0]}. `graphsilo predict` lists those "
+        f"of a client."
+    )
 
 
 def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _Asked:

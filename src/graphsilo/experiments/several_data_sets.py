@@ -24,7 +24,6 @@ from graphsilo.data.sources.vocabulary import Vocabulary
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.simulation import Simulation
 from graphsilo.types import ClientId
 
 
@@ -95,6 +94,8 @@ def stand_in(like: Graph | GraphCollection, item: Graph | GraphCollection | None
         splits=kind({key: np.zeros((n, *mask.shape[1:]), bool) for key, mask in empty.splits.items()}),
         node_ids=None,
         node_names=None,
+        types=None if empty.types is None else replace(empty.types, of_node=np.full(n, empty.types.target, np.int16)),
+        time=None if empty.time is None else np.full(n, np.nan),
     )
     return GraphCollection(graph, np.arange(n + 1), labels, like.num_classes, like.name) if whole else graph
 
@@ -170,12 +171,3 @@ def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: 
         split_index=chosen.split_index,
         times=chosen.times,
     )
-
-
-def add_names(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
-    """The same, where every client holds a data set of its own, with these sets' names for the report."""
-    if len(held) != made.num_holders:
-        return made
-    rows = [{**row, "silo": held[row["client"]].name} for row in made.cut["per_client"]]
-    distinct = len({row["silo"] for row in rows}) == len(rows)
-    return replace(made, cut={**made.cut, "per_client": rows}) if distinct else made

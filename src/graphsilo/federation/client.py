@@ -31,6 +31,7 @@ from graphsilo.training.local import load_model_state, model_state
 from graphsilo.types import ClientId, Precision
 
 if TYPE_CHECKING:
+    from graphsilo.models.shares import Shares
     from graphsilo.training.sharing import SharedTensors
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
@@ -246,6 +247,47 @@ class ClientBase(ABC, Generic[ConfigT]):
     def embed(self, data: GraphTensors) -> Tensor | None:
         """Embeddings [items, p] of the client's own model; None where it has none."""
         return None
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        """Why the scores of some items are what they are, each held against the mean of the silo's training items.
+
+        Args:
+            data: The graph.
+            items: [m] numbers of its items.
+            output: [C] float64: a score is the logits of an item times these.
+            view: As for ``predict``.
+
+        Raises:
+            UnsupportedError: This method cannot tell.
+        """
+        from graphsilo.federation.gradients import explain_network
+
+        return explain_network(self, data, items, output, view)
+
+    def models_of(self, view: str) -> list[tuple[ClientBase[Any], str]]:
+        """The clients whose mean log-probabilities a view is, and each one's view: itself, but where it is several."""
+        return [(self, view)]
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        """What its scores are a sum of, for ``experiments/export/scorer.py``: plain values, and arrays by name.
+
+        Args:
+            view: As for ``predict``.
+            labelled: Whether for the silo's own graph, of which classes of nodes are known.
+
+        Raises:
+            UnsupportedError: They need more than that.
+        """
+        raise UnsupportedError(
+            f"{type(self).__module__.rpartition('.')[2]}: an export that runs without graphsilo is made of ridges and "
+            f"trees (fedridge, fedtrees, auto). `graphsilo predict --graph` asks any other model of a run."
+        )
+
+    @property
+    def class_names(self) -> list[str]:
+        """Of the classes, or their numbers as text."""
+        schema = self.silo.schema
+        return list(schema.class_names or map(str, range(schema.num_classes)))
 
     def study(self) -> Mapping[str, Any]:
         """Facts about the method's inner workings, for the researcher at this machine: plain numbers, and tensors.

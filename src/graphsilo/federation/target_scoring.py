@@ -32,6 +32,8 @@ def score_targets(
             pairs = {f"{metric.name}@{t}": (truth[:, t : t + 1], own[:, t : t + 1]) for t in range(truth.shape[1])}
         for key, (true, said) in pairs.items():
             for kind, items in evaluation.items.items():
+                if kind == "train":
+                    continue
                 of = scores.setdefault(f"{name}/{kind}/{key}", [])
                 for part in range(parts):
                     mine = items[owner[items] == part]

@@ -123,8 +123,8 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
     @property
     def item_loss(self) -> ItemLoss | None:
         """The loss of an item as the settings say it; None for plain cross-entropy, and for links."""
-        usual = self.config.loss == "auto" and self.config.class_weights == "none"
-        if usual and self.silo.schema.task not in TARGET_TASKS:
+        usual, task = self.config.loss == "auto" and self.config.class_weights == "none", self.silo.schema.task
+        if task == "link" or (usual and task not in TARGET_TASKS):
             return None
         from graphsilo.training.item_losses import item_loss
 

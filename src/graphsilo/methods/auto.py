@@ -46,6 +46,7 @@ from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
+from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
 from graphsilo.types import ClientId, Task
 
@@ -258,6 +259,19 @@ class Client(ClientBase[AutoConfig]):
         is_common = view == "aggregate"
         models = CHOICES[self._aggregate if is_common else self._chosen]
         return self._mean([self._predict_part(name, view if is_common else whose, data) for name, whose in models])
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        """The mean of its parts' shares."""
+        from graphsilo.models.shares import add_shares
+
+        each = [part.explain(data, items, output, whose) for part, whose in self.models_of(view)]
+        return [add_shares(found, 1 / len(each)) for found in zip(*each, strict=True)]
+
+    def models_of(self, view: str) -> list[tuple[ClientBase[Any], str]]:
+        """The clients of methods whose mean a view is, and each one's view."""
+        is_common = view == "aggregate"
+        models = CHOICES[self._aggregate if is_common else self._chosen]
+        return [(self._parts[name], view if is_common else whose) for name, whose in models]
 
     def _mean(self, outputs: Sequence[Tensor]) -> Tensor:
         """[n, C] log-probabilities; of targets as they are."""

@@ -29,7 +29,8 @@ MODES = {
 }
 """Whose model was scored on which test data; on the clients' own where nothing is said."""
 REFERENCES = {
-    "majority": "Majority class", "local": "Local only", "alone": "Alone", "fedavg": "FedAvg",
+    "majority": "Majority class", "local": "Local only", "alone": "Alone", "trees_alone": "Trees alone",
+    "fedavg": "FedAvg",
     "fedridge": "FedRidge", "auto": "Auto",
     "global_cut": "Centralised (cut)", "global": "Centralised",
 }  # fmt: skip
@@ -40,6 +41,7 @@ REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
     "local": "every silo trains the backbone by itself",
     "alone": "every silo runs the same method with the same settings by itself",
+    "trees_alone": "every silo boosts trees on its own columns, without neighbours",
     "fedavg": "the mean of all silos' models each round, untuned",
     "fedridge": "one exact round of sums, then a correction at every silo",
     "auto": "FedRidge, FedTrees or the mean of both, as validation says",

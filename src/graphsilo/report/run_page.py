@@ -262,7 +262,8 @@ def _targets(run: Run, over: str) -> list[Block]:
     names = run.class_names or [str(number) for number in range(count)]
     columns = [("Target", "wrap"), *((metric_of(name).title, "") for name in cells)]
     rows = [(names[place], *(column[place] for column in cells.values())) for place in range(count)]
-    caption = f"Each target by itself, errors in its own unit: node-weighted mean over clients{over}."
+    what = "target by itself, errors in its own unit" if run.result.task == "regression" else "label by itself"
+    caption = f"Each {what}: node-weighted mean over clients{over}."
     return [("table", Table(caption, columns, rows, False))]
 
 

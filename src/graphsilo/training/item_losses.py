@@ -61,11 +61,6 @@ def check_loss(settings: LossSettings, task: Task) -> None:
             f"method.loss={settings.loss} is for the task {' or '.join(LOSSES[settings.loss])}, and the task is "
             f"{task}. For that there are: {', '.join(able)}."
         )
-    if settings.class_weights != "none" and task not in CLASS_TASKS:
-        raise ConfigError(
-            f"method.class_weights={settings.class_weights} weighs items by their class, and with the task {task} they "
-            f"have none. Leave it out."
-        )
 
 
 def item_loss(settings: LossSettings, silo: Silo) -> ItemLoss | None:

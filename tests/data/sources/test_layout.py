@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from graphsilo.data.silos.union import union
 from graphsilo.data.sources import catalog
 from graphsilo.errors import DataError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.several_data_sets import with_shared_words
+from graphsilo.experiments.several_data_sets import stand_in, with_shared_words
 
 NODES = "account,balance,segment,flag\n" + "".join(
     f"{k},{k % 7}.5,{'ab'[k % 2]},{('ok', 'bad')[k % 3 == 0]}\n" for k in range(30)
@@ -116,6 +117,7 @@ SHOPS = (
             ),
             "links 'payment' lead from account to merchant at silo 'a' and from merchant to account at silo 'b'",
         ),
+        (FEWER.replace(", time: booked", ""), "the table 'transfer' has dates at silo 'a' and none at silo 'b'"),
         (FEWER + "sums: {windows: [30]}", "silo 'a' adds up links over all days, and silo 'b' over all days and 30"),
         (SHOPS, "'merchant' is a type of nodes at silo 'a' and a table of links at silo 'b'"),
     ],
@@ -125,3 +127,13 @@ def test_what_silos_do_not_agree_on_is_told(tmp_path: Path, tables: str, text: s
     with pytest.raises(DataError) as error:
         compare_cards(both)
     assert text in str(error.value)
+
+
+def test_what_stands_for_a_silo_that_is_left_out_has_types(tmp_path: Path) -> None:
+    graph = catalog.load(str(write(tmp_path, "wide", BOTH) / "tables.yaml")).union
+    absent = stand_in(graph, graph).union
+    assert absent.types is not None
+    assert absent.types.of_node.tolist() == [0] * 32
+    assert np.bincount(union([absent, graph])[0].types.of_node).tolist() == [62, 2]  # type: ignore[union-attr]
+    with pytest.raises(DataError, match=r"types\.of_node must have a value for each of 32 nodes; got \(0,\)"):
+        replace(graph, types=replace(absent.types, of_node=absent.types.of_node[:0]))

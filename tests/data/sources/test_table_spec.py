@@ -102,6 +102,21 @@ def test_one_type_with_a_name_is_a_graph_without_types(bank: Path) -> None:
         np.testing.assert_array_equal(getattr(named, key), getattr(plain, key))
 
 
+@pytest.mark.parametrize("name", ["account.balance", "balance", "account.b*", "'*'"])
+def test_rules_of_empty_cells_go_by_either_name(bank: Path, name: str) -> None:
+    (bank.parent / "accounts.csv").write_text(FILES["accounts.csv"].replace("1.5", ""))
+    bank.write_text(
+        f"{YAML}features: {{missing: {{{name}: 7}}}}\n" if name != "'*'" else f"{YAML}features: {{missing: median}}\n"
+    )
+    assert features(load_tables(bank))["account.balance"][0] == (3 if name == "'*'" else 7)
+    one = (
+        "nodes: {account: {path: accounts.csv, id: account, label: flag, features: [balance]}}\n"
+        "edges: {transfer: {path: transfers.csv, source: sender, target: receiver}}\n"
+    )
+    bank.write_text(one + (f"features: {{missing: {{{name}: 7}}}}" if name != "'*'" else "features: {missing: median}"))
+    assert features(load_tables(bank))["balance"][0] == (3 if name == "'*'" else 7)
+
+
 def test_keys_of_a_table_of_nodes_are_links(bank: Path) -> None:
     bank.write_text(
         "nodes:\n  account: {path: accounts.csv, id: account, features: [balance]}\n"
@@ -121,6 +136,8 @@ def test_keys_of_a_table_of_nodes_are_links(bank: Path) -> None:
     assert graph.links.relations == ("card", "transfer.from", "transfer.to")
     assert graph.links.ends.T.tolist() == [[0, 0], [1, 1], [3, 0], [4, 2], [3, 1]]
     assert graph.links.time[2:].tolist() == [20089, 20090, 20089]
+    bank.write_text("\n".join(line for line in bank.read_text().splitlines() if not line.startswith("edges:")))
+    assert load_tables(bank).edges.shape == (2, 6)
     (bank.parent / "moves.csv").write_text("nr,from,to,amount,flag,day\n1,7,6,10,ok,2025-01-01\n")
     with pytest.raises(
         DataError, match=r"the key names an unknown node \(nodes.transfer.keys\): row 1 \(line 2\): '6'"

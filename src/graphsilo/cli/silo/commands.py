@@ -18,6 +18,7 @@ from graphsilo.cli.values import (
     option,
 )
 from graphsilo.errors import DisclosureError, RunError, several
+from graphsilo.types import TARGET_TASKS
 
 if TYPE_CHECKING:
     from graphsilo.data.graph import Graph
@@ -239,7 +240,9 @@ def _describe_filling(described: SiloFile, reading: Reading | None) -> str:
     if not empty or described.tables is None:
         return "none missing or NaN"
     rules = described.missing
-    text = [f"{name} {count(number)} ({rules.of(name)})" for name, number in empty.items()]
+    kinds = [kind for kind in described.tables.nodes if kind]
+    called = {name: (name, name.partition(".")[2] or name, *(f"{kind}.{name}" for kind in kinds)) for name in empty}
+    text = [f"{name} {count(number)} ({rules.of(*called[name])})" for name, number in empty.items()]
     cells = sum(empty.values())
     return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(text)}"
 
@@ -252,7 +255,10 @@ def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
     if types is not None:
         labels, what = labels[types.targets], f"nodes of type {types.names[types.target]}"
     known = int((labels >= 0).sum())
-    if not known:
+    if held.has_targets and known:
+        called = ", ".join(held.schema.class_names or ())
+        yield Finding("ok", "targets", f"known of {count(known)} of {count(len(labels))} {what}: {called}")
+    elif not known:
         yield Finding("note", "labels", f"none of the {what} has one: this silo can receive a model, not teach it")
     else:
         present = len(np.unique(labels[labels >= 0]))
@@ -262,7 +268,7 @@ def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
             only = int(labels[labels >= 0][0])
             word = f"'{held.schema.class_names[only]}'" if held.schema.class_names is not None else f"class {only}"
             yield Finding("note", "labels", f"all are {word}: nothing here tells classes apart")
-    if described.tables is not None and described.tables.classes is None:
+    if described.tables is not None and described.tables.classes is None and not held.has_targets:
         text = "not declared: the classes that occur are reported, and their order follows the words"
         yield Finding("note", "classes", text)
     if held.links is not None:
@@ -363,7 +369,10 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     classes = count(text["classes"])
     if text["class_names"]:
         classes += f": {_some(text['class_names'])}"
-    if text["class_names"] is not None and not text["classes_declared"]:
+    has_targets = text["tasks"][0] in TARGET_TASKS
+    if has_targets:
+        pass
+    elif text["class_names"] is not None and not text["classes_declared"]:
         classes = f"{classes} (those that occur here)" if text["class_names"] else "unknown here: no node has a label"
     else:
         classes += f"; {count(counts['classes'])} of them occur here"
@@ -383,7 +392,7 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"  {column}", f"0 or 1: {in_words(words)}") for column, words in text["booleans"].items()),
         ("kept as", "sparse: most features are zero" if text["sparse"] else "dense numbers"),
         ("scaled", Scaling(text["scale"], text["scale_by"]).words()),
-        ("classes", classes),
+        ("targets" if has_targets else "classes", classes),
         ("links", "with a direction" if text["directed"] else "without direction"),
         ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
         *_card_tables(text["layout"]),
@@ -411,7 +420,8 @@ def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> 
     if not of_a_run:  # what is scored counts it, and many methods do
         kept.append("how often each class occurs")
     if described.tables is not None:
-        kept.append(f"the ids in column '{described.tables.classified.id}'")
+        columns = dict.fromkeys(f"'{said.id}'" for said in described.tables.nodes.values())
+        kept.append(f"the ids in column {', '.join(columns)}")
         if described.missing.rules:
             kept.append("what empty cells were filled with")
         kept.append("names of files, and tables and columns that are not used")

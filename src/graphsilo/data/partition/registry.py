@@ -105,6 +105,11 @@ def entry(rule: str) -> Rule:
     return found
 
 
+def usual_rule(graph: Graph) -> str:
+    """The rule that cuts a graph where nobody names one: by its institutions, where it has some."""
+    return "louvain" if graph.owners is None else "natural"
+
+
 def check_clients(clients: int, items: int, *, rule: str, what: str = "nodes") -> None:
     """Refuse a number of clients that cannot all have an item.
 

@@ -142,9 +142,9 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     if tables is not None:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
-        declared, directed = tables.classes is not None, tables.directed
+        declared, directed = tables.classes is not None or silo.has_targets, tables.directed
         hideable = graph.links is None and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
-        tasks = ["node", "link"] if hideable else ["node"]
+        tasks = [silo.schema.task, "link"] if hideable else [silo.schema.task]
     else:
         directed = has_directions(graph)
     layout = Layout.of(graph, tables, silo_file.sums)
@@ -377,7 +377,7 @@ def _reported_names(one: Card) -> Iterator[str]:
     yield from (*one.booleans, *one.outside)
     tables = one.layout
     yield from (*tables.types, *tables.relations, *tables.links, *tables.shares, tables.target)
-    yield from (kind for pair in tables.ends for kind in pair)
+    yield from (*tables.dated, *(kind for pair in tables.ends for kind in pair))
 
 
 def _check_features(one: Card, other: Card) -> None:

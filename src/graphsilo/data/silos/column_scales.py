@@ -117,6 +117,19 @@ def _by_type(features: Features, types: NodeTypes | None) -> Iterator[tuple[Any,
         yield columns, rows[:, columns]
 
 
+def only_members(features: Features, types: NodeTypes) -> Features:
+    """With 0 where a node's type does not have a column."""
+    if isinstance(features, np.ndarray):
+        for kind in np.unique(types.of_feature[types.of_feature >= 0]).tolist():
+            features[np.ix_(types.of_node != kind, types.of_feature == kind)] = 0.0
+        return features
+    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    kinds = types.of_feature[features.indices]
+    features.data[(kinds >= 0) & (kinds != types.of_node[rows])] = 0.0
+    features.eliminate_zeros()
+    return features
+
+
 def sums_of(features: Features, types: NodeTypes | None = None) -> ColumnSums:
     """What these rows add to the means: in each column those of nodes whose type has it."""
     n, d = features.shape

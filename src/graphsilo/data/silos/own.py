@@ -58,7 +58,7 @@ from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, must_be, setting
-from graphsilo.types import ClientId, Task
+from graphsilo.types import NODE_TASKS, ClientId, Task
 
 OwnMode: TypeAlias = Literal["stratified", "predefined", "time"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
@@ -199,12 +199,12 @@ class SiloFile:
             times=TimeOptions(train_until=self.split.train_until, val_until=self.split.val_until),
             first_client=client,
         )
-        chosen = task or (schema.task if schema is not None else "node")
+        chosen = task or (schema.task if schema is not None else whole.task)
         silo = build_silo(
             whole, partition, client=client, scenario=scenario, task=chosen, link_ratios=self.split.ratios
         )
         silo = replace(silo, fills=read.graph.fills, estimated=read.graph.estimated)
-        if (chosen, scenario) == ("node", "seen"):
+        if chosen in NODE_TASKS and scenario == "seen":
             silo = replace(silo, cut=own_links(whole, partition.nodes[0]))
         return silo if schema is None else replace(silo, schema=replace(schema, task=chosen))
 

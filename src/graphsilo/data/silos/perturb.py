@@ -78,19 +78,13 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
     if silo.links is not None and (settings.label_sparsity or settings.label_noise):
         raise UnsupportedError("link prediction has no labels to spoil: use edge_sparsity or edge_noise.")
 
-    whole = silo.graph.union
-    if whole.links is not None and (settings.edge_sparsity or settings.edge_noise):
-        raise UnsupportedError(
-            f"the tables of links of {whole.name} have columns, dates or names: a link that is taken away or added "
-            f"would stay in, or lack, their rows and the sums over them. Leave out perturb.edge_sparsity and "
-            f"perturb.edge_noise."
-        )
-    if whole.types is not None and (settings.feature_sparsity or settings.feature_noise):
-        raise UnsupportedError(
-            f"nodes of {whole.name} have types, and columns of other types than a node's mean nothing: noise there, or "
-            f"a node of another type without its columns, is no spoiled measurement. Leave out "
-            f"perturb.feature_sparsity and perturb.feature_noise."
-        )
+    if silo.graph.union.links is not None or silo.graph.union.types is not None:
+        from graphsilo.data.silos.typed import refuse_spoiling
+
+        refuse_spoiling(
+            silo.graph.union, edges=settings.edge_sparsity + settings.edge_noise > 0,
+            features=settings.feature_sparsity + settings.feature_noise > 0,
+        )  # fmt: skip
 
     def stream(kind: str) -> np.random.Generator:
         return numpy_generator(seed, "perturb", kind, silo.client)

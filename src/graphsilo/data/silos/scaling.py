@@ -22,7 +22,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -33,9 +32,6 @@ from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.scales import ScaleName, Scaling
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import DataError
-
-if TYPE_CHECKING:
-    from graphsilo.data.links import NodeTypes
 
 FAR = 1000.0
 """A column whose range is so many times another's is worth a word where nothing is scaled."""
@@ -151,7 +147,9 @@ def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
     with np.errstate(over="ignore", invalid="ignore"):  # said in words below
         result = _dense(features, scale) if isinstance(features, np.ndarray) else _sparse(features, scale)
     if graph.types is not None:
-        result = _only_members(result, graph.types)
+        from graphsilo.data.silos.column_scales import only_members
+
+        result = only_members(result, graph.types)
     entries = result if isinstance(result, np.ndarray) else result.data
     if clip:
         np.nan_to_num(entries, copy=False)
@@ -165,19 +163,6 @@ def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
             f"from those that the scale was made from. Mend the number, or use scale: none."
         )
     return result
-
-
-def _only_members(features: Features, types: NodeTypes) -> Features:
-    """With 0 where a node's type does not have a column."""
-    if isinstance(features, np.ndarray):
-        for kind in np.unique(types.of_feature[types.of_feature >= 0]).tolist():
-            features[np.ix_(types.of_node != kind, types.of_feature == kind)] = 0.0
-        return features
-    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-    kinds = types.of_feature[features.indices]
-    features.data[(kinds >= 0) & (kinds != types.of_node[rows])] = 0.0
-    features.eliminate_zeros()
-    return features
 
 
 def _dense(features: NDArray[np.floating], scale: FeatureScale) -> NDArray[np.float32]:

@@ -32,7 +32,7 @@ from graphsilo.data.silos.parts import (
     with_added_links,
 )
 from graphsilo.data.silos.silo import EvaluationSet, Items, Schema, Silo
-from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest, several
+from graphsilo.errors import ConfigError, PartitionError, UnsupportedError, nearest
 from graphsilo.random import numpy_generator
 from graphsilo.settings import Settings, setting
 from graphsilo.types import ClientId, Mask, NodeIds, Task
@@ -200,7 +200,10 @@ def build_silos(
     """
     settings = ScenarioOptions.of(options)
     chosen = check_scenario(scenario)
-    _refuse_tables(graph, chosen, task)
+    if graph.links is not None or graph.types is not None:
+        from graphsilo.data.silos.typed import refuse_hiding
+
+        refuse_hiding(graph, chosen, task)
     if task == "link":
         _require_seen(chosen)
         from graphsilo.data.silos.link_task import build_link_silos
@@ -210,6 +213,10 @@ def build_silos(
         raise UnsupportedError(
             f"one graph gives silos for the tasks {graph.task} and link; for '{task}' "
             f"{'use build_graph_silos with a collection' if task == 'graph' else 'it would need other labels'}."
+        )
+    if chosen in ("unseen", "open") and graph.targets is not None:
+        raise UnsupportedError(
+            f"the scenario '{chosen}' takes classes away, and targets are none; use seen or inductive."
         )
     partition.check(graph)
     _require_parts(partition, chosen)
@@ -251,7 +258,10 @@ def build_silo(
             f"scenario '{chosen}' cuts the data itself; a silo with its own data can be asked for 'seen' and "
             "'inductive'."
         )
-    _refuse_tables(graph, chosen, task)
+    if graph.links is not None or graph.types is not None:
+        from graphsilo.data.silos.typed import refuse_hiding
+
+        refuse_hiding(graph, chosen, task)
     if task == "link":
         _require_seen(chosen)
         from graphsilo.data.silos.link_task import build_link_silos
@@ -333,23 +343,6 @@ def _build_inductive(context: Context, client: int) -> Silo:
 def _require_seen(scenario: Scenario) -> None:
     if scenario != "seen":
         raise UnsupportedError(f"link prediction has the scenario 'seen' only; '{scenario}' was asked for.")
-
-
-def _refuse_tables(graph: Graph, scenario: Scenario, task: Task) -> None:
-    """What takes links or nodes away, where rows of links and nodes of other types would tell of them."""
-    if task == "link" and graph.links is not None:
-        raise UnsupportedError(
-            f"link prediction hides links, and the tables of links of {graph.name} have columns, dates or names: their "
-            f"rows, and what is added up over them, would tell of those that are hidden. To classify rows, such as "
-            f"transfers, describe their table as one of nodes with keys; to predict links, leave out columns and time "
-            f"of the only table of edges."
-        )
-    if scenario != "seen" and graph.types is not None:
-        raise UnsupportedError(
-            f"the scenario '{scenario}' takes nodes away by their label or split, and nodes of {graph.name} have "
-            f"types ({several(graph.types.names, 6)}), of which only '{graph.types.names[graph.types.target]}' has "
-            f"any. Use the scenario 'seen'."
-        )
 
 
 def _require_parts(partition: Partition, scenario: Scenario) -> None:

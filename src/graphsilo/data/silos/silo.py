@@ -62,7 +62,8 @@ class Schema:
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             has_directions(graph), graph.edge_weights is not None,
             () if graph.types is None else graph.types.names, **cls.of_links(graph),
-            target="" if graph.types is None else graph.types.names[graph.types.target], ends=ends_of(graph),
+            target="" if graph.types is None else graph.types.names[graph.types.target],
+            ends=() if graph.links is None else graph.links.lead(graph.types),
         )  # fmt: skip
 
     @staticmethod
@@ -70,14 +71,6 @@ class Schema:
         """What a graph says of its tables of links."""
         links = graph.links
         return {} if links is None else {"relations": links.relations, "link_features": links.feature_names}
-
-
-def ends_of(graph: Graph) -> tuple[tuple[str, str], ...]:
-    """Types of the nodes that the rows of each relation begin and end at, where it is said."""
-    if graph.types is None or graph.links is None or graph.links.between is None:
-        return ()
-    names = graph.types.names
-    return tuple((names[start], names[end]) for start, end in graph.links.between.tolist())
 
 
 @dataclass(frozen=True, eq=False)

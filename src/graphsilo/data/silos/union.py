@@ -61,6 +61,11 @@ def union(
                 f"{classes_in_words(other.num_classes, other.class_names)}. Declare `classes`{how} in every silo's "
                 f"description."
             )
+        if _tables(first) != _tables(other):
+            raise DataError(
+                f"all silos must have the same types of nodes, tables of links and columns of these: {here} has "
+                f"{_tables(first)}, {there} has {_tables(other)}."
+            )
     sizes = [graph.num_nodes for graph in graphs]
     shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     as_csr = any(graph.is_sparse for graph in graphs) if sparse is None else sparse
@@ -92,6 +97,15 @@ def union(
         **join_parts(graphs, shifts.tolist()),
     )
     return joined, sizes
+
+
+def _tables(graph: Graph) -> str:
+    """Types of nodes and tables of links, in words."""
+    links = graph.links
+    kinds = "nodes of one type" if graph.types is None else f"the types {', '.join(graph.types.names)}"
+    rows = "no rows of links" if links is None else f"links {', '.join(links.relations)}"
+    columns = "" if links is None or not links.feature_names else f" with {', '.join(links.feature_names)}"
+    return f"{kinds} and {rows}{columns}"
 
 
 def shared_nodes(graphs: Mapping[ClientId, Graph]) -> dict[tuple[ClientId, ClientId], float]:

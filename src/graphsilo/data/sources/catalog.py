@@ -27,7 +27,7 @@ from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import setting
 
 if TYPE_CHECKING:
-    from graphsilo.data.sources.generated import BlockModel
+    from graphsilo.data.sources.generated import Generated
     from graphsilo.data.sources.tables import Reading, TableSpec
     from graphsilo.data.sources.vocabulary import Learned
 
@@ -121,14 +121,14 @@ class LoadOptions(ScaleOptions):
         return made.model_copy(update={"generator": settings})
 
 
-def generator(name: str) -> type[BlockModel] | None:
+def generator(name: str) -> type[Generated] | None:
     """What makes a generated data set, with its settings; None of any other."""
     found = find(name)
     if found is None or not found.generated:
         return None
-    from graphsilo.data.sources.generated import GENERATORS
+    from graphsilo.data.sources.generated import find_generator
 
-    return GENERATORS[found.name]
+    return find_generator(found.name)
 
 
 def is_file(name: str) -> bool:
@@ -231,8 +231,12 @@ def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | 
         ConfigError: An option is unknown, or does not go with another.
     """
     chosen = LoadOptions.parse(options, name=names[0])
-    own = all(map(is_description, names))
-    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=own)
+    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=all(map(_has_tables, names)))
+
+
+def _has_tables(name: str) -> bool:
+    found = None if is_description(name) else find(name)
+    return found.tables if found is not None else is_description(name)
 
 
 def check_distinct(names: Mapping[int, str]) -> None:

@@ -132,7 +132,12 @@ class Part:
 
     def rule(self, name: str) -> Rule | None:
         """What stands in the place of an empty cell of a column."""
-        return None if self.missing is None else self.missing.of(f"{self.start}{name}")
+        return None if self.missing is None else self.missing.of(*self.called(name))
+
+    def called(self, name: str) -> tuple[str, ...]:
+        """A column by the table's name and by its own alone."""
+        _, named, kind = self.key.partition(".")
+        return (f"{kind}.{name}", name) if named else (name,)
 
 
 @dataclass(frozen=True)
@@ -394,6 +399,12 @@ def _numbers(table: Table, part: Part, name: str, key: str = "features") -> _Blo
     values = np.array(pc.fill_null(numbers.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False))
     empty = np.isnan(values) | np.isin(values, _empty_numbers(part.said))
     return _one(name, values * part.said.units.get(name, 1.0), empty)
+
+
+def read_targets(table: Table, part: Part, names: Sequence[str]) -> NDArray[np.float64]:
+    """[n, m] columns of numbers, NaN where a cell is empty."""
+    blocks = [_numbers(table, part, name, "targets") for name in names]
+    return np.stack([np.where(block.empty, np.nan, block.values[:, 0]) for block in blocks], axis=1)
 
 
 def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_]) -> _Block:

@@ -38,6 +38,7 @@ class Layout:
         windows: Days that sums over links go back; None where there are no sums.
         target: Type of the nodes that are classified.
         ends: Types of the nodes that the rows of each relation begin and end at.
+        dated: Those of the tables that say when their rows were.
     """
 
     types: list[str] = field(default_factory=lambda: [""])
@@ -48,6 +49,7 @@ class Layout:
     windows: list[float] | None = None
     target: str = ""
     ends: list[list[str]] = field(default_factory=list)
+    dated: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, graph: Graph, spec: TableSpec | None, sums: bool | Sums) -> Layout:
@@ -64,6 +66,7 @@ class Layout:
             None if windows is None else sorted(windows),
             spec.target if spec is not None else "" if types is None else types.names[types.target],
             [] if spec is None else [list(spec.ends(name)) for name in spec.relations],
+            [] if spec is None else [name for name, said in spec.tables() if said.time is not None],
         )
 
     def sum_names(self) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ def agree(silos: Sequence[Described]) -> list[Described]:
         DataError: They contradict each other; all that is wrong, at once.
     """
     faults = Faults("the silos' tables")
-    for check in (_names, _ends, _targets, _windows):
+    for check in (_names, _ends, _dates, _targets, _windows):
         faults.found += [DataError(text) for text in check(silos)]
     faults.raise_if_any()
     types = sorted({kind for one in silos for kind in one.layout.types})
@@ -143,8 +146,9 @@ def agree(silos: Sequence[Described]) -> list[Described]:
     target = max(one.layout.target for one in silos)
     ends = dict(pair for one in silos for pair in zip(one.layout.relations, one.layout.ends, strict=True))
     layout = Layout(
-        types, relations, links, plain, has_rows, telling.layout.windows, target, [ends[name] for name in relations]
-    )
+        types, relations, links, plain, has_rows, telling.layout.windows, target, [ends[name] for name in relations],
+        sorted({name for one in silos for name in one.layout.dated}),
+    )  # fmt: skip
     sums = layout.sum_names()
     agreed = []
     for one, words in zip(started, shared, strict=True):
@@ -192,6 +196,20 @@ def _ends(silos: Sequence[Described]) -> Iterator[str]:
                     f"links '{name}' lead {mine} at {owner} and {theirs} at {one.words.owner}: name one of them "
                     f"otherwise, or turn `from` and `to` (with source and target) round."
                 )
+
+
+def _dates(silos: Sequence[Described]) -> Iterator[str]:
+    """Tables of one name of which some say when their rows were."""
+    has = {name: one.words.owner for one in silos for name in one.layout.dated}
+    for one in silos:
+        for name in (*one.layout.types, *one.layout.relations):
+            if name in has and name not in one.layout.dated and "." not in name:
+                table = f"'{name}'" if name else "of nodes"
+                yield (
+                    f"the table {table} has dates at {has[name]} and none at {one.words.owner}: name the column under "
+                    f"`time` in every description, or in none."
+                )
+                return
 
 
 def _targets(silos: Sequence[Described]) -> Iterator[str]:
@@ -257,9 +275,10 @@ def _columns_differ(what: str, found: Sequence[tuple[str, Sequence[str]]], of_li
         first, mine = found[0]
         if list(names) != list(mine):
             place = first_difference("column", mine, first, names, owner)
+            advice = alike_words(mine, names).replace("nodes.", f"{'edges' if of_links else 'nodes'}.{what}.")
             yield (
                 f"{kind} have {len(mine)} columns at {first} and {len(names)} at {owner}{place}. Silos may lack a "
-                f"table, and must agree on its columns and their order where they have it. {alike_words(mine, names)}"
+                f"table, and must agree on its columns and their order where they have it. {advice}"
             )
             return
 

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
-from graphsilo.data.links import LinkTable
 from graphsilo.data.sources.classes import SIGNED, SPARE, TIMES, ClassNames
 from graphsilo.data.sources.targets import with_targets
 from graphsilo.data.sources.transforms import compact_features, stack_features
@@ -99,6 +98,8 @@ def with_link_columns(graph: Graph, values: Any) -> Graph:
     columns = found.reshape(len(found), -1).astype(np.float64)
     names = tuple(f"link.{column}" for column in range(columns.shape[1]))
     kinds = np.zeros(len(columns), dtype=np.int16)
+    from graphsilo.data.links import LinkTable
+
     return replace(graph, links=LinkTable(("link",), kinds, graph.edges.astype(np.int64), columns, names))
 
 
@@ -152,7 +153,7 @@ def collection(
             if any(weighted.values())
             else None
         ),
-        links=LinkTable.join([links for links, _ in told], [start for _, start in told]) if told else None,
+        links=type(told[0][0]).join([links for links, _ in told], [start for _, start in told]) if told else None,
     )
     return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
 

@@ -114,19 +114,21 @@ def _rows(number: int) -> str:
 
 def _features(found: Reading) -> list[tuple[str, str]]:
     graph = found.graph
-    names = graph.feature_names or ()
-    plain = [(name, place) for place, name in enumerate(names) if name in found.empty]
-    said = []
-    if plain and graph.num_nodes > 1:
-        part = graph.features[:, [place for _, place in plain]]
-        values = part if isinstance(part, np.ndarray) else part.toarray()
-        flat = [name for (name, _), same in zip(plain, (values == values[0]).all(axis=0), strict=True) if same]
-        if flat:
-            said.append(("features", f"{_some(flat)}: the same value in every row, which tells nothing"))
-    for name, empty in found.empty.items():
-        if empty > MOSTLY_EMPTY * graph.num_nodes:
-            share = 100 * empty / graph.num_nodes
+    said, flat = [], []
+    for place, name in enumerate(graph.feature_names or ()):
+        if name not in found.empty:
+            continue
+        values = graph.features[:, place]
+        column = values if isinstance(values, np.ndarray) else values.toarray().ravel()
+        if graph.types is not None:
+            column = column[graph.types.of_node == graph.types.of_feature[place]]
+        if len(column) > 1 and (column == column[0]).all():
+            flat.append(name)
+        if found.empty[name] > MOSTLY_EMPTY * len(column):
+            share = 100 * found.empty[name] / len(column)
             said.append(("features", f"'{name}': {share:.0f} % of the cells are empty, and filled in"))
+    if flat:
+        said.insert(0, ("features", f"{_some(flat)}: the same value in every row, which tells nothing"))
     return said
 
 

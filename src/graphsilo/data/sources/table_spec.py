@@ -32,6 +32,10 @@ class NodeTable(ColumnTable):
 
     id: Name = setting(..., "column of texts or whole numbers, each once")
     label: Name | None = setting(None, "column of classes; an empty cell means unlabelled")
+    targets: Names = setting(
+        (), "columns of numbers to be estimated, in place of classes; or several of 0 and 1, each a label that a node "
+        "may have; an empty cell is unknown"
+    )  # fmt: skip
     keys: Keys = setting({}, "columns of ids of other types, with the type: each cell is a link to that node")
     split: Name | None = setting(None, "column with train, val, test")
 
@@ -97,7 +101,9 @@ class TableDescription(Description):
 
     name: Name | None = setting(None, "of the graph; none: the file's")
     nodes: NodeTables = setting(..., "the table of nodes, or several by the type of their nodes")
-    edges: EdgeTables = setting(..., "the table of edges, or several by what their rows are called")
+    edges: EdgeTables | None = setting(
+        None, "the table of edges, or several by what their rows are called; none: keys of nodes are all links"
+    )
     target: Name | None = setting(None, "type of the nodes that are classified, where several have labels")
     labels: LabelTable | None = setting(None, "the table of labels, in place of nodes.label")
     outside: OutsideTable | None = setting(None, "the table of links to nodes of other silos")
@@ -142,6 +148,11 @@ class TableSpec:
         """The table of the nodes that are classified."""
         return self.nodes[self.target]
 
+    def tables(self) -> Iterator[tuple[str, ColumnTable]]:
+        """What is said of each table of nodes and of edges, by its name."""
+        yield from self.nodes.items()
+        yield from self.edges.items()
+
     @property
     def relations(self) -> tuple[str, ...]:
         """What all rows of links are called, those of keys too, sorted."""
@@ -173,9 +184,10 @@ class TableSpec:
         """
         said = self.nodes[kind]
         answers = {said.split: "split", said.label: "label"} if kind == self.target else {said.label: "label"}
+        answers |= dict.fromkeys(said.targets, "targets")
         return Part(
             self.node_key(kind), said, self.file, f"{kind}." if (len(self.nodes) > 1 if many is None else many) else "",
-            frozenset([said.id, said.label, said.split, said.time_column, *said.keys]),
+            frozenset([said.id, said.label, *said.targets, said.split, said.time_column, *said.keys]),
             {column: what for column, what in answers.items() if column is not None}, self.missing,
         )  # fmt: skip
 
@@ -226,7 +238,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
         ConfigError: A key is unknown or missing, or a value is of the wrong kind; all that is wrong, at once.
     """
     description = TableDescription.of(content, origin=str(file))
-    nodes, edges = description.nodes, description.edges
+    nodes, edges = description.nodes, description.edges or {}
     single = [*edges] == [""]
     labels, outside = description.labels, description.outside
     faults = Faults(file)
@@ -239,6 +251,9 @@ def spec_of(content: object, file: Path) -> TableSpec:
             if table is not None:
                 places[key] = table.place(file, key)
     target = ""
+    with faults.collect():
+        if not edges and not any(said.keys for said in nodes.values()):
+            raise ConfigError(f"{file}: edges is missing; it must be a table of settings, unless nodes have keys.")
     with faults.collect():
         target = _target(description, file)
     spec = TableSpec(
@@ -262,7 +277,7 @@ def spec_of(content: object, file: Path) -> TableSpec:
 
 def _target(description: TableDescription, file: Path) -> str:
     kinds = list(description.nodes)
-    labelled = [kind for kind, said in description.nodes.items() if said.label is not None]
+    labelled = [kind for kind, said in description.nodes.items() if said.label or said.targets]
     if description.target is not None:
         if kinds == [""]:
             raise ConfigError(f"{file}: target names a type of nodes, and there is one table of nodes. Leave it out.")
@@ -302,6 +317,12 @@ def _contradictions(spec: TableSpec, single: bool) -> Iterator[str]:
         )
     if spec.target in spec.nodes and spec.classified.label is not None and spec.labels is not None:
         yield f"labels stand in one table, and {spec.node_key(spec.target)}.label and labels name two; leave one out."
+    for kind, said in spec.nodes.items():
+        if said.targets and (said.label is not None or (spec.labels is not None and kind == spec.target)):
+            yield (
+                f"{spec.node_key(kind)}.targets are estimated in place of classes, and "
+                f"{'label' if said.label else 'labels'} names some, too; leave one out."
+            )
     for relation, said in spec.edges.items():
         for key in ("from", "to"):
             kind = getattr(said, key)

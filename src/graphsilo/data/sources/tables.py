@@ -39,6 +39,7 @@ from graphsilo.data.sources.columns import (
     find_gaps,
     parse_decimals,
     read_features,
+    read_targets,
     read_time,
 )
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
@@ -56,6 +57,7 @@ from graphsilo.data.sources.table_spec import (
     read_spec,
     spec_of,
 )
+from graphsilo.data.sources.targets import with_targets
 from graphsilo.data.sources.transforms import make_undirected, merge_parallel
 from graphsilo.data.sources.vocabulary import Learned, sort_words
 from graphsilo.errors import DataError, nearest, several
@@ -157,11 +159,18 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
             f"{one.part.start}{name}": count for one in nodes.values() for name, count in one.features.empty.items()
         }
         if len(nodes) == len(spec.nodes):
-            spec.missing.check(empty, f"{spec.file}: features.missing")
+            known = [
+                name for one in nodes.values() for column in one.features.empty for name in one.part.called(column)
+            ]
+            spec.missing.check(known, f"{spec.file}: features.missing")
     target = nodes.get(spec.target)
     if target is not None:
         with faults.collect():
             labels, class_names = _read_labels(target.table, tables.get("labels"), spec, target.ids, notes)
+    values = None
+    if target is not None and spec.classified.targets:
+        with faults.collect():
+            values = read_targets(target.table, target.part, spec.classified.targets)
     rows = {
         name: read
         for name in spec.edges
@@ -200,6 +209,10 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         outside=links,
         notes=tuple(notes),
     )
+    if values is not None:
+        every = np.full((total, values.shape[1]), np.nan)
+        every[own] = values
+        graph = with_targets(graph, every, spec.classified.targets)
     graph = merge_parallel(graph) if spec.directed else make_undirected(graph)
     return Reading(graph, empty, edges)
 

@@ -453,6 +453,7 @@ class References(Record):
     majority: Means | None = None
     local: Means | None = None
     alone: Means | None = None
+    trees_alone: Means | None = None
     fedavg: Means | None = None
     fedridge: Means | None = None
     auto: Means | None = None

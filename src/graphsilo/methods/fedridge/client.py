@@ -40,6 +40,7 @@ from graphsilo.methods.fedridge.messages import (
 from graphsilo.methods.fedridge.private import NOISY, SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.columns import BLOCK, label_columns
+from graphsilo.models.shares import Linear, Shares, explain_sum
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.losses import binary_focal
 
@@ -367,6 +368,56 @@ class Client(ClientBase[FedRidgeConfig]):
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
         return self._say(output, sharpness).to(data.device)
 
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        from graphsilo.methods.fedridge.shares import label_parts, linear_parts
+
+        models = self._aggregate if view == "aggregate" else self._models.get(view)
+        if models is None:
+            return super().explain(data, items, output, view)
+        names = self._fitting(models, data)
+        factor, start = self._factor(view, names[0])
+        terms, bias = list[Linear](), -start * float(output.sum())
+        for name in names:
+            weights = models[name].double() @ output.double()
+            recipe = self._recipe(name)
+            width = recipe.width(data.num_features, graphs=data.collection is not None)
+            parts, constant = linear_parts(data, recipe, weights[:width])
+            terms, bias = [*terms, *parts], bias + constant
+            if name.endswith(LABELLED):
+                terms += label_parts(data, *self._labels_on(data), weights[width:], self.class_names)
+        scale = [replace(term, weights=factor * term.weights) for term in terms]
+        return explain_sum(scale, factor * bias, items, self._labels_on(data)[0])
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        from graphsilo.methods.fedridge.shares import portable_part
+
+        models = self._aggregate if view == "aggregate" else self._models.get(view)
+        names = self._fitting_of(models or {}, own=labelled)
+        if self.data.collection is not None or not models or not names:
+            return super().portable(view, labelled=labelled)
+        factor, middle = self._factor(view, names[0])
+        schema = self.silo.schema
+        return [
+            portable_part(self._recipe(name), models[name], schema.num_features, {
+                "factor": factor, "middle": middle if name == names[0] else 0.0,
+                "labelled": name.endswith(LABELLED), "classes": schema.num_classes,
+            })
+            for name in names
+        ]  # fmt: skip
+
+    def _factor(self, view: str, name: str) -> tuple[float, float]:
+        """What a ridge's scores are multiplied by to be logits, and what is taken off before."""
+        factor = self._sharpness.get("own" if view == "own" else "common", {}).get(name, USUAL_SHARPNESS)
+        known = {"regression": (1.0, 0.0), "multilabel": (factor, 0.5)}
+        return known.get(self.silo.schema.task, (factor, 0.0))
+
+    def _labels_on(self, data: GraphTensors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Training nodes as a graph numbers them, and their classes."""
+        train = self._train
+        if data.graph is not self.data.graph:
+            train = data.graph.rows_of(self.data.graph.global_ids[train])
+        return train, self.silo.labels[self._train]
+
     def predict_held_out(self) -> Tensor:
         """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
         how good the own models are. Kept where ``holds_out`` is true."""
@@ -381,7 +432,9 @@ class Client(ClientBase[FedRidgeConfig]):
 
         Elsewhere nodes may be of classes that the silo has no label of, and label features would speak against them.
         """
-        own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
+        return self._fitting_of(models, own=data.graph is self.silo.graph or data.graph is self.silo.seen.graph)
+
+    def _fitting_of(self, models: Tensors, *, own: bool) -> list[str]:
         noisy = [name for name in models if name.endswith(NOISY)]
         exact = [name for name in models if name not in noisy]
         return [next((name for name in exact if name.endswith(LABELLED) == own), exact[0]), *noisy] if exact else noisy

@@ -22,7 +22,14 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import node_columns, round_to_grid, second_moments, views_of
+from graphsilo.methods.fedtrees.columns import (
+    node_columns,
+    own_columns,
+    relation_columns,
+    round_to_grid,
+    second_moments,
+    views_of,
+)
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
@@ -41,6 +48,7 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
+from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
 
@@ -266,7 +274,7 @@ class Client(ClientBase[FedTreesConfig]):
             return _hold_columns(data, (dim, seed), (), lambda: graph_columns(data, dim, seed))
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
-        labelled = config.label_features and not self.silo.has_targets
+        labelled = config.has_labels(self.silo.schema)
         if self._directions.shape[1] != config.principal(self.silo.schema):
             raise RequestError("this silo has missed the directions onto which its features are projected.")
         key = (config.dim, self.context.seed, config.label_features, self._which)
@@ -279,6 +287,9 @@ class Client(ClientBase[FedTreesConfig]):
                 if own:
                     columns = label_columns(view, self.train, self._labels, classes, of=self.data)
                 found.append(columns.toarray().astype(np.float32))
+            if self.silo.schema.relations:
+                mine = own_columns(data, config.dim, self._directions.numpy(), self.context.seed)
+                found.append(relation_columns(data, self.silo.schema, mine, config.dim))
             return np.hstack(found, dtype=np.float32)
 
         mine = (self.train.tobytes(), self._labels.tobytes()) if labelled and own else ()
@@ -377,6 +388,41 @@ class Client(ClientBase[FedTreesConfig]):
         else:
             margins = self._update_margins(self._track(view), data)
         return torch.from_numpy(self._say(margins)).to(data.device)
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        from graphsilo.methods.fedtrees.shares import describe_columns, explain_rows, tree_shares
+
+        known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
+        if known is None or data.collection is not None:
+            return super().explain(data, items, output, view)
+        weights, rows = output.double().numpy(), self._rows(data)
+        weights = weights[1:] if len(known["base"]) < len(weights) else weights  # of two classes one has no trees
+        base, shares = tree_shares(rows[items], self._trained, known, weights)
+        train, labels = self.train, None
+        if data.graph is not self.data.graph:
+            train = data.graph.rows_of(self.data.graph.global_ids[train])
+        if self.config.has_labels(self.silo.schema):
+            shape = (data.num_nodes, self.silo.schema.num_classes)
+            labels = sp.csr_matrix((np.ones(len(train)), (train, self._labels)), shape=shape)
+        described = describe_columns(
+            views_of(data, self.silo.schema), rows, self._directions.numpy(), self.config.dim, self.context.seed,
+            labels, self.class_names, self.silo.schema,
+        )  # fmt: skip
+        return explain_rows(rows, shares, base, items, train, described)
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        from graphsilo.methods.fedtrees.shares import portable_forest
+
+        known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
+        schema = self.silo.schema
+        if known is None or schema.task == "graph" or schema.relations:
+            return super().portable(view, labelled=labelled)
+        width, dim, seed = schema.num_features, self.config.dim, self.context.seed
+        return [{
+            **portable_forest(known, self._directions.numpy(), dim, width, seed), "directed": schema.directed,
+            "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
+            "labelled": self.config.has_labels(schema),
+        }]  # fmt: skip
 
     def _say(self, margins: Floats) -> NDArray[np.float32]:
         """[n, C] log-probabilities; of targets as they are: numbers, or logits of labels."""
