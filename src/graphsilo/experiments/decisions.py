@@ -1,16 +1,51 @@
-"""What a silo's own labels add to predictions: decision at a threshold, calibrated probability, split, true class."""
+"""Which of two classes is looked for, and what is said of it: decision, calibrated probability, split, true class."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.errors import ConfigError, nearest
 from graphsilo.evaluate.rare import FEW, Decision, log_odds, probability_at
 from graphsilo.types import CLASS_TASKS
+
+if TYPE_CHECKING:
+    from graphsilo.experiments.config import EvaluationConfig
+
+USUAL_BUDGET = 0.01
+"""Share of a silo's items that can be looked into where nobody says how many."""
+
+
+def positive_class(config: EvaluationConfig, schema: Schema, rare: int | None) -> int | None:
+    """Of two classes the one that is looked for: the one asked for, else the rarer one, where there are two.
+
+    Raises:
+        ConfigError: One was asked for that there is not, or there are not two.
+    """
+    if config.positive is None:
+        return rare
+    wanted = str(config.positive)
+    if schema.task not in CLASS_TASKS or schema.num_classes != 2:
+        raise ConfigError(
+            f"evaluation.positive names the one of two classes that is looked for, and this data has "
+            f"{schema.num_classes if schema.task in CLASS_TASKS else 'none (task ' + schema.task + ')'}. Leave it out."
+        )
+    names = schema.class_names or ("0", "1")
+    if wanted not in (*names, "0", "1"):
+        raise ConfigError(f"evaluation.positive: there is no class '{wanted}'; {nearest(wanted, names)}")
+    return names.index(wanted) if wanted in names else int(wanted)
+
+
+def looked_for(config: EvaluationConfig, schema: Schema, rare: int | None) -> dict[str, Any] | None:
+    """Which of two classes is looked for, within what budget, and what a threshold is good for, as an
+    ``EvaluateRequest`` has them; None where there are not two."""
+    positive = positive_class(config, schema, rare)
+    budget = USUAL_BUDGET if config.budget is None else config.budget
+    return None if positive is None else {"positive": positive, "budget": budget, "aim": str(config.threshold)}
 
 
 def apply_decision(decision: Decision, shares: NDArray[Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.evaluate.metrics import METRICS, Metric, list_selecting
-from graphsilo.types import CLASS_TASKS, ClientId, Task
+from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.experiments.config import EvaluationConfig
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 LOPSIDED = 80
 """Percent of the training items, to the whole percent, that the commonest class may have before accuracy says little:
 above it macro-F1 chooses."""
-USUAL_BUDGET = 0.01
-"""Share of a silo's items that can be looked into where nobody says how many."""
 _MAX = 8
 """Classes or clients that are named before the rest is only counted."""
 
@@ -168,39 +166,15 @@ def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
     return config.auc or named or by.ranking is not None or participants.is_lopsided
 
 
-def positive_class(config: EvaluationConfig, schema: Schema, rare: int | None) -> int | None:
-    """Of two classes the one that is looked for: the one asked for, else the rarer one, where there are two.
-
-    Raises:
-        ConfigError: One was asked for that there is not, or there are not two.
-    """
-    if config.positive is None:
-        return rare
-    wanted = str(config.positive)
-    if schema.task not in CLASS_TASKS or schema.num_classes != 2:
-        raise ConfigError(
-            f"evaluation.positive names the one of two classes that is looked for, and this data has "
-            f"{schema.num_classes if schema.task in CLASS_TASKS else 'none (task ' + schema.task + ')'}. Leave it out."
-        )
-    names = schema.class_names or ("0", "1")
-    if wanted not in (*names, "0", "1"):
-        raise ConfigError(f"evaluation.positive: there is no class '{wanted}'; {nearest(wanted, names)}")
-    return names.index(wanted) if wanted in names else int(wanted)
-
-
-def looked_for(config: EvaluationConfig, schema: Schema, rare: int | None) -> dict[str, Any] | None:
-    """Which of two classes is looked for, within what budget, and what a threshold is good for, as an
-    ``EvaluateRequest`` has them; None where there are not two."""
-    positive = positive_class(config, schema, rare)
-    budget = USUAL_BUDGET if config.budget is None else config.budget
-    return None if positive is None else {"positive": positive, "budget": budget, "aim": str(config.threshold)}
-
-
 def asks_for(config: EvaluationConfig, participants: Participants) -> dict[str, Any]:
     """What ``evaluate`` asks clients for beside counts."""
-    known = looked_for(config, participants.schema, participants.rare) or {}
-    more = {"rare": known.pop("positive"), **known} if known else {}
-    return {"auc": needs_ranking(config, participants), **more}
+    asked: dict[str, Any] = {"auc": needs_ranking(config, participants)}
+    if participants.rare is None and config.positive is None:
+        return asked
+    from graphsilo.experiments.decisions import looked_for
+
+    known = looked_for(config, participants.schema, participants.rare)
+    return asked | {"rare": known["positive"], "budget": known["budget"], "aim": known["aim"]} if known else asked
 
 
 class Federations(Protocol):

@@ -31,10 +31,11 @@ from graphsilo.experiments.decisions import (
     apply_decision,
     describe_decision,
     labels_of,
+    looked_for,
     splits_of,
 )
 from graphsilo.experiments.doors import plain
-from graphsilo.experiments.participants import class_word, find_client, looked_for
+from graphsilo.experiments.participants import class_word, find_client
 from graphsilo.experiments.simulation import list_client_names, prepare
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.reading import SiloRecord, mode_of
