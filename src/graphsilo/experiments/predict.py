@@ -397,7 +397,9 @@ def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None
     silos = {silo.client: silo for silo in simulation.silos}
     files = config.data.name
     client = _find_holder(silos, node or "") if client is None else client
-    client = _find_number(client, simulation.num_holders, list_client_names(files) if isinstance(files, list) else {})
+    institutions = {row["client"]: row["silo"] for row in simulation.cut["per_client"] if "silo" in row}
+    names = list_client_names(files) if isinstance(files, list) else institutions
+    client = _find_number(client, simulation.num_holders, names)
     if client in simulation.without:
         raise ConfigError(
             f"client {client} was left out of the run in {folder} (run.without): it has no model of it. Ask for one of "
