@@ -321,7 +321,7 @@ for _metric in (
         tasks=_RANKED, selects=True, is_main=True, of_rare=True,
     ),
     Metric(
-        "rare_f1", "F1 of the rare class", "of two classes, the F1 of the one that is looked for: the rarer one among "
+        "rare_f1", "F1 of the positive class", "of two classes, the F1 of the one that is looked for: the rarer one among "
         "all silos' training items, or `evaluation.positive`", f1, each_round=True, is_main=True, of_rare=True,
     ),
     Metric(
