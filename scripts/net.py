@@ -45,6 +45,8 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     from graphsilo.federation import registry
     from graphsilo.federation.settings import OneRoundConfig
     from graphsilo.models import registry as models
+    from graphsilo.testing.small import measured
+    from graphsilo.types import TARGET_TASKS
 
     methods = {name: registry.load(name) for name in registry.names()}
     graphs = Path(os.environ.get("GRAPHSILO_DATA", ROOT.parent / "shared" / "data"))
@@ -63,6 +65,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
                 "node": NODES,
                 "link": {**NODES, "data.generator": {**NODES["data.generator"], "nodes": 500}, "task": "link"},
                 "graph": {"data.name": "MUTAG", "data.root": str(graphs)},
+                **{each: {"data.name": str(measured(each))} for each in TARGET_TASKS},
             }[task]
             yield f"{name}/{task}", settings(name, **data)
             yield f"{name}/{task}/workers", settings(name, **data, **{"run.workers": 2})

@@ -18,16 +18,32 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.__about__ import __version__
 
 if TYPE_CHECKING:
-    from graphsilo.api import attack, compare, graph_of, load, partition, plan, predict, reproduce, run, sweep, tune
+    from graphsilo.api import (
+        attack,
+        compare,
+        export,
+        graph_of,
+        load,
+        partition,
+        plan,
+        predict,
+        reproduce,
+        run,
+        sweep,
+        tune,
+        why,
+    )  # fmt: skip
     from graphsilo.attacks.record import AttackRecord
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.artefact import Partition
     from graphsilo.errors import GraphsiloError
     from graphsilo.experiments.config import RunConfig
+    from graphsilo.experiments.export import Export
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.experiments.tuning.record import TuneRecord
+    from graphsilo.experiments.why import Why
     from graphsilo.planning import Plan
     from graphsilo.report.grid import Grid
     from graphsilo.report.tables import Comparison
@@ -35,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttackRecord",
     "Comparison",
+    "Export",
     "Graph",
     "GraphCollection",
     "GraphsiloError",
@@ -46,9 +63,11 @@ __all__ = [
     "Result",
     "RunConfig",
     "TuneRecord",
+    "Why",
     "__version__",
     "attack",
     "compare",
+    "export",
     "graph_of",
     "load",
     "partition",
@@ -58,11 +77,13 @@ __all__ = [
     "run",
     "sweep",
     "tune",
+    "why",
 ]
 
 _HOMES = {
     "AttackRecord": "graphsilo.attacks.record",
     "Comparison": "graphsilo.report.tables",
+    "Export": "graphsilo.experiments.export",
     "Graph": "graphsilo.data.graph",
     "GraphCollection": "graphsilo.data.graph",
     "GraphsiloError": "graphsilo.errors",
@@ -74,8 +95,10 @@ _HOMES = {
     "Result": "graphsilo.experiments.storage.results",
     "RunConfig": "graphsilo.experiments.config",
     "TuneRecord": "graphsilo.experiments.tuning.record",
+    "Why": "graphsilo.experiments.why",
     "attack": "graphsilo.api",
     "compare": "graphsilo.api",
+    "export": "graphsilo.api",
     "graph_of": "graphsilo.api",
     "load": "graphsilo.api",
     "partition": "graphsilo.api",
@@ -85,6 +108,7 @@ _HOMES = {
     "run": "graphsilo.api",
     "sweep": "graphsilo.api",
     "tune": "graphsilo.api",
+    "why": "graphsilo.api",
 }
 
 

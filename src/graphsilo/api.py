@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from graphsilo.data.partition import Partition
     from graphsilo.experiments.config import RunConfig
     from graphsilo.experiments.doors import Door
+    from graphsilo.experiments.export import Export
     from graphsilo.experiments.observer import Observer
     from graphsilo.experiments.predict import Prediction
     from graphsilo.experiments.storage.results import Result
     from graphsilo.experiments.tuning.record import TuneRecord
+    from graphsilo.experiments.why import Why
     from graphsilo.federation.registry import Method
     from graphsilo.planning import Plan
     from graphsilo.report import Comparison, Grid, record
@@ -112,6 +114,7 @@ def graph_of(
     labels: str | None = None,
     weights: str | None = None,
     name: str | None = None,
+    target: str | None = None,
 ) -> Graph | GraphCollection:
     """The graph that an object of another library is.
 
@@ -119,17 +122,22 @@ def graph_of(
     label each), lists of ``Data``, NetworkX's graphs, lists of these, and DGL's graphs. Masks ``train_mask``,
     ``val_mask`` and ``test_mask`` of the nodes are taken where they are there. Directions stay as they are.
 
+    A ``HeteroData``, or a DGL graph with several types, keeps its types and relations; ``edge_attr`` (in DGL ``feat``)
+    become columns of links, and ``time`` of nodes and links is in days since 1970-01-01.
+
     Args:
         thing: The object.
         features: Attribute of the nodes that holds their features: ``x``, in DGL ``feat``. For NetworkX also a list of
             attributes, which are a column each. A graph that has none has none.
-        labels: Attribute that holds the class: ``y``, in DGL ``label``. Words are numbered in alphabetical order; in
+        labels: Attribute that holds the class, or numbers to be estimated (those that are not whole; others by
+            ``graphsilo.data.with_targets``): ``y``, in DGL ``label``. Words are numbered in alphabetical order; in
             NetworkX a node without one is unlabelled.
         weights: Attribute of the edges that holds their weight: ``edge_weight``, in NetworkX and DGL ``weight``.
         name: What to call it.
+        target: Type of the nodes that are classified, where several have labels.
 
     Raises:
-        ConfigError: It is no graph that is known here.
+        ConfigError: It is no graph that is known here, or it is not clear what is classified.
         DataError: A part is missing or does not fit.
 
     Example:
@@ -141,7 +149,7 @@ def graph_of(
     """
     from graphsilo.data.sources import objects
 
-    return objects.graph_of(thing, features=features, labels=labels, weights=weights, name=name)
+    return objects.graph_of(thing, features=features, labels=labels, weights=weights, name=name, target=target)
 
 
 @_usual_torch()
@@ -167,10 +175,11 @@ def partition(
         seed: Of the splits, of random rules and added links; Louvain and Metis take ``cut_seed`` for another cut.
         scenario: ``unseen`` and ``open`` keep a new client apart; see ``graphsilo list scenarios``.
         ratios: Shares of train, validation and test; None takes those the field uses for this data set.
-        split: ``stratified``, ``global`` or ``predefined``; None takes the masks of your own data where it has some,
-            else the rule's own.
+        split: ``stratified``, ``global``, ``predefined`` or ``time``; None takes the masks of your own data where it
+            has some, else the rule's own.
         split_index: Which of several predefined splits.
-        options: Settings of the rule, e.g. ``alpha=0.5``.
+        options: Settings of the rule, e.g. ``alpha=0.5``; of a split by time ``train_until``, ``val_until``,
+            ``split_by``.
 
     Returns:
         The partition. ``save`` writes it as a file that ``run(partition="file.npz")`` takes.
@@ -185,6 +194,8 @@ def partition(
     """
     from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.partition.graphs import partition_graphs
+    from graphsilo.data.partition.registry import usual_rule
+    from graphsilo.data.partition.rule import TimeOptions
     from graphsilo.data.silos.scenarios import check_scenario, partition_for_scenario
 
     clients = None if clients is None else _whole("clients", clients)
@@ -192,9 +203,10 @@ def partition(
     data = graph if isinstance(graph, Graph | GraphCollection) else load(graph)
     with tempfile.TemporaryDirectory(prefix="graphsilo-") as folder:
         rule, options = _rule(rule, options, Path(folder))
+        times = {key: options.pop(key) for key in TimeOptions.model_fields if key in options}
         how: dict[str, Any] = {"seed": seed, "ratios": ratios}
         if isinstance(data, GraphCollection):
-            if scenario != "seen" or split is not None or split_index:
+            if scenario != "seen" or split is not None or split_index or times:
                 raise UnsupportedError(
                     "scenarios and predefined splits are about nodes; a collection of graphs has none."
                 )
@@ -206,14 +218,16 @@ def partition(
                     f"graphsilo.partition(crop=...) belongs to the scenario 'open'; this is '{scenario}'."
                 )
             how["crop"] = options.pop("crop")
+        if times and split != "time":
+            raise ConfigError(f"graphsilo.partition({next(iter(times))}=...) divides by time: say split='time', too.")
         if split_index and split != "predefined":
             raise ConfigError(
                 f"graphsilo.partition(split_index={split_index}) chooses among predefined splits: say "
                 f"split='predefined', too."
             )
         return partition_for_scenario(
-            data, "louvain" if rule == "auto" else rule, clients=clients, scenario=scenario, options=options or None,
-            split=split, split_index=split_index, **how,
+            data, usual_rule(data) if rule == "auto" else rule, clients=clients, scenario=scenario,
+            options=options or None, split=split, split_index=split_index, times=times, **how,
         )  # fmt: skip
 
 
@@ -657,6 +671,70 @@ def predict(
         graph = graph_of(graph)
     target = Path(graph) if isinstance(graph, str | PathLike) else graph
     return prediction.predict(place, client=client, seed=seed, checkpoint=checkpoint, graph=target, model=model)
+
+
+@_usual_torch()
+def why(
+    run: PathName | Result,
+    node: str | int,
+    *,
+    client: int | str | None = None,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    model: str | None = None,
+    of: str | int | None = None,
+) -> Why:
+    """Say why a node has the score that it has: what each column, and each node around it, adds to it.
+
+    Exact for fedridge, fedtrees and auto, integrated gradients for networks; ``docs/why.md`` says against what.
+
+    Args:
+        run: Folder of the run, or what ``run`` returned with ``out``.
+        node: What your table calls it; where it has no ids, its number.
+        client: Whose node; None: of the only client that has it.
+        seed, checkpoint, model: As for ``predict``.
+        of: The class or target whose score it is, by name or number; None: of two classes the rarer one, of several the
+            most probable.
+
+    Raises:
+        RunError: The run had no folder, its models were not saved, or its data has changed.
+        ConfigError: No such node, client, seed, checkpoint or class.
+        UnsupportedError: The method cannot tell.
+    """
+    from graphsilo.experiments import why as reasons
+
+    return reasons.why(_folder("why", run), node, client=client, seed=seed, checkpoint=checkpoint, model=model, of=of)
+
+
+@_usual_torch()
+def export(
+    run: PathName | Result,
+    client: int | str,
+    out: PathName,
+    *,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    model: str | None = None,
+) -> Export:
+    """Write a client's fitted model as a folder that runs with numpy alone, with a model card and a check of itself.
+
+    Args:
+        run: Folder of the run, or what ``run`` returned with ``out``.
+        client: Whose model, by number or name.
+        out: Folder that is made.
+        seed, checkpoint, model: As for ``predict``.
+
+    Raises:
+        RunError: The run had no folder, its models were not saved, or its data has changed.
+        ConfigError: No such client, seed or checkpoint; the folder is not empty.
+        UnsupportedError: The model needs graphsilo: it is no ridge and no forest, or looks at more than columns and
+            plain links.
+    """
+    from graphsilo.experiments import export as exports
+
+    return exports.export(
+        _folder("export", run), fspath(out), client=client, seed=seed, checkpoint=checkpoint, model=model
+    )
 
 
 _ARGUMENTS = {

@@ -14,7 +14,14 @@ NodeIndex: TypeAlias = NDArray[np.int64]
 """Local node numbers: rows of one client's graph."""
 Mask: TypeAlias = NDArray[np.bool_]
 
-Task: TypeAlias = Literal["node", "graph", "link"]
+Task: TypeAlias = Literal["node", "graph", "link", "regression", "multilabel"]
+TARGET_TASKS: tuple[Task, ...] = ("regression", "multilabel")
+"""About nodes, as ``node`` is, of which targets are predicted and no class: numbers, or labels that a node may have
+several of."""
+CLASS_TASKS: tuple[Task, ...] = ("node", "graph")
+"""Those whose items have one class each."""
+NODE_TASKS: tuple[Task, ...] = ("node", *TARGET_TASKS)
+"""Those whose items are nodes."""
 SplitName: TypeAlias = Literal["train", "val", "test"]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 """Of a backbone's dense matrix products; everything else is float32."""

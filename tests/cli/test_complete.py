@@ -41,7 +41,8 @@ def test_names_of_every_kind():
     assert [name for name, _ in complete.examples("hos")] == ["hospitals"]
     assert [name for name, _ in complete.models("gcni")] == ["gcnii", "gcnii_openfgl"]
     assert [name for name, _ in complete.scenarios("un")] == ["unseen"]
-    assert sorted(name for name, _ in complete.words_of("task")("")) == ["graph", "link", "node"]
+    tasks = ["graph", "link", "multilabel", "node", "regression"]
+    assert sorted(name for name, _ in complete.words_of("task")("")) == tasks
     assert [name for name, _ in complete.words_of("run.precision")("b")] == ["bfloat16"]
     assert [name for name, _ in complete.devices("cu")] == ["cuda"]
     assert [name for name, _ in complete.references("g")] == ["global", "global_cut"]

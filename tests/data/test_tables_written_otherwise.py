@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -173,17 +172,19 @@ def test_weights_in_another_unit(tmp_path: Path) -> None:
     assert graph.edge_weights.tolist() == [2.5, 2.5]
 
 
-def test_the_page_says_what_runs(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text().partition("### Other names, words and units")[2]
-    table, described = re.findall(r"```(?:csv|yaml)\n(.*?)```", page, flags=re.DOTALL)[:2]
-    (tmp_path / "corso.csv").write_text(table)
-    (tmp_path / "transfers.csv").write_text("sender,receiver\n77,78\n")
-    (tmp_path / "t.yaml").write_text(described)
-    graph = load(tmp_path / "t.yaml")
-    assert isinstance(graph, Graph)
-    assert graph.feature_names == ("balance", "segment=retail", "segment=sme")
-    assert graph.features.tolist() == [[1250.0, 1, 0], [80.0, 0, 1]]
-    assert graph.labels.tolist() == [1, 0]
+@pytest.mark.parametrize(
+    ("name", "types", "relations", "column"),
+    [
+        ("bank", ("account", "merchant"), ("payment", "transfer"), "transfer out: amount, sum, 30 days"),
+        ("stays", ("drug", "patient", "stay"), ("dose", "stay.patient"), "stay.crp:missing"),
+    ],
+)
+def test_the_exports_of_the_page(name: str, types: tuple[str, ...], relations: tuple[str, ...], column: str) -> None:
+    graph = load(Path(__file__).parents[2] / "examples" / "tables" / f"{name}.yaml")
+    assert graph.types.names == types
+    assert graph.links.relations == relations
+    assert column in graph.feature_names
+    assert set(graph.labels.tolist()) == {-1, 0, 1}
 
 
 @pytest.fixture
@@ -213,6 +214,16 @@ def test_labels_apart_and_columns_without_names(elliptic: Callable, more: str) -
         "column 'class' (labels.label): nodes with 'unknown' (2) count as unlabelled; where such a word is a class, "
         "list it in classes",
     )
+
+
+def test_steps_of_time_are_numbers(elliptic: Callable) -> None:
+    path = elliptic()
+    path.write_text(path.read_text().replace("id: 1}", "id: 1, time: {column: 2, steps: true}}"))
+    graph = load(path)
+    assert graph.time.tolist() == [1, 2, 3, 1, 2, 3]
+    assert graph.feature_names == ("3",)
+    # 230 - 231 are of the steps 1 and 2, 231 - 235 of 2 and 3: what came later tells nothing of what came before.
+    assert graph.edges.T.tolist() == [[0, 1], [1, 5]]
 
 
 @pytest.mark.parametrize(

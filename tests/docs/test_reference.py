@@ -16,7 +16,7 @@ from graphsilo.data.partition.graphs import graph_rules
 from graphsilo.data.silos.perturb import PerturbOptions
 from graphsilo.data.silos.scenarios import SCENARIOS
 from graphsilo.data.sources import catalog
-from graphsilo.data.sources.generated import GENERATORS
+from graphsilo.data.sources.generated import generators
 from graphsilo.experiments.config import SECTIONS, RunConfig
 from graphsilo.experiments.suggestions import every_group
 from graphsilo.federation import registry
@@ -45,9 +45,9 @@ def test_catalog_has_every_data_set(reference: ModuleType) -> None:
     assert sorted(first_cells(reference.catalog())) == sorted(item.name for item in catalog.names())
 
 
-@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("name", generators())
 def test_every_setting_of_generated_data(reference: ModuleType, name: str) -> None:
-    assert first_cells(reference.generator(name)) == list(GENERATORS[name].model_fields)
+    assert first_cells(reference.generator(name)) == list(generators()[name].model_fields)
 
 
 def test_what_attacks_found_has_a_row_per_method_and_variant(reference: ModuleType) -> None:

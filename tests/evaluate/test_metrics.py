@@ -254,7 +254,7 @@ def test_order_and_what_stands_for_all():
     assert metrics.find_leading(["odd"]) is None
     assert metrics.list_selecting("link") == ["auc", "ap"]
     assert metrics.list_selecting("node")[:2] == ["accuracy", "macro_f1"]
-    assert [metric.name for metric in metrics.rankings("link")] == ["auc", "ap"]
+    assert [metric.name for metric in metrics.rankings("link")] == ["auc", "ap", "hits_at_10"]
     unknown = metrics.metric_of("train_loss")
     assert (unknown.title, unknown.is_share, unknown.higher_is_better) == ("Train loss", False, True)
 
@@ -331,7 +331,7 @@ def test_a_new_metric_is_one_entry(tmp_path):
 
     shown = sheet(results[8].record)
     cells = dict(zip(shown.columns, shown.rows[0][1], strict=True))
-    assert cells["Misses"] == f"{found[0]:.3f}"
+    assert cells["Misses"] == f"{found[0]:.2f}"  # four digits of what is no share
     assert cells["Worst recall"] == f"{100 * found[1]:.1f}"
 
     page = write(tmp_path / "8").read_text(encoding="utf-8")
@@ -343,7 +343,7 @@ def test_a_new_metric_is_one_entry(tmp_path):
     for name, choose in best.items():
         means = [row.scores[name].mean for row in table.rows]
         assert [means[place] for place in table.best[name]][:1] == [choose(means)]
-    assert f"{found[0]:.3f}" in to_markdown(table)
+    assert f"{found[0]:.2f}" in to_markdown(table)
     assert "misses_mean" in to_csv(table)
 
 

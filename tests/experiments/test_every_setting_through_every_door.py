@@ -34,7 +34,7 @@ SMALL = {"name": "citation-sbm", "nodes": 150, "classes": 3, "features": 30}
 SPECIAL: dict[str, Any] = {
     "data.name": "heterophily-sbm", "data.root": "raw", "data.seed": 7, "data.missing": "mean",
     "partition.rule": "metis", "partition.file": "p.npz", "partition.split": "global",
-    "partition.ratios": [0.5, 0.25, 0.25],
+    "partition.ratios": [0.5, 0.25, 0.25], "partition.train_until": "2025-03-31", "partition.val_until": 20000.5,
     "scenario.name": "inductive", "scenario.edges": "touching", "scenario.missing": "absent", "scenario.regrow": "all",
     "model.name": "sage", "model.pool": ["gcn", {"name": "sage", "hidden": 8}],
     "method.name": "fedprox", "run.device": "cuda", "run.seeds": [3, 4],

@@ -493,12 +493,18 @@ def test_sums_that_scale_features():
     gate = Gate(policy(min_evaluation_count=5, min_class_count=9), [4])
     column = torch.ones(2, dtype=torch.float64)
     for rows in (0, 5):  # no row says nothing; the sums describe no class
-        gate.check("feature_squares", FeatureSquares(num_samples=rows, squares=column))
+        gate.check(
+            "feature_squares",
+            FeatureSquares(num_samples=rows, squares=column, members=torch.zeros(0, dtype=torch.int64)),
+        )
     for rows in (1, 4):
         with pytest.raises(
             DisclosureError, match=r"over fewer rows here than this silo's policy.min_evaluation_count of 5"
         ):
-            gate.check("feature_squares", FeatureSquares(num_samples=rows, squares=column))
+            gate.check(
+                "feature_squares",
+                FeatureSquares(num_samples=rows, squares=column, members=torch.zeros(0, dtype=torch.int64)),
+            )
 
 
 def test_whose_errors_are_told():

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from graphsilo.data.scales import Scaling
-from graphsilo.data.silos.column_scales import visible_rows
+from graphsilo.data.silos.column_scales import visible_graph
 from graphsilo.errors import ConfigError, FederationError
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer
@@ -128,6 +128,7 @@ def test_what_scaling_sends_stands_in_the_ledger(hospitals: list[str]) -> None:
         ("feature_sums", "num_samples", "counts"), ("feature_sums", "sums", "statistic"),
         ("feature_sums", "others", "statistic"), ("feature_sums", "filled", "statistic"),
         ("feature_squares", "num_samples", "counts"), ("feature_squares", "squares", "statistic"),
+        ("feature_sums", "members", "statistic"), ("feature_squares", "members", "statistic"),
     }  # fmt: skip
     assert {row[4] for row in rows if row[3] == "down"} == {"feature_sums", "feature_squares", "scale"}
     # 32 bytes for 4 sums, 4 counts and 4 squares of each of 3 clients, filled up to 64.
@@ -177,7 +178,7 @@ def test_only_what_training_sees_counts(hospitals: list[str], scenario: str) -> 
         config_of(hospitals[:1], scenario__name=scenario, partition__clients=2, partition__ratios=[0.5, 0.2, 0.3])
     )
     silos = one.simulation.silos  # type: ignore[attr-defined]
-    rows = np.concatenate([np.asarray(visible_rows(silo), dtype=np.float64) for silo in silos])
+    rows = np.concatenate([np.asarray(visible_graph(silo).features, dtype=np.float64) for silo in silos])
     assert len(rows) < NODES
     if scenario == "inductive":
         assert len(rows) == sum(len(silo.train) for silo in silos)

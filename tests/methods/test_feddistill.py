@@ -157,10 +157,10 @@ def slope_of_mse(p, goal):
 GRADIENTS = [
     ({}, lambda z, goal: F.softmax(z, 1) - goal),
     ({"temperature": 2.0}, lambda z, goal: 2 * (F.softmax(z / 2, 1) - F.softmax(goal.log() / 2, 1))),
-    ({"loss": "mse"}, lambda z, goal: slope_of_mse(F.softmax(z, 1), goal)),
+    ({"distance": "mse"}, lambda z, goal: slope_of_mse(F.softmax(z, 1), goal)),
     ({"exchange": "logits"}, lambda z, goal: F.softmax(z, 1) - F.softmax(goal, 1)),
     ({"exchange": "logits", "temperature": 2.0}, lambda z, goal: 2 * (F.softmax(z / 2, 1) - F.softmax(goal / 2, 1))),
-    ({"exchange": "logits", "loss": "mse"}, lambda z, goal: z - goal),  # 2 (z - G) / C with two classes
+    ({"exchange": "logits", "distance": "mse"}, lambda z, goal: z - goal),  # 2 (z - G) / C with two classes
 ]
 
 

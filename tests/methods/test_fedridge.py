@@ -96,11 +96,19 @@ def test_what_leaves_a_silo():
         """
         count classes: counts int64 [classes] per_class=min_count
         count sizes: counts int64 [2] per_class=False
+        count_targets classes: counts int64 [classes] per_class=min_count
+        count_targets sizes: counts int64 [2] per_class=False
+        count_targets squares: statistic float64 [classes] per_class=False
         statistics moments: statistic float32 per_class=False
         statistics products: statistic float32 per_class=min_count
         statistics moments_rest: statistic float32 per_class=False
         statistics products_rest: statistic float32 per_class=min_count
         statistics num_samples: counts
+        target_statistics moments: statistic float32 per_class=False
+        target_statistics products: statistic float32 per_class=min_count
+        target_statistics moments_rest: statistic float32 per_class=False
+        target_statistics products_rest: statistic float32 per_class=min_count
+        target_statistics num_samples: counts
         noisy_statistics numbers: statistic int64
         noisy_statistics clients: counts
         noisy_statistics mu: control

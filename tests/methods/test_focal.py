@@ -36,7 +36,7 @@ def test_equal_classes_weigh_1(kit, settings):
             lambda z, y: torch.tensor([0.75, 1.5])[y] * F.cross_entropy(z, y, reduction="none"),
         ),
         (
-            {"gamma": 0.0, "form": "sigmoid"},
+            {"gamma": 0.0, "loss": "sigmoid_focal"},
             lambda z, y: F.binary_cross_entropy_with_logits(z, F.one_hot(y, 2).float(), reduction="none").sum(1),
         ),
     ],

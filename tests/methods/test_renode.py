@@ -105,7 +105,9 @@ def after(kit, name, silos, **settings):
     return server.weights, federation
 
 
-@pytest.mark.parametrize("settings", [{}, {"gamma": 2.0}, {"alpha": 1.0}, {"w_max": 4.0, "rank_over": "last"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"loss": "focal"}, {"alpha": 1.0}, {"w_max": 4.0, "rank_over": "last"}], ids=str
+)
 def test_a_steps_gradient_is_that_of_the_weighted_mean(kit, settings):
     """(1/|L|) Σ w_v ℓ_v, not over Σ w_v; with ℓ the focal loss where that is set.
 
@@ -126,7 +128,7 @@ def test_a_steps_gradient_is_that_of_the_weighted_mean(kit, settings):
     if "rank_over" in settings:
         weights = torch.tensor([2.25, 0.5, 4.0])
     right = client.model(client.data.full)[torch.from_numpy(silo.train)].softmax(1)[torch.arange(3), labels]
-    value = -(weights * (1 - right) ** settings.get("gamma", 0.0) * right.log()).sum() / 3
+    value = -(weights * (1 - right) ** (2.0 if "loss" in settings else 0.0) * right.log()).sum() / 3
     expected = [p.detach() - g for p, g in zip(parameters, torch.autograd.grad(value, parameters), strict=True)]
     play(server, federation, 1)
     for parameter, wanted in zip(parameters, expected, strict=True):
@@ -149,7 +151,7 @@ def test_bounds_must_leave_room(kit):
         kit.build("renode", [kit.tiny_silo(0)], w_min=2.0)
 
 
-def test_a_run_says_that_equal_weights_are_focal_loss():
+def test_a_run_says_that_equal_weights_are_fedavg():
     told = [ReNodeConfig(w_min=low).explain_no_effect(Schema("node", 3, 2), 100, 10, "gcn") for low in (0.5, 1.5)]
     assert told[0] == ""
     assert "all nodes weigh 1.5, as method.w_min is method.w_max" in told[1]

@@ -105,7 +105,7 @@ def register(monkeypatch, **changes):
 
 
 def test_a_method_is_tried_once_for_every_task_and_with_different_models():
-    assert list(variants(registry.load("fedavg"))) == ["node", "graph", "link"]
+    assert list(variants(registry.load("fedavg"))) == ["node", "graph", "link", "regression", "multilabel"]
     found = variants(registry.load("fedpg"))
     assert list(found) == ["node", "graph", "different models"]
     assert [found[name].tasks for name in found] == [("node",), ("graph",), ("node",)]

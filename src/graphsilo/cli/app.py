@@ -12,8 +12,10 @@ import typer
 
 from graphsilo.cli import complete
 from graphsilo.cli.attack import attack
+from graphsilo.cli.contribution import contribution
 from graphsilo.cli.doctor import doctor
 from graphsilo.cli.examples import demo, examples
+from graphsilo.cli.export import export
 from graphsilo.cli.federation.commands import federation
 from graphsilo.cli.federation.join import join
 from graphsilo.cli.federation.serve import serve
@@ -45,6 +47,7 @@ from graphsilo.cli.values import (
     switch,
     whole_numbers,
 )
+from graphsilo.cli.why import why
 from graphsilo.errors import ConfigError, nearest
 
 app = typer.Typer(
@@ -87,7 +90,9 @@ def _run_settings(
     scenario: str | None = _what(
         "NAME", "What is asked at test time: seen, unseen, open, inductive.", complete.scenarios
     ),
-    task: str | None = _what("TASK", "node, graph or link; else what the data is made for.", complete.words_of("task")),
+    task: str | None = _what(
+        "TASK", "node, graph, link, regression, multilabel; else what the data is made for.", complete.words_of("task")
+    ),
     model: str | None = _what("NAME", "Backbone that the clients run, or a .py file with one.", complete.models),
     method: str | None = _what("NAME", "Federated method, or a .py file with one.", complete.methods),
     rounds: int | None = _what("N", "Communication rounds."),
@@ -386,6 +391,9 @@ def report(
 
 app.command(cls=Once)(reproduce)
 app.command(cls=Once)(predict)
+app.command(cls=Once)(why)
+app.command(cls=Once)(contribution)
+app.command(cls=Once)(export)
 app.command(cls=Once)(gntk)
 app.command(cls=Once)(attack)
 app.command(cls=Once)(trust)

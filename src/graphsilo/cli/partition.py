@@ -32,6 +32,7 @@ def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], 
 
 def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
     """The partition of a configuration, its audit, and remarks on settings that were not used."""
+    from graphsilo.data.partition.time_splits import time_remarks
     from graphsilo.experiments import simulation
     from graphsilo.experiments.effects import check_clients, drop_idle
 
@@ -46,7 +47,8 @@ def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
         partition, facts, task = prepared.partition, prepared.cut, prepared.task
     check_clients(config, partition)
     config = drop_idle(config, task=task, partition=partition)
-    return partition, facts, config.remarks
+    said = time_remarks(loaded, partition) if isinstance(loaded, Graph) else []
+    return partition, facts, [*config.remarks, *said]
 
 
 def print_partition(partition: Partition, facts: Mapping[str, Any]) -> None:
@@ -71,10 +73,11 @@ def _clients(facts: Mapping[str, Any], items: str) -> Any:
     with_edges = "edges" in rows[0]
     added = any(row.get("added_edges") for row in rows)
     headings = ["client", items, *(["edges"] if with_edges else []), "train", "val", "test"]
-    headings += ["homophily"] if with_edges else []
+    has_classes = bool(rows[0]["labels"])
+    headings += ["homophily"] if with_edges and has_classes else []
     headings += ["added"] if added else []
     numbers = range(1, len(headings))
-    grid = table(*headings, "missing", "labels", numbers=numbers, narrow=True)
+    grid = table(*headings, *(["missing", "labels"] if has_classes else []), numbers=numbers, narrow=True)
     classes = len(rows[0]["labels"])
     space = min(WIDEST_BARS, max(8, columns() - 62)) if is_terminal() else WIDEST_BARS
     grid.columns[-1].no_wrap = True
@@ -82,9 +85,10 @@ def _clients(facts: Mapping[str, Any], items: str) -> Any:
         cells = [str(row["client"]), count(row["nodes"])]
         cells += [count(row["edges"])] if with_edges else []
         cells += [count(row["train"]), count(row["val"]), count(row["test"])]
-        cells += [share(row["homophily"])] if with_edges else []
+        cells += [share(row["homophily"])] if with_edges and has_classes else []
         cells += [count(row["added_edges"])] if added else []
-        grid.add_row(*cells, _numbers(row["missing_classes"], classes), bars(row["labels"], space))
+        labels = [_numbers(row["missing_classes"], classes), bars(row["labels"], space)] if has_classes else []
+        grid.add_row(*cells, *labels)
     return grid
 
 
@@ -106,7 +110,8 @@ def conclusions(facts: Mapping[str, Any], items: str = "nodes") -> list[str]:
         total = facts["kept_edges"] + facts["cut_edges"]
         found.append(
             f"Edges: {count(facts['kept_edges'])} of {count(total)} kept ({100 * facts['kept_share']:.1f} %), "
-            f"{count(facts['cut_edges'])} cut. Edges within a class: {share(facts['homophily'])} of the whole graph."
+            f"{count(facts['cut_edges'])} cut."
+            + (f" Edges within a class: {share(facts['homophily'])} of the whole graph." if facts["homophily"] else "")
         )
     if "train_test_overlap" in facts:
         both = facts["train_test_overlap"]

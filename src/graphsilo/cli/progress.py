@@ -31,7 +31,9 @@ SILENT_SECONDS = 60.0
 def headline(run: RunStarted) -> str:
     """What is run, in one line."""
     data = run.data
-    counts = [f"{data[key]} {key}" for key in ("graphs", "nodes", "edges", "features", "classes") if key in data]
+    counts = [
+        f"{data[key]} {key}" for key in ("graphs", "nodes", "edges", "features", "classes", "targets") if data.get(key)
+    ]
     if "graphs" in data:
         counts = [item for item in counts if not item.endswith((" nodes", " edges"))]
     return (

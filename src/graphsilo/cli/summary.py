@@ -18,6 +18,7 @@ from graphsilo.report.formats import (
     absent_clients,
     cost_texts,
     describe_share,
+    explain_targets,
     percent,
     plus_minus,
     reference_title,
@@ -73,7 +74,8 @@ def sheet(record: RunRecord) -> Sheet:
     absent = absent_clients(record.partition)
     seeds = len(record.seeds)
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}{f', without {absent}' if absent else ''}"
-    return Sheet(f"Test, % ({counted})", columns, rows)
+    unit = ", %" if any(metric_of(name).is_share for name in names) else ""
+    return Sheet(f"Test{unit} ({counted})", columns, rows)
 
 
 def describe_scoring(record: RunRecord) -> str:
@@ -90,6 +92,7 @@ def describe_scoring(record: RunRecord) -> str:
             [
                 f"Scored: {whose} ({reported}) {when_scored(record.seeds)}{others}.",
                 f"{part}." if part else "",
+                explain_targets(record),
                 choice(record),
                 "Sent and received: for training, per seed; what evaluation takes is in ledger.parquet.",
                 SAME if are_seeds_alike(record) else "",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from graphsilo.data.sources.entries import CatalogEntry, entry, names
     from graphsilo.data.sources.files import load_graph, save_graph
     from graphsilo.data.sources.tables import load_tables
+    from graphsilo.data.sources.targets import with_targets
 
 __all__ = [
     "CatalogEntry",
@@ -26,6 +27,7 @@ __all__ = [
     "load_tables",
     "names",
     "save_graph",
+    "with_targets",
 ]
 
 _HOMES = {
@@ -39,6 +41,7 @@ _HOMES = {
     "load_tables": "sources.tables",
     "names": "sources.entries",
     "save_graph": "sources.files",
+    "with_targets": "sources.targets",
 }
 
 

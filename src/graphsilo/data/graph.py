@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.errors import DataError
-from graphsilo.types import Mask, NodeIds
+from graphsilo.types import Mask, NodeIds, Task
 
 if TYPE_CHECKING:
-    from graphsilo.data.links import LinkTable, NodeTypes, OutsideLinks, Owners
+    from graphsilo.data.links import LinkTable, NodeTypes, OutsideLinks, Owners, Targets
     from graphsilo.data.truth import Words
 
 Features: TypeAlias = "NDArray[np.floating] | sp.csr_matrix"
@@ -30,7 +30,7 @@ lose their digits in less; whatever a model sees is scaled first and float32 the
 
 
 SPLITS = ("train", "val", "test")
-_PARTS = ("outside", "types", "links", "owners")
+_PARTS = ("outside", "types", "links", "owners", "targets")
 """What a graph may have beside its arrays, each of which knows how it looks for some of the nodes."""
 
 
@@ -91,6 +91,9 @@ class Graph:
         time: [n] float64 days since 1970-01-01 that nodes are looked at: what is known later has no part in their
             rows. NaN where a node has none; None where no node has.
         owners: Which institution each node is at, where the data says so.
+        targets: What is predicted where that is no class (:func:`graphsilo.data.sources.targets.with_targets`). A label
+            is then 0 where something is known of a node and -1 elsewhere, ``num_classes`` the number of targets and
+            ``class_names`` what they are called.
         notes: What a person should know of how it was read.
     """
 
@@ -113,6 +116,7 @@ class Graph:
     links: LinkTable | None = None
     time: NDArray[np.float64] | None = None
     owners: Owners | None = None
+    targets: Targets | None = None
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -172,6 +176,17 @@ class Graph:
                 )
         if self.node_names is not None:
             self._check_names(self.node_names)
+        parts = {"time": self.time, "types.of_node": None if self.types is None else self.types.of_node}
+        for name, values in parts.items():
+            if values is not None and values.shape != (n,):
+                raise DataError(f"{self.name}: {name} must have a value for each of {n} nodes; got {values.shape}.")
+        if self.links is not None:
+            check_edges(self.links.ends, n, f"{self.name}, rows of links")
+        if self.targets is not None and self.targets.values.shape != (n, self.num_classes):
+            raise DataError(
+                f"{self.name}: targets of shape {self.targets.values.shape} do not fit {n} nodes and num_classes="
+                f"{self.num_classes}; graphsilo.data.with_targets sets all that belongs to them."
+            )
 
     def _check_weights(self, weights: NDArray[np.float32]) -> None:
         if weights.shape != (self.num_edges,) or weights.dtype != np.float32:
@@ -209,6 +224,11 @@ class Graph:
     @property
     def num_nodes(self) -> int:
         return int(self.features.shape[0])
+
+    @property
+    def task(self) -> Task:
+        """What its nodes are asked for: their class, unless it has targets."""
+        return "node" if self.targets is None else self.targets.task
 
     @property
     def num_items(self) -> int:
@@ -357,6 +377,11 @@ class GraphCollection:
         return len(self.labels)
 
     @property
+    def task(self) -> Task:
+        """What graphs are asked for."""
+        return "graph"
+
+    @property
     def num_items(self) -> int:
         """What has a label each: graphs."""
         return len(self)
@@ -437,7 +462,7 @@ def describe(graph: Graph | GraphCollection) -> dict[str, Any]:
         "nodes": graph.union.num_nodes,
         "edges": graph.union.num_edges,
         "features": graph.num_features,
-        "classes": graph.num_classes,
+        "classes" if graph.union.targets is None else "targets": graph.num_classes,
     }
 
 

@@ -1,4 +1,4 @@
-"""What tables say of nodes and links beyond features and ends: types, columns and dates of links, other silos' nodes.
+"""What tables say of nodes and links beyond features and ends: types, columns and dates of links, targets.
 
 Each part knows how it looks for some of a graph's nodes (``of_nodes``), and side by side with others (``join``).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,8 @@ class LinkTable:
         features: [r, k] float64 columns of the rows; NaN where a relation does not have a column.
         feature_names: k of them, each beginning with its relation: ``transfer.amount``.
         time: [r] float64 days since 1970-01-01, NaN where a row has none; None where no table has dates.
+        between: [relations, 2] int16 types of the nodes that each relation's rows begin and end at; None where nodes
+            have no types, or it is not said.
     """
 
     relations: tuple[str, ...]
@@ -103,9 +105,16 @@ class LinkTable:
     features: NDArray[np.float64]
     feature_names: tuple[str, ...] = ()
     time: NDArray[np.float64] | None = None
+    between: NDArray[np.int16] | None = None
 
     def __len__(self) -> int:
         return int(self.ends.shape[1])
+
+    def lead(self, types: NodeTypes | None) -> tuple[tuple[str, str], ...]:
+        """Types of the nodes that the rows of each relation begin and end at, where it is said."""
+        if types is None or self.between is None:
+            return ()
+        return tuple((types.names[start], types.names[end]) for start, end in self.between.tolist())
 
     def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> LinkTable:
         """Some rows."""
@@ -158,6 +167,33 @@ class Owners:
         return replace(self, of_node=self.of_node[nodes])
 
 
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What is predicted of nodes where that is no class.
+
+    Attributes:
+        values: [n, m] float32 numbers, or of labels 1 where a node has one and 0 where not; NaN where it is not known.
+        task: ``regression`` for numbers, ``multilabel`` for labels.
+    """
+
+    values: NDArray[np.float32]
+    task: Literal["regression", "multilabel"]
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """[n] which nodes have one or more that are known."""
+        return np.asarray((~np.isnan(self.values)).any(axis=1))
+
+    def of_nodes(self, nodes: NDArray[np.int64], table: NDArray[np.signedinteger]) -> Targets:
+        """Of some nodes; as :meth:`LinkTable.of_nodes`."""
+        return replace(self, values=self.values[nodes])
+
+    @classmethod
+    def join(cls, parts: Sequence[Self], shifts: Sequence[int]) -> Self:
+        """Of several graphs side by side, which have the same targets."""
+        return replace(parts[0], values=np.concatenate([part.values for part in parts]))
+
+
 class HasParts(Protocol):
     """A graph, as far as its parts go."""
 
@@ -171,7 +207,7 @@ class HasParts(Protocol):
 def join_parts(graphs: Sequence[HasParts], shifts: Sequence[int]) -> dict[str, Any]:
     """What graphs side by side have of these parts, and the times of their nodes; None unless all have it."""
     found: dict[str, Any] = {}
-    for key in ("outside", "types", "links"):
+    for key in ("outside", "types", "links", "targets"):
         parts = [getattr(graph, key) for graph in graphs]
         found[key] = None if any(part is None for part in parts) else type(parts[0]).join(parts, shifts)
     times = [np.full(graph.num_nodes, np.nan) if graph.time is None else graph.time for graph in graphs]

@@ -69,11 +69,11 @@ class Judge:
 
     Args:
         metric: What counts.
-        labels: [n] classes of the items.
+        labels: [n] classes of the items, or [n, m] targets.
         doubt: Standard errors by which a model that stands apart must be better.
     """
 
-    def __init__(self, metric: Metric, labels: NDArray[np.int64], doubt: float = DOUBT):
+    def __init__(self, metric: Metric, labels: NDArray[Any], doubt: float = DOUBT):
         self.metric, self.labels, self.doubt = metric, labels, doubt
 
     def best(self, outputs: Sequence[NDArray[Any]], apart: int) -> int:

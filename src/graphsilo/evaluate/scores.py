@@ -30,7 +30,8 @@ def roc_auc(labels: NDArray[np.int64], scores: NDArray[np.floating[Any]]) -> Sco
     """Area under the ROC curve, exact: the share of (positive, negative) pairs in order, ties counting half.
 
     Args:
-        labels: [n] class numbers, -1 where unknown (left out). For [n] scores: 1 is positive, 0 negative.
+        labels: [n] class numbers, -1 where unknown (left out). For [n] scores: 1 is positive, 0 negative. Of several
+            labels [n, m] 1 and 0 likewise, and scores of the same shape: the mean over labels.
         scores: [n] score of class 1, or [n, C] one column per class. Two columns are the binary case (column 1);
             more give the mean of one-versus-rest over the classes that have both positives and negatives here.
             Logits, probabilities and log-probabilities give the same binary value; of several columns each is
@@ -81,6 +82,10 @@ def _one_versus_rest(
     labels: NDArray[np.int64], scores: NDArray[np.floating[Any]], rank: Any, positive: int = 1
 ) -> Score:
     labels, scores = np.asarray(labels), np.asarray(scores)
+    if labels.ndim == 2 and labels.shape == scores.shape:  # of several labels each by itself
+        _refuse_unknown(scores)
+        pairs = [(score[each >= 0], each[each >= 0] == 1) for score, each in zip(scores.T, labels.T, strict=True)]
+        return _mean(rank, pairs, int((labels >= 0).any(axis=1).sum()))
     if labels.ndim != 1 or scores.ndim not in (1, 2) or len(labels) != len(scores):
         raise DataError(f"scores must be [n] or [n, classes] with n labels; got {scores.shape} and {labels.shape}.")
     known = labels >= 0
@@ -88,16 +93,24 @@ def _one_versus_rest(
     classes = 2 if scores.ndim == 1 else scores.shape[1]
     if labels.size and labels.max() >= classes:
         raise DataError(f"label {int(labels.max())} does not fit into scores of {classes} classes.")
-    if np.isnan(scores).any():
-        raise RunError("scores to rank items by are NaN: the training has diverged; lower the learning rate.")
+    _refuse_unknown(scores)
     if scores.ndim == 1:
         columns = [(scores, labels == 1)]
     elif classes == 2:
         columns = [(scores[:, positive], labels == positive)]
     else:
         columns = [(scores[:, c], labels == c) for c in range(classes)]
+    return _mean(rank, columns, len(labels))
+
+
+def _refuse_unknown(scores: NDArray[Any]) -> None:
+    if np.isnan(scores).any():
+        raise RunError("scores to rank items by are NaN: the training has diverged; lower the learning rate.")
+
+
+def _mean(rank: Any, columns: Iterable[tuple[NDArray[Any], NDArray[np.bool_]]], items: int) -> Score:
     values = [rank(column, found) for column, found in columns if found.any() and not found.all()]
-    return Score(float(np.mean(values)), len(labels)) if values else Score(None, 0)
+    return Score(float(np.mean(values)), items) if values else Score(None, 0)
 
 
 def _thresholds(score: NDArray[np.floating[Any]], positive: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.evaluate.metrics import METRICS
+
 SCENARIO_KINDS = ("missing_class", "unseen_node", "new_client")
 STEPS = 64
 """Of one item, by which values that are summed are rounded: a sum over silos then has far fewer digits than they have
@@ -39,7 +41,15 @@ def to_weighted_sums(pairs: Mapping[str, Sequence[float]], size: int) -> dict[st
         pairs: By name: value and how many items it rests on.
         size: n_k.
     """
-    return {
-        name: np.zeros((2, 1)) if np.isnan(value) else np.array([[round_to_step(value * size)], [float(size)]])
-        for name, (value, _) in pairs.items()
-    }
+    found = {}
+    for name, (value, _) in pairs.items():
+        metric = METRICS.get(name.rpartition("/")[2].partition("@")[0])
+        rounded = round_to_step if metric is None or metric.is_share else round_to_digits
+        found[name] = np.zeros((2, 1)) if np.isnan(value) else np.array([[rounded(value * size)], [float(size)]])
+    return found
+
+
+def round_to_digits(value: float) -> float:
+    """A number of no known size, an error for one, to three digits."""
+    part, power = np.frexp(value)
+    return float(np.ldexp(np.rint(part * 1024) / 1024, power))

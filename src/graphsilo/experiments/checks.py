@@ -27,7 +27,7 @@ from graphsilo.models.footprint import propagated_bytes
 from graphsilo.random import generator
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk, make_repeatable
-from graphsilo.types import Precision
+from graphsilo.types import CLASS_TASKS, Precision
 
 if TYPE_CHECKING:
     from graphsilo.experiments.simulation import Simulation
@@ -98,7 +98,8 @@ def check_data(method: Method, simulation: Participants) -> None:
     if simulation.has_edge_weights:
         _check_weights(method, simulation)
     if simulation.task != "link":
-        _check_classes(simulation)
+        if simulation.task in CLASS_TASKS:
+            _check_classes(simulation)
         if not any(row.get("test", 1) for row in simulation.cut["per_client"]):
             raise DataError(
                 f"{simulation.data['name']}: no client has a test item, so that nothing could be scored: give testing "
@@ -128,6 +129,10 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_describe_left_out(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
+    if isinstance(method_config, LocalTrainingConfig) and method_config.loss != "auto":
+        from graphsilo.training.item_losses import check_loss
+
+        check_loss(method_config, simulation.task)
     run, summed = config.run, config.evaluation.report == "federation"
     if run.secure_sums or summed or method_config.needs_secure_sums or {run.compression, run.robust} != {"none"}:
         from graphsilo.experiments.check_answers import check_answers

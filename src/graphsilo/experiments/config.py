@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
-from pydantic import PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from graphsilo.data.partition.rule import Seed, SplitMode
+from graphsilo.data.partition.rule import BY_TIME, Moment, Seed, SplitBy, SplitMode, TimeOptions
 from graphsilo.errors import ConfigError, quote
 from graphsilo.evaluate.metrics import list_selecting
 from graphsilo.experiments.doors import (
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     SelectBy: TypeAlias = str
 else:
     SelectBy = Literal[tuple(list_selecting())]
-RunReference = Literal["local", "alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"]
+RunReference = Literal[
+    "local", "alone", "trees_alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"
+]
 REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
 """Settings of ``run`` that change no number."""
@@ -81,12 +83,26 @@ class PartitionConfig(Settings):
     clients: int = setting(10, "number of clients", ge=1)
     seed: Seed = setting(2024, "seed of the cut and its splits; apart from the seeds of training", source="OpenFGL")
     split: Literal["auto", SplitMode] = setting(
-        "auto", "how each client's items are divided: per client and class, over all clients, or as the data says"
+        "auto",
+        "how each client's items are divided: per client and class, over all clients, as the data says, or by time",
     )
     split_index: int = setting(0, "which of several predefined splits", ge=0)
+    train_until: Moment | None = setting(
+        None, "the last day (or number) of training items; none: as ratios say", when=BY_TIME
+    )
+    val_until: Moment | None = setting(None, "and of validation items; later ones are for tests", when=BY_TIME)
+    split_by: SplitBy | None = setting(
+        None, "whose items the ratios count: each silo's own, or all silos' together, with the same dates for all; "
+        "none: all items of data that is cut, each silo's where each has its own data", when=BY_TIME,
+    )  # fmt: skip
     ratios: tuple[float, float, float] | None = setting(None, "shares of train, val, test; none: the data's usual ones")
     file: str | None = setting(None, "a stored partition (.npz) instead of a rule")
     options: dict[str, Any] = setting({}, "settings of the rule, such as alpha")
+
+    @property
+    def times(self) -> TimeOptions:
+        """What it says of a split by time."""
+        return TimeOptions(**{name: getattr(self, name) for name in TimeOptions.model_fields})
 
 
 class ScenarioConfig(Settings):
@@ -149,6 +165,18 @@ class EvaluationConfig(Settings):
         False,
         "also the area under the ROC curve and average precision, computed at the clients; by itself where the "
         "commonest class has more than 80 % of all training items",
+    )
+    positive: str | int | None = setting(
+        None,
+        "of two classes the one that is looked for, by name or number; none: the one that fewer training items have",
+    )
+    budget: float | None = setting(
+        None, "how many items a silo can look into, the highest scores first; below 1 a share of them; none: 1 %", gt=0
+    )
+    threshold: Literal["f1", "budget"] | Annotated[float, Field(gt=0, le=1)] = setting(
+        "f1",
+        "what the threshold that validation items choose is good for. f1: the largest F1; budget: no more than the "
+        "budget is found; a number: the most that is found with this precision",
     )
     embeddings: bool = setting(False, "save every client's embeddings under embeddings/")
     study: bool = setting(
@@ -255,7 +283,7 @@ class RunSection(Settings):
     references: list[RunReference] = setting(
         [],
         "reference rows to add: local (every silo trains its backbone by itself), alone (every silo runs this method "
-        "by itself, as with run.alone), fedavg, fedridge, auto, global, global_cut, majority",
+        "by itself, as with run.alone), trees_alone, fedavg, fedridge, auto, global, global_cut, majority",
     )
 
     @field_validator("seeds", mode="before")
@@ -292,7 +320,7 @@ _OWN = {section: set(kind.model_fields) - {"options"} for section, kind in SECTI
 class RunConfig(Settings):
     """Everything a run depends on."""
 
-    task: Task | None = setting(None, "node, graph or link; none: what the data is made for")
+    task: Task | None = setting(None, "node, graph, link, regression or multilabel; none: what the data is made for")
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
     scenario: ScenarioConfig = ScenarioConfig()

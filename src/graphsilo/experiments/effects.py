@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from graphsilo import models
 from graphsilo.data.partition import Partition
+from graphsilo.data.partition.rule import TimeOptions
 from graphsilo.data.silos.scenarios import SCENARIOS, ScenarioOptions, options_of
 from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, quote
@@ -202,7 +203,15 @@ def _stored_cut(case: Case, key: str, value: Any) -> str | None:
 
 def _files(case: Case, key: str, value: Any) -> str | None:
     """One file for each client: nothing is cut."""
-    if not case.one_each or key in ("clients", "file", "seed", "split", "split_index", "ratios"):
+    if not case.one_each or key in (
+        "clients",
+        "file",
+        "seed",
+        "split",
+        "split_index",
+        "ratios",
+        *TimeOptions.model_fields,
+    ):
         return None
     if key == "features" and case.task == "graph":
         return None
@@ -408,6 +417,10 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
     ),
     "partition.split": (_of_nodes,),
     "partition.split_index": (_of_nodes, _other_split),
+    "partition.split_by": (
+        _where(lambda run, value: value is not None and run.config.partition.train_until is not None,
+               "partition.train_until and val_until are dates for all"),
+    ),
     "perturb.feature_sparsity": (
         _where(lambda run, value: value and run.config.scenario.name == "inductive",
                "in the scenario 'inductive' clients train on their training nodes alone, and it is about the others"),

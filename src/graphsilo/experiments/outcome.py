@@ -13,6 +13,7 @@ from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.experiments.participants import (
     Participants,
+    asks_for,
     class_word,
     describe_untrained,
     selection_metric,
@@ -23,6 +24,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import common_model
 from graphsilo.federation.registry import Method
 from graphsilo.federation.secure import MIN_PARTIES
+from graphsilo.types import CLASS_TASKS
 
 _FAILURE = re.compile(r"client (\d+) failed in (.*)", re.DOTALL)
 _IDLE = re.compile(r"client (\d+) in (.*)", re.DOTALL)
@@ -226,7 +228,7 @@ def _swapped_warnings(seeds: Sequence[Seed], participants: Participants) -> list
     others = _mean([score for client, score in scores.items() if client not in found])
     if not found or others is None or others < _FAR_ABOVE:
         return []
-    if participants.task == "link" or participants.schema.num_classes != 2:
+    if participants.task not in CLASS_TASKS or participants.schema.num_classes != 2:
         return []
     who = several(
         (f"{participants.name_clients([client])} ({title} {100 * scores[client]:.1f})" for client in found), _MAX
@@ -244,7 +246,8 @@ def lopsided_warnings(config: RunConfig, participants: Participants) -> list[str
     label, share = participants.commonest
     by = selection_metric(config.evaluation, participants)
     beside = by.name != "ap"
-    rare = "" if participants.rare is None else f" of class {class_word(participants.rare, participants.schema)}"
+    positive = asks_for(config.evaluation, participants).get("rare")
+    rare = "" if positive is None else f" of class {class_word(positive, participants.schema)}"
     other = "; evaluation.select_by=ap chooses by how well the rare class is ranked"
     if config.is_given("evaluation.select_by"):
         other = ", as evaluation.select_by says"
@@ -277,7 +280,7 @@ def label_warnings(participants: Participants) -> list[str]:
 
 def _shares(participants: Participants) -> dict[int, float]:
     """Of two classes the share of the second at each silo that has labels; empty where that is not known."""
-    if participants.schema.num_classes != 2 or participants.task == "link":
+    if participants.schema.num_classes != 2 or participants.task not in CLASS_TASKS:
         return {}
     rows = {row["client"]: row.get("labels") or [0, 0] for row in participants.cut["per_client"]}
     return {client: labels[1] / sum(labels) for client, labels in rows.items() if sum(labels) > 0}

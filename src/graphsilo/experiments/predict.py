@@ -15,28 +15,38 @@ from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.scaling import scale_graph, scale_silo
-from graphsilo.data.silos.schema import schema_of
+from graphsilo.data.silos.schema import learned_of, schema_of
 from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.catalog import is_description
 from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import check_finite
-from graphsilo.data.sources.vocabulary import Learned, first_difference
+from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
+from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.decisions import (
+    apply_decision,
+    describe_decision,
+    labels_of,
+    looked_for,
+    splits_of,
+)
 from graphsilo.experiments.doors import plain
-from graphsilo.experiments.participants import find_client
+from graphsilo.experiments.participants import class_word, find_client
 from graphsilo.experiments.simulation import list_client_names, prepare
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.reading import SiloRecord, mode_of
+from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.federation import registry
-from graphsilo.federation.client import ClientContext, ModelSpec
+from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.model_files import SCALE, Kept, aggregate_path, model_path
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import probabilities
-from graphsilo.types import ClientId
+from graphsilo.types import CLASS_TASKS, ClientId
 
 _PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree", "sums")
 """Options of the run's data that hold for any graph its models are asked about."""
@@ -44,16 +54,26 @@ _PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree
 
 @dataclass(frozen=True)
 class Prediction:
-    """Class and probabilities of every item.
+    """Class and probabilities of every item, or what is estimated of it.
 
     Attributes:
         node_ids: [m] what the user calls each item: its id in the user's own node table, as text; where the data has
             no such ids, its number in the whole data set (its row in a graph that was given).
         classes: [m] most probable class.
         probabilities: [m, C], rows sum to 1.
-        class_names: Words for the classes, where the data has them.
+        class_names: Words for the classes, where the data has them; or what targets are called.
         on: What was predicted on, in words.
         by: By whose model, in words.
+        splits: [m] ``train``, ``val`` or ``test``: the part of the silo's own data that it is of; empty: of none.
+            None of a graph that was given.
+        labels: [m] true classes, -1 where unknown; None where there are none.
+        positive: Of two classes the one that is looked for: ``evaluation.positive``, else the rarer one of training.
+        scores: [m] its probability by the model.
+        calibrated: [m] its calibrated probability; None where there were too few validation items to calibrate.
+        decisions: [m] the class that the score comes to at the threshold that validation items chose.
+        decided: How that was chosen, in words.
+        values: [m, t] of targets, where there are such and no classes: numbers in their own units, or the chance of
+            each label; ``classes`` are then -1, ``probabilities`` [m, 0].
     """
 
     node_ids: NDArray[np.str_] | NDArray[np.int64]
@@ -62,8 +82,18 @@ class Prediction:
     class_names: tuple[str, ...] | None
     on: str
     by: str = ""
+    values: NDArray[np.float64] | None = None
+    splits: NDArray[np.str_] | None = None
+    labels: NDArray[np.int64] | None = None
+    positive: int | None = None
+    scores: NDArray[np.floating[Any]] | None = None
+    calibrated: NDArray[np.float64] | None = None
+    decisions: NDArray[np.int64] | None = None
+    decided: str = ""
 
     def __repr__(self) -> str:
+        if self.values is not None:
+            return f"Prediction(items={len(self.values)}, targets={self.values.shape[1]}, on={self.on!r})"
         return f"Prediction(items={len(self.classes)}, classes={self.probabilities.shape[1]}, on={self.on!r})"
 
     @property
@@ -88,6 +118,24 @@ class Prediction:
             raise ConfigError(self._describe_unknown(str(wanted[np.argmax(start == stop)])))
         return [int(row) for first, last in zip(start, stop, strict=True) for row in order[first:last]]
 
+    def rank(self, rows: Sequence[int], count: int) -> list[int]:
+        """Of these rows the ones with the highest scores of the class looked for, or the largest values of a single
+        target, the highest first; of equals the first.
+
+        Raises:
+            ConfigError: There is nothing to sort by.
+        """
+        by: Any = self.scores
+        if by is None and self.values is not None and self.values.shape[1] == 1:
+            by = self.values[:, 0]
+        if by is None:
+            raise ConfigError(
+                "the highest scores (--top) are of the one of two classes that is looked for, or of a single target; "
+                "these predictions have several of them. Leave it out."
+            )
+        places = np.asarray(rows, dtype=np.int64)
+        return [int(row) for row in places[np.argsort(-by[places], kind="stable")[:count]]]
+
     def _describe_unknown(self, node: str) -> str:
         count = len(self.node_ids)
         if self.has_names:
@@ -99,16 +147,84 @@ class Prediction:
         return f"node {node} is not on {on}, which holds {holds}. Ask for no particular nodes to see them all."
 
 
-def predict(
-    run_dir: str | Path,
-    *,
-    client: ClientId | str | None = None,
-    seed: int | None = None,
-    checkpoint: str = "best",
-    graph: str | Path | Graph | GraphCollection | None = None,
-    model: str | None = None,
-) -> Prediction:
-    """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A client of a finished run with its model, ready to be asked.
+
+    Attributes:
+        folder: Of the run.
+        result: What it says of itself.
+        asked: Where its data and model are from.
+        kept: What the client's file holds.
+        silo: Its data, scaled as the model knows it.
+        client: Who predicts.
+        owner: Whose model, in words.
+        whose: own or common.
+        reported: Mode of the score that the run reports.
+        seed: Of training.
+    """
+
+    folder: Path
+    result: RunRecord | SiloRecord
+    asked: _Asked
+    kept: Kept
+    silo: Silo
+    client: ClientBase[Any]
+    owner: str
+    whose: str
+    reported: str
+    seed: int
+
+    @property
+    def view(self) -> str:
+        """The model, as clients call it."""
+        return _VIEWS[self.whose]
+
+    @property
+    def has_other_data(self) -> bool:
+        """Whether the data has changed since the model was trained."""
+        found = self.result
+        trained_on = found.silo_data if isinstance(found, SiloRecord) else found.data.hash
+        return trained_on is not None and trained_on != self.asked.data_hash
+
+    def decide(self, shares: NDArray[Any]) -> dict[str, Any]:
+        """Fields of a ``Prediction`` of [m, C] probabilities: how those of the class looked for are read, by what was
+        kept with the model, else by the silo's validation items; none where there are not two classes."""
+        known = looked_for(self.asked.config.evaluation, self.silo.schema, self.asked.rare)
+        if known is None:
+            return {}
+        numbers = self.kept.decisions.get(self.view)
+        if numbers is None and not self.has_other_data:
+            numbers = self.client.decide(self.view, known)
+        decision = Decision(known["positive"]) if numbers is None else Decision.of(numbers)
+        word = class_word(decision.positive, self.silo.schema)
+        return {**apply_decision(decision, shares), "decided": describe_decision(decision, word, known["aim"])}
+
+    def refuse_other_data(self) -> None:
+        """Raise if the data is not what it was.
+
+        Raises:
+            RunError: It is another.
+        """
+        if self.has_other_data:
+            raise RunError(
+                f"the data has changed since the run in {self.folder} was trained, so that {self.owner}'s own graph is "
+                f"not what it was. Name the graph to predict on (--graph FILE, graph=...), or put the data back."
+            )
+
+
+def open_member(
+    run_dir: str | Path, *, client: ClientId | str | None = None, seed: int | None = None, checkpoint: str = "best",
+    model: str | None = None, node: str | None = None,
+) -> Member:  # fmt: skip
+    """A client of a run with its model.
+
+    Args:
+        run_dir: Folder of the run, or of a silo's own results.
+        client: Which; None: the one that holds ``node``, or a silo's own.
+        seed, checkpoint, model: As for ``predict``.
+        node: What the user calls an item of its.
+    """
     folder = Path(run_dir)
     result = reading.read(folder)
     if checkpoint not in ("best", "last"):
@@ -134,7 +250,7 @@ def predict(
         asked = _at_silo(folder, result, own, kept)
         owner = f"silo {result.silo}"
     else:
-        asked = _of_run(folder, client)
+        asked = _of_run(folder, client, node)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
         owner = f"client {asked.silo.client}"
     silo = scale_silo(asked.silo, kept.scale)
@@ -144,14 +260,25 @@ def predict(
     whose = model or ("common" if reported.startswith("aggregate") else "own")
     if whose == "common":
         member.install_aggregate(_common(folder, chosen, silo.client, checkpoint, kept))
+    return Member(folder, result, asked, kept, silo, member, owner, whose, reported, chosen)
+
+
+def predict(
+    run_dir: str | Path,
+    *,
+    client: ClientId | str | None = None,
+    seed: int | None = None,
+    checkpoint: str = "best",
+    graph: str | Path | Graph | GraphCollection | None = None,
+    model: str | None = None,
+) -> Prediction:
+    """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
+    opened = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
+    asked, kept, silo = opened.asked, opened.kept, opened.silo
+    member, owner, whose, reported = opened.client, opened.owner, opened.whose, opened.reported
     target: Graph | GraphCollection
     if graph is None:
-        trained_on = result.silo_data if isinstance(result, SiloRecord) else result.data.hash
-        if trained_on is not None and trained_on != asked.data_hash:
-            raise RunError(
-                f"the data has changed since the run in {folder} was trained, so that {owner}'s own graph is not what "
-                f"it was. Name the graph to predict on (--graph FILE, graph=...), or put the data back."
-            )
+        opened.refuse_other_data()
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
         # Prepared as the run's own data was, from a file or not: other scaling or directions would be another question.
@@ -162,7 +289,7 @@ def predict(
         if not isinstance(graph, str | Path) or not is_description(graph):
             options.pop("missing", None)
         if isinstance(graph, str | Path):
-            learned = Learned(silo.schema.feature_names or (), kept.fills)
+            learned = learned_of(silo.schema, kept.fills)
             target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
         else:
             target = catalog.apply_options(graph, options)
@@ -171,14 +298,26 @@ def predict(
         check_finite(target)
         target = scale_graph(target, kept.scale)
     with torch.no_grad():
-        found = probabilities(member.predict(member.tensors(target), _VIEWS[whose])).cpu().numpy()
+        output = member.predict(member.tensors(target), _VIEWS[whose])
+    types = target.union.types
+    told = slice(None) if types is None else np.flatnonzero(types.targets)
+    values, found = None, np.zeros((len(output[told]), 0), dtype=np.float32)
+    if silo.has_targets:
+        values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
+    else:
+        found = probabilities(output).cpu().numpy()[told]
+    labels = labels_of(target, silo.schema)
     return Prediction(
-        node_ids=target.external_ids,
-        classes=found.argmax(axis=1).astype(np.int64),
+        node_ids=target.external_ids[told],
+        classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
         probabilities=found,
+        values=values,
         class_names=silo.schema.class_names,
         on=on,
         by=_words_of_model(owner, checkpoint, whose, reported),
+        splits=splits_of(silo)[told] if graph is None and not silo.has_targets else None,
+        labels=None if labels is None or (labels < 0).all() else labels[told],
+        **opened.decide(found),
     )
 
 
@@ -213,7 +352,8 @@ def _common(folder: Path, seed: int, client: ClientId, checkpoint: str, kept: Ke
 
 @dataclass(frozen=True)
 class _Asked:
-    """Whose model is asked: its method, silo and backbone; options, hash and root of the run's data, as it is now."""
+    """Whose model is asked: its method, silo and backbone; options, hash and root of the run's data, as it is now; the
+    rarer of two classes, as far as it is known."""
 
     method: Method
     silo: Silo
@@ -222,6 +362,7 @@ class _Asked:
     options: Mapping[str, Any]
     data_hash: str
     root: str | None = None
+    rare: int | None = None
 
 
 def _find_number(client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]]) -> ClientId:
@@ -238,9 +379,9 @@ def _find_number(client: ClientId | str, count: int, names: Mapping[ClientId, st
     return int(client) if is_number else find_client(client, count, names, "predict (--client)")
 
 
-def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
-    """A run's client."""
-    if client is None:
+def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None) -> _Asked:
+    """A run's client: the one that is named, or that holds a node."""
+    if client is None and node is None:
         raise ConfigError("the run has several clients: say whose model it is to be with --client.")
     if (folder / "silos.json").exists():
         raise RunError(
@@ -255,7 +396,10 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}
     files = config.data.name
-    client = _find_number(client, simulation.num_holders, list_client_names(files) if isinstance(files, list) else {})
+    client = _find_holder(silos, node or "") if client is None else client
+    institutions = {row["client"]: row["silo"] for row in simulation.cut["per_client"] if "silo" in row}
+    names = list_client_names(files) if isinstance(files, list) else institutions
+    client = _find_number(client, simulation.num_holders, names)
     if client in simulation.without:
         raise ConfigError(
             f"client {client} was left out of the run in {folder} (run.without): it has no model of it. Ask for one of "
@@ -264,7 +408,27 @@ def _of_run(folder: Path, client: ClientId | str | None) -> _Asked:
     if client not in silos:
         raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
     spec, data = simulation.models[client], config.data
-    return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root)
+    return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root, simulation.rare)
+
+
+def _find_holder(silos: Mapping[ClientId, Silo], node: str) -> ClientId:
+    """The client whose graph holds a node.
+
+    Raises:
+        ConfigError: None does, or several do.
+    """
+    found = [client for client, silo in silos.items() if (silo.seen.graph.external_ids.astype(np.str_) == node).any()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(
+            f"node {node} is at clients {', '.join(map(str, found))}: say whose model is to be asked with --client."
+        )
+    first = next(iter(silos.values())).seen.graph.external_ids
+    raise ConfigError(
+        f"no client of the run has a node {node}; nodes are called such as {first[0]}. `graphsilo predict` lists those "
+        f"of a client."
+    )
 
 
 def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _Asked:
@@ -282,7 +446,9 @@ def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _As
     name, settings = result.model
     method = registry.load(result.method.name)
     spec = ModelSpec(name, settings, config.run.precision)
-    return _Asked(method, silo, config, spec, file.options, content_hash([silo.graph]))
+    counts = silo.class_counts() if schema.task in CLASS_TASKS and schema.num_classes == 2 else None
+    rare = None if counts is None else int(counts[0] >= counts[1])  # as far as this silo knows
+    return _Asked(method, silo, config, spec, file.options, content_hash([silo.graph]), rare=rare)
 
 
 def _read(path: Path) -> Kept:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.simulation import method_of, reference_method
@@ -94,5 +95,5 @@ def measure_gaps_closed(test: Means, local: Means, central: Means) -> dict[str, 
         means = [found.mean for part in (test, local, central) if (found := part.metrics.get(metric)) is not None]
         known = [mean for mean in means if mean is not None]
         if len(known) == 3:
-            closed[metric] = gap_closed(*known)
+            closed[metric] = gap_closed(*map(metric_of(metric).goodness, known))
     return closed

@@ -18,7 +18,7 @@ from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import SetScores, choice_of, evaluate, modes_of, scored_clients, view_of
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
-from graphsilo.experiments.participants import Federations, Participants, needs_ranking, selection_metric
+from graphsilo.experiments.participants import Federations, Participants, asks_for, selection_metric
 from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
@@ -37,7 +37,7 @@ from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.runtime.local.offload_folder import OffloadFolder
 from graphsilo.runtime.local.placement import MemoryBudget, graph_bytes
 from graphsilo.runtime.setup import ClientSetup
-from graphsilo.types import ClientId
+from graphsilo.types import CLASS_TASKS, ClientId
 
 if TYPE_CHECKING:
     from graphsilo.experiments.storage.checkpoint import Checkpoints
@@ -76,6 +76,7 @@ class SeedRun:
         self.modes = modes_of(config.evaluation, method)
         self.choice = choice_of(config)
         self.metric = selection_metric(config.evaluation, simulation)
+        self.asks = asks_for(config.evaluation, simulation)
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
         # By itself a silo chooses its own round, as far as its own scores are seen.
@@ -203,7 +204,7 @@ class SeedRun:
 
     def _open(self, state: Mapping[str, Any] | None, ledger: Ledger) -> tuple[Exchange, ServerBase[Any]]:
         """Clients and server, once silos have agreed on the scale of their features."""
-        if state is None and self.scaling.is_agreed:
+        if state is None and (self.scaling.is_agreed or self._agrees_on_targets):
             self._agree(ledger)
         elif state is not None and state["scale"] is not None:
             from graphsilo.federation.model_files import scale_of
@@ -236,7 +237,7 @@ class SeedRun:
         """What silos need to keep what the run reports of them: for themselves, or to be compared with what they reach
         alone, item by item."""
         apart = not isinstance(self.simulation, Simulation)
-        compared = self.simulation.task != "link" and not {"local", "alone"}.isdisjoint(self.config.run.references)
+        compared = self.simulation.task in CLASS_TASKS and not {"local", "alone"}.isdisjoint(self.config.run.references)
         if not (apart or compared) or self.config.run.alone or self.method.pooled or not self.config.evaluation.models:
             return {}
         models = {}
@@ -272,15 +273,23 @@ class SeedRun:
             )
         )  # fmt: skip
 
+    @property
+    def _agrees_on_targets(self) -> bool:
+        """Whether numbers are to be estimated by models that silos have in common: then they need one scale."""
+        return self.exchanges and self.simulation.task == "regression"
+
     def _agree(self, ledger: Ledger) -> None:
-        """Have the silos agree on the scale of their features."""
+        """Have the silos agree on the scale of their features, and of their targets."""
         from graphsilo.federation.scaling import ScalingClient, agree, message_of
 
         federation = self._clients(replace(self.method, client=ScalingClient), ledger)
         federation.secure = secure_sums(self.config, self.method, federation, self.seed)
         federation.at("setup", 0)
         clock = _Clock(federation)
-        self.scale = agree(federation, self.method_config.min_clients)
+        self.scale = agree(
+            federation, self.method_config.min_clients, features=self.scaling.is_agreed,
+            targets=self._agrees_on_targets,
+        )  # fmt: skip
         self._failed_before = list(map(str, federation.failures))
         self._hand_out(encode(message_of(self.scale)), federation)
         self._taken = clock.stop()
@@ -350,8 +359,8 @@ class SeedRun:
         if number % config.every == 0 or number == server.rounds or server.ends_early:
             federation.at("evaluation", number)
             scores = evaluate(
-                federation, server, self.method.client, self.modes, auc=needs_ranking(config, self.simulation),
-                rare=self.simulation.rare, minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
+                federation, server, self.method.client, self.modes, **self.asks,
+                minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
                 summed=config.report == "federation",
             )  # fmt: skip
             asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))

@@ -12,18 +12,18 @@ import scipy.sparse as sp
 from graphsilo.data.graph import Graph, GraphCollection, PublishedSplits, content_hash
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.rule import SplitMode
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios, refuse_ratios
+from graphsilo.data.partition.splits import check_ratios, ratios_for, refuse_ratios
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.between import check_sides, side_notes, sides_of
 from graphsilo.data.silos.column_scales import other_units
 from graphsilo.data.silos.union import dense, own_partition, shared_nodes, truth_of, union
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.directions import has_directions
-from graphsilo.data.sources.vocabulary import Learned, Vocabulary, share_words
+from graphsilo.data.sources.layout import Described, Layout, agree
+from graphsilo.data.sources.vocabulary import Vocabulary
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.simulation import Simulation
 from graphsilo.types import ClientId
 
 
@@ -50,23 +50,25 @@ def join_graphs(
 def with_shared_words(
     config: RunConfig, names: Mapping[ClientId, str], loaded: dict[ClientId, Graph | GraphCollection]
 ) -> dict[ClientId, Graph | GraphCollection]:
-    """Tables whose one_hot columns declare no words, read again with the words of all: as it is between machines.
+    """Tables read again with the words, types and relations of all, where they differ: as it is between machines.
 
     Raises:
-        DataError: A word is not declared where words are.
+        DataError: A word is not declared where words are, or tables of one name differ.
     """
     tables = {place: spec for place, name in names.items() if (spec := catalog.find_description(name)) is not None}
-    if len(tables) < 2 or not any(None in spec.nodes.one_hot.values() for spec in tables.values()):
+    if len(tables) < 2:
         return loaded
     read = {place: item for place, item in loaded.items() if isinstance(item, Graph)}
-    own = [
-        Vocabulary.of(f"client {place} ({names[place]})", spec, read[place].feature_names or ())
-        for place, spec in tables.items()
-    ]
+    own = []
+    for place, spec in tables.items():
+        graph, sums = read[place], catalog.sums_of(spec, config.data.options or None)
+        links = () if graph.links is None else graph.links.feature_names
+        words = Vocabulary.of(f"client {place} ({names[place]})", spec, graph.feature_names or (), links)
+        own.append(Described(Layout.of(graph, spec, sums), words))
     found = dict(loaded)
-    for place, before, after in zip(tables, own, share_words(own), strict=True):
-        if after.names != before.names:
-            again = catalog.load(names[place], options=config.data.options or None, learned=Learned(after.names))
+    for place, before, after in zip(tables, own, agree(own), strict=True):
+        if after.words.names != before.words.names or after.layout != before.layout:
+            again = catalog.load(names[place], options=config.data.options or None, learned=after.learned)
             assert isinstance(again, Graph)
             # Whether features are sparse is said before words are shared, and holds for all.
             sparse = read[place].is_sparse
@@ -92,6 +94,8 @@ def stand_in(like: Graph | GraphCollection, item: Graph | GraphCollection | None
         splits=kind({key: np.zeros((n, *mask.shape[1:]), bool) for key, mask in empty.splits.items()}),
         node_ids=None,
         node_names=None,
+        types=None if empty.types is None else replace(empty.types, of_node=np.full(n, empty.types.target, np.int16)),
+        time=None if empty.time is None else np.full(n, np.nan),
     )
     return GraphCollection(graph, np.arange(n + 1), labels, like.num_classes, like.name) if whole else graph
 
@@ -162,16 +166,8 @@ def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: 
         graph,
         sizes,
         mode=mode,
-        ratios=check_ratios(chosen.ratios or DEFAULT_RATIOS),
+        ratios=check_ratios(chosen.ratios or ratios_for("", mode)),
         seed=chosen.seed,
         split_index=chosen.split_index,
+        times=chosen.times,
     )
-
-
-def add_names(made: Simulation, held: Sequence[Graph | GraphCollection]) -> Simulation:
-    """The same, where every client holds a data set of its own, with these sets' names for the report."""
-    if len(held) != made.num_holders:
-        return made
-    rows = [{**row, "silo": held[row["client"]].name} for row in made.cut["per_client"]]
-    distinct = len({row["silo"] for row in rows}) == len(rows)
-    return replace(made, cut={**made.cut, "per_client": rows}) if distinct else made

@@ -15,6 +15,7 @@ import numpy as np
 from graphsilo import models
 from graphsilo.data.graph import Graph, GraphCollection, content_hash, describe
 from graphsilo.data.partition import Partition, audit, entry
+from graphsilo.data.partition.registry import usual_rule
 from graphsilo.data.partition.rule import SplitMode
 from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.parts import detach
@@ -38,7 +39,7 @@ from graphsilo.experiments.participants import (
 from graphsilo.federation import registry
 from graphsilo.federation.registry import Method
 from graphsilo.runtime.local.placement import free_memory
-from graphsilo.types import ClientId, Task
+from graphsilo.types import CLASS_TASKS, NODE_TASKS, ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.federation.client import ModelSpec
@@ -61,6 +62,14 @@ class Simulation(Participants):
 
     def keep(self, folder: Path) -> None:
         self.partition.save(folder / "partition.npz")
+
+    def with_names(self, names: Sequence[str]) -> Simulation:
+        """The same with names of all clients, for the report; as it is where some are missing or called alike."""
+        if len(names) != self.num_holders:
+            return self
+        rows = [{**row, "silo": names[row["client"]]} for row in self.cut["per_client"]]
+        distinct = len({row["silo"] for row in rows}) == len(rows)
+        return replace(self, cut={**self.cut, "per_client": rows}) if distinct else self
 
 
 def load_data(
@@ -142,12 +151,12 @@ def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
     Raises:
         UnsupportedError: The data cannot serve it.
     """
-    natural: Task = "graph" if isinstance(graph, GraphCollection) else "node"
+    natural = graph.task
     task = config.task or natural
-    if (task == "graph") != (natural == "graph"):
+    if task != natural and (task != "link" or natural == "graph"):
         raise UnsupportedError(
             f"task '{task}' was asked for, but {graph.name} is made for task '{natural}'"
-            f"{' (or link)' if natural == 'node' else ''}."
+            f"{'' if natural == 'graph' else ' (or link)'}."
         )
     return task
 
@@ -207,7 +216,7 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     else:
         made = _prepare_graph(config, method, graphs[0], graphs)
     if isinstance(loaded, list):
-        made = several_data_sets.add_names(made, items)
+        made = made.with_names([item.name for item in items])
     return replace(made, notes=(*made.notes, *notes))
 
 
@@ -217,7 +226,9 @@ def _prepare_graph(
     """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each."""
     task = task_of(config, whole)
     check_backbone(config, task)
-    partition, wide = leave_out(config, cut(config, whole, sizes))
+    named = cut(config, whole, sizes)
+    names = whole.owners.names if whole.owners is not None and named.rule == "natural" else ()
+    partition, wide = leave_out(config, named, names)
     graph = detach(whole, wide, partition) if partition.absent else whole
     found: list[dict[str, Any]] = [{"fills": item.fills, "estimated": item.estimated} for item in read]
     options = dict(config.scenario.options)
@@ -236,7 +247,7 @@ def _prepare_graph(
     else:
         silos = build_silos(graph, partition, **asked)
         silos = [replace(silo, shares_ids=not sizes, **found[silo.client if sizes else 0]) for silo in silos]
-        if method is not None and method.cut_links and task == "node" and config.scenario.name != "inductive":
+        if method is not None and method.cut_links and task in NODE_TASKS and config.scenario.name != "inductive":
             from graphsilo.data.silos.between import own_links, with_cut_links
 
             if sizes:
@@ -246,7 +257,13 @@ def _prepare_graph(
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
-    return make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
+    made = make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
+    made = made.with_names(names)
+    if whole.time is None or task == "link":
+        return made
+    from graphsilo.data.partition.time_splits import time_remarks
+
+    return replace(made, notes=(*made.notes, *time_remarks(whole, partition)))
 
 
 def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
@@ -256,12 +273,15 @@ def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
     }
 
 
-def leave_out(config: RunConfig, partition: Partition) -> tuple[Partition, Partition]:
-    """The cut without the clients that are left out, and with them."""
+def leave_out(config: RunConfig, partition: Partition, institutions: Sequence[str] = ()) -> tuple[Partition, Partition]:
+    """The cut without the clients that are left out, and with them; clients may be called by their institutions."""
     if not config.run.without:
         return partition, partition
     names = config.data.name
-    own = list_client_names(names) if isinstance(names, list) and len(names) == partition.num_clients else None
+    named = isinstance(names, list) and len(names) == partition.num_clients
+    own = list_client_names(names) if isinstance(names, list) and named else None
+    if institutions:
+        own = {client: (name,) for client, name in enumerate(institutions)}
     return partition.without(find_left_out(config.run.without, partition.num_clients, own)), partition
 
 
@@ -293,7 +313,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         from graphsilo.experiments.several_data_sets import one_file_per_silo
 
         return one_file_per_silo(config, graph, sizes, split)
-    rule = "louvain" if chosen.rule == "auto" else chosen.rule
+    rule = usual_rule(graph) if chosen.rule == "auto" else chosen.rule
     counted = entry(rule).counts and not config.is_given("partition.clients")
     # Ratios of links say nothing of nodes, where these have masks.
     of_links = config.task == "link" and (split == "predefined" or (split is None and graph.has_own_splits))
@@ -307,6 +327,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
         options=chosen.options or None,
         split=split,
         split_index=chosen.split_index,
+        times=dict(chosen.times),
         crop=config.scenario.options.get("crop"),
     )
 
@@ -351,7 +372,9 @@ def make_simulation(
         ),
         scaling=scaling,
         without=without,
-        trained=None if task == "link" else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
+        trained=None
+        if task not in CLASS_TASKS
+        else tuple(np.sum([silo.class_counts() for silo in silos], axis=0).tolist()),
     )
 
 
@@ -392,7 +415,7 @@ def _sign_notes(config: RunConfig, silo: Silo) -> tuple[str, ...]:
 def _class_notes(silos: Sequence[Silo]) -> tuple[str, ...]:
     """Names the classes that are asked for and that nobody trains on."""
     schema = silos[0].schema
-    if schema.task == "link":
+    if schema.task not in CLASS_TASKS:
         return ()
     trained = np.sum([silo.class_counts() for silo in silos], axis=0)
     asked = np.zeros(schema.num_classes, dtype=np.int64)

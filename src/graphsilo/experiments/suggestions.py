@@ -20,11 +20,11 @@ def every_group() -> Iterator[tuple[str, str, type[Settings]]]:
     from graphsilo.data.silos.perturb import PerturbOptions
     from graphsilo.data.silos.scenarios import ScenarioOptions
     from graphsilo.data.sources.catalog import LoadOptions
-    from graphsilo.data.sources.generated import GENERATORS
+    from graphsilo.data.sources.generated import generators
     from graphsilo.federation import registry
 
     owned: dict[str, list[tuple[str, type[Settings]]]] = {
-        "data": [("every data set", LoadOptions), *GENERATORS.items()],
+        "data": [("every data set", LoadOptions), *generators().items()],
         "partition": [
             *((rule.name, rule.options) for rule in rules()),
             *((f"{rule.name}, of graphs", rule.options) for rule in graph_rules()),

@@ -56,14 +56,18 @@ class Candidates(Message):
             classes: C.
             further: Names of other metrics that are.
         """
-        guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
+        labels = judge.labels
+        if labels.ndim > 1:  # targets, of which there is nothing to count but items
+            labels, guesses = (np.zeros(shape, dtype=np.int64) for shape in (len(labels), (len(labels), len(outputs))))
+        else:
+            guesses = np.stack([output.argmax(axis=1) for output in outputs], axis=1)
         names = {judge.metric.name, *further}
         ranked = {
             name: torch.from_numpy(weight_scores([METRICS[name].rank(judge.labels, output) for output in outputs]))
             for name in sorted(names)
             if METRICS[name].ranking is not None
         }
-        return cls(counts=torch.from_numpy(confusions(judge.labels, guesses, classes)), ranked=ranked)
+        return cls(counts=torch.from_numpy(confusions(labels, guesses, classes)), ranked=ranked)
 
     def check(self) -> None:
         true = self.counts.sum(2)
@@ -72,9 +76,10 @@ class Candidates(Message):
                 f"Candidates has {int(self.counts.min())} items in one place, or not the same items for each model."
             )
         items = self.counts.sum((1, 2))
-        for ranked in dict(self.ranked).values():
+        for name, ranked in dict(self.ranked).items():
+            most = 1.0 if name not in METRICS or METRICS[name].is_share else torch.inf  # an error has no bound
             if ranked.shape != (2, len(items)) or bool(
-                ((ranked[0] < 0) | (ranked[0] > ranked[1]) | (ranked[1] > items)).any()
+                ((ranked[0] < 0) | (ranked[0] > most * ranked[1]) | (ranked[1] > items)).any()
             ):
                 raise MessageError("Candidates.ranked is no mean of scores from 0 to 1, of items that were scored.")
 

@@ -21,7 +21,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.scoring import Scoring, sums_of
+from graphsilo.federation.scoring import Scoring, probabilities, sums_of
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
@@ -31,6 +31,7 @@ from graphsilo.training.local import load_model_state, model_state
 from graphsilo.types import ClientId, Precision
 
 if TYPE_CHECKING:
+    from graphsilo.models.shares import Shares
     from graphsilo.training.sharing import SharedTensors
 
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
@@ -103,8 +104,11 @@ class EvaluateRequest(Message):
     Attributes:
         views: Model views to score on the client's own evaluation sets.
         global_views: Model views to score on the pooled graph, in a simulation that has one.
-        auc: Also the area under the ROC curve, and average precision.
-        rare: Of two classes the one that fewer training items of all silos have, where that is known.
+        auc: Also the area under the ROC curve, average precision and other rankings.
+        rare: Of two classes the one that is looked for, by default the rarer one among the training items of all silos;
+            None where that is not known.
+        budget: How many items a client can look into; below 1 a share of them.
+        aim: What a client chooses its threshold for, as ``evaluate.rare.choose`` has it; empty: it chooses none.
         aggregate: The server's model, for the ``aggregate`` view.
     """
 
@@ -112,6 +116,8 @@ class EvaluateRequest(Message):
     global_views: list[str] = sends("control", default=())
     auc: bool = sends("control", default=False)
     rare: int | None = sends("control", default=None)
+    budget: float = sends("control", default=1.0)
+    aim: str = sends("control", default="")
     aggregate: Tensors | None = sends("model", default=None)
 
 
@@ -150,8 +156,8 @@ class EvaluateSums(Message):
     sizes: Tensors = sends("counts", dtype=torch.int64)
 
     def check(self) -> None:
-        shares = all(metric.is_share for metric in METRICS.values())
         for name, (above, below) in dict(self.ranked).items():
+            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or not metric.may_be(2.0)
             if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 
@@ -242,6 +248,47 @@ class ClientBase(ABC, Generic[ConfigT]):
         """Embeddings [items, p] of the client's own model; None where it has none."""
         return None
 
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        """Why the scores of some items are what they are, each held against the mean of the silo's training items.
+
+        Args:
+            data: The graph.
+            items: [m] numbers of its items.
+            output: [C] float64: a score is the logits of an item times these.
+            view: As for ``predict``.
+
+        Raises:
+            UnsupportedError: This method cannot tell.
+        """
+        from graphsilo.federation.gradients import explain_network
+
+        return explain_network(self, data, items, output, view)
+
+    def models_of(self, view: str) -> list[tuple[ClientBase[Any], str]]:
+        """The clients whose mean log-probabilities a view is, and each one's view: itself, but where it is several."""
+        return [(self, view)]
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        """What its scores are a sum of, for ``experiments/export/scorer.py``: plain values, and arrays by name.
+
+        Args:
+            view: As for ``predict``.
+            labelled: Whether for the silo's own graph, of which classes of nodes are known.
+
+        Raises:
+            UnsupportedError: They need more than that.
+        """
+        raise UnsupportedError(
+            f"{type(self).__module__.rpartition('.')[2]}: an export that runs without graphsilo is made of ridges and "
+            f"trees (fedridge, fedtrees, auto). `graphsilo predict --graph` asks any other model of a run."
+        )
+
+    @property
+    def class_names(self) -> list[str]:
+        """Of the classes, or their numbers as text."""
+        schema = self.silo.schema
+        return list(schema.class_names or map(str, range(schema.num_classes)))
+
     def study(self) -> Mapping[str, Any]:
         """Facts about the method's inner workings, for the researcher at this machine: plain numbers, and tensors.
 
@@ -285,8 +332,10 @@ class ClientBase(ABC, Generic[ConfigT]):
         return shared_copy(tensors, self.context.device)
 
     def predict_undecided(self, items: int) -> Tensor:
-        """[items, C] log-probabilities of all classes alike: of who has no model."""
+        """[items, C] log-probabilities of all classes alike, or the mean of each target: of who has no model."""
         classes = self.silo.schema.num_classes
+        if self.silo.has_targets:
+            return torch.zeros(items, classes, device=self.context.device)
         return torch.full((items, classes), -float(np.log(classes)), device=self.context.device)
 
     @handler
@@ -308,13 +357,29 @@ class ClientBase(ABC, Generic[ConfigT]):
             raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
         return self._scoring.scores(
             self.silo, self._predict_set, request.views, request.global_views, auc=request.auc, rare=request.rare,
-            beside=beside,
+            budget=request.budget, aim=request.aim, beside=beside,
         )  # fmt: skip
 
     def answers(self, view: str) -> Tensor:
         """[test items] classes that a view of the model answers on the client's own graph."""
         seen = self.silo.seen
         return self._predict_set(seen, view).argmax(1).cpu()[torch.as_tensor(seen.items["test"])]
+
+    def decide(self, view: str, known: Mapping[str, Any] | None = None) -> list[float] | None:
+        """The numbers of the ``evaluate.rare.Decision`` that validation items choose for a view of the model; None
+        where there is none to choose.
+
+        Args:
+            view: ``own`` or ``aggregate``.
+            known: ``positive``, ``budget`` and ``aim`` as an ``EvaluateRequest`` has them; None: as in the last one.
+        """
+        known, seen = self._scoring.looking if known is None else known, self.silo.seen
+        if not known.get("aim") or "val" not in seen.items:
+            return None
+        from graphsilo.evaluate.rare import choose_for
+
+        shares = probabilities(self._predict_set(seen, view)).cpu().numpy()
+        return list(map(float, choose_for(seen.items, seen.graph.labels, shares, **known)))
 
     def _predict_set(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,13 @@ from graphsilo.federation.client import COMMON
 from graphsilo.federation.message import Tensors
 from graphsilo.types import ClientId
 
-SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
-"""Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
+SCALE, FILLS, BOOLEANS, DECISION = "scale", "fills", "booleans", "decision"
+"""Where a file of models has views: by what features are scaled before models see them, what fills gaps, words, and how
+scores of one of two classes are read, by view."""
+
+
+LINK, TARGET = "link_", "target_"
+"""With what the numbers of a scale begin that are those of tables of links, and of targets."""
 
 
 def model_path(folder: Path, seed: int, client: ClientId, when: str) -> Path:
@@ -103,7 +108,8 @@ def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
         when: best or last.
     """
     weights = flatten(found[when])
-    return {**weights, **flatten({name: found.get(name, {}) for name in (SCALE, FILLS, BOOLEANS)})} if weights else {}
+    beside = (SCALE, FILLS, BOOLEANS, *([DECISION] if when == "best" else []))
+    return {**weights, **flatten({name: found.get(name, {}) for name in beside})} if weights else {}
 
 
 def kept_files(
@@ -136,6 +142,7 @@ class Kept:
         scale: By what features were scaled, if they were.
         fills: What an empty cell of each feature was filled with, by the feature's name.
         booleans: Words of 0 and words of 1 of each feature that was a truth value where the models were trained.
+        decisions: By view, what validation items chose, as far as it is kept: an ``evaluate.rare.Decision``.
     """
 
     models: dict[str, Tensors]
@@ -143,19 +150,21 @@ class Kept:
     scale: FeatureScale | None
     fills: dict[str, float]
     booleans: dict[str, Words]
+    decisions: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tensors: Tensors) -> Kept:
         """From the tensors of such a file."""
         views = nest(tensors)
         scale, fills, booleans = views.pop(SCALE, None), views.pop(FILLS, {}), views.pop(BOOLEANS, {})
-        common = views.pop(COMMON, None)
+        common, decisions = views.pop(COMMON, None), views.pop(DECISION, {})
         return cls(
             {**views},
             common,
             None if scale is None else scale_of(scale),
             {name: float(value) for name, value in fills.items()},
             words_of({name: json.loads(bytes(value.tolist())) for name, value in booleans.items()}),
+            {view: numbers.tolist() for view, numbers in decisions.items()},
         )
 
 
@@ -174,13 +183,18 @@ def word_tensors(booleans: Mapping[str, Words]) -> dict[str, Tensor]:
 
 def scale_tensors(scale: FeatureScale) -> dict[str, Tensor]:
     """A scale as models' files and checkpoints hold it."""
-    links = {} if scale.links is None else scale_tensors(scale.links)
     found = {"shift": torch.from_numpy(scale.shift), "factor": torch.from_numpy(scale.factor)}
-    return {**found, **{f"link_{name}": tensor for name, tensor in links.items()}}
+    for start, part in ((LINK, scale.links), (TARGET, scale.targets)):
+        if part is not None:
+            found |= {f"{start}{name}": tensor for name, tensor in scale_tensors(part).items()}
+    return found
 
 
 def scale_of(tensors: Tensors) -> FeatureScale:
     """The scale of such tensors."""
-    links = {name: tensors[f"link_{name}"] for name in ("shift", "factor") if f"link_{name}" in tensors}
+    parts = [
+        {name: tensors[f"{start}{name}"] for name in ("shift", "factor") if f"{start}{name}" in tensors}
+        for start in (LINK, TARGET)
+    ]
     shift, factor = (tensors[name].numpy().copy() for name in ("shift", "factor"))
-    return FeatureScale(shift, factor, scale_of(links) if links else None)
+    return FeatureScale(shift, factor, *(scale_of(part) if part else None for part in parts))

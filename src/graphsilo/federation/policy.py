@@ -569,7 +569,7 @@ class Gate:
         from graphsilo.federation.scaling import FeatureSquares, FeatureSums
 
         if isinstance(reply, FeatureSums | FeatureSquares):
-            self.policy.check_scaled_rows(reply.num_samples)
+            self.policy.check_scaled_rows(reply.fewest)
 
     def _check_evaluation(self, spec: FieldSpec, value: Any) -> None:
         least = self.policy.min_evaluation_count

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.types import Task
+from graphsilo.types import CLASS_TASKS, TARGET_TASKS, Task
 
 if TYPE_CHECKING:
     from graphsilo.federation.client import ClientBase
@@ -49,7 +49,7 @@ class Listing:
         family: What kind of method it is: its place in the documentation.
         aliases: Other ways to write its name, in small letters.
         near: Known methods that are not here, to which it is the nearest in kind.
-        tasks: What it can be asked for.
+        tasks: What it can be asked for; all, where its steps know nothing of classes.
         heterogeneous: Whether clients may run different models.
         evaluates: Model views it has, the one its paper reports first.
         pooled: Trains on all silos pooled in one place (a reference, not a federation).
@@ -79,7 +79,7 @@ class Listing:
     family: Family = "other"
     aliases: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
-    tasks: tuple[Task, ...] = ("node", "graph", "link")
+    tasks: tuple[Task, ...] = (*CLASS_TASKS, "link", *TARGET_TASKS)
     heterogeneous: bool = False
     evaluates: tuple[View, ...] = ("own", "aggregate")
     pooled: bool = False

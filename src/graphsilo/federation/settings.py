@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from graphsilo.settings import ABOVE_ONE, ABOVE_ZERO, Settings, setting
 
@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from graphsilo.data.silos.silo import Schema
     from graphsilo.types import Task
 
-__all__ = ["ABOVE_ONE", "ABOVE_ZERO", "LocalTrainingConfig", "MethodConfig", "OneRoundConfig", "Settings", "setting"]
+__all__ = [
+    "ABOVE_ONE",
+    "ABOVE_ZERO",
+    "LocalTrainingConfig",
+    "MethodConfig",
+    "OneRoundConfig",
+    "OwnLoss",
+    "Settings",
+    "setting",
+]
 
 
 class MethodConfig(Settings):
@@ -128,6 +137,16 @@ class OneRoundConfig(MethodConfig):
         return 1
 
 
+class OwnLoss:
+    """Stands before the settings of local training where a method's loss is its own: these are then none of its."""
+
+    loss: ClassVar[Any] = "auto"
+    gamma: ClassVar[Any] = 2.0
+    huber_delta: ClassVar[Any] = 1.0
+    class_weights: ClassVar[Any] = "none"
+    class_beta: ClassVar[Any] = 0.9999
+
+
 class LocalTrainingConfig(MethodConfig):
     """For methods whose clients run local epochs."""
 
@@ -139,6 +158,28 @@ class LocalTrainingConfig(MethodConfig):
     lr: float = setting(1e-2, "learning rate", source="OpenFGL", gt=0)
     weight_decay: float = setting(5e-4, "L2 weight decay", source="OpenFGL", ge=0)
     momentum: float = setting(0.0, "momentum of sgd", when={"optimizer": ("sgd",)}, ge=0, lt=1)
+    loss: Literal["auto", "focal", "sigmoid_focal", "huber", "absolute"] = setting(
+        "auto", "of an item. auto: cross-entropy of classes and labels, the square of numbers; focal: cross-entropy "
+        "times (1 − p)^γ, p from one softmax, of several labels from a sigmoid each; sigmoid_focal: p from a sigmoid "
+        "for each class against the rest; huber, absolute: of numbers, which count in standard deviations",
+        source="Lin et al., ICCV 2017; Huber 1964", when={"task": ("node", "graph", "regression", "multilabel")},
+    )  # fmt: skip
+    gamma: float = setting(
+        2.0, "exponent γ of 1 − p; 0 is cross-entropy", source="Lin et al.",
+        when={"loss": ("focal", "sigmoid_focal")}, ge=0,
+    )  # fmt: skip
+    huber_delta: float = setting(
+        1.0, "error, in standard deviations, from which the loss grows like its size and no longer like its square",
+        source="ours", when={"loss": ("huber",)}, gt=0,
+    )  # fmt: skip
+    class_weights: Literal["none", "inverse", "effective"] = setting(
+        "none", "factor of an item's class in the loss, by the silo's own training items: 1, one over their number, or "
+        "over their effective number", source="Cui et al., CVPR 2019", when={"task": ("node", "graph")},
+    )  # fmt: skip
+    class_beta: float = setting(
+        0.9999, "β of the effective number (1 - β^n) / (1 - β)", source="Cui et al.",
+        when={"class_weights": ("effective",)}, gt=0, lt=1,
+    )  # fmt: skip
     reset_optimizer: bool = setting(
         False, "forget the optimiser's moments at each download", source="OpenFGL keeps them"
     )

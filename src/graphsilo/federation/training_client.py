@@ -23,9 +23,9 @@ from graphsilo.training.local import (
     load_weights,
     tensors_of,
 )
-from graphsilo.training.objective import Objective, Term, objective
+from graphsilo.training.objective import ItemLoss, Objective, Term, objective
 from graphsilo.training.optimizer import Optimizer, optimizer
-from graphsilo.types import Task
+from graphsilo.types import NODE_TASKS, TARGET_TASKS, Task
 
 GRAPH_BATCH = 64
 """Graphs per step in graph classification, unless a batch size is set."""
@@ -70,7 +70,7 @@ def neighbours_per_layer(asked: int | tuple[int, ...], model: str, depth: int, t
     counts = (asked,) * max(depth, 1) if isinstance(asked, int) else asked
     if not any(counts) and (isinstance(asked, int) or len(counts) == depth):
         return ()
-    if task != "node" or not depth:
+    if task not in NODE_TASKS or not depth:
         raise ConfigError(
             f"method.fan_out={asked if isinstance(asked, int) else list(asked)} samples neighbours of training nodes, "
             f"layer by layer: for the task node and a model such as gcn, sage, gat, gin, gcnii or appnp. The task is "
@@ -118,7 +118,17 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
 
     def objective_on(self, data: GraphTensors) -> Objective:
         """The local loss on a graph whose first rows are the silo's nodes."""
-        return objective(data, self.silo)
+        return objective(data, self.silo, each=self.item_loss)
+
+    @property
+    def item_loss(self) -> ItemLoss | None:
+        """The loss of an item as the settings say it; None for plain cross-entropy, and for links."""
+        usual, task = self.config.loss == "auto" and self.config.class_weights == "none", self.silo.schema.task
+        if task == "link" or (usual and task not in TARGET_TASKS):
+            return None
+        from graphsilo.training.item_losses import item_loss
+
+        return item_loss(self.config, self.silo)
 
     def run_epochs(
         self,
@@ -212,7 +222,7 @@ class SampledTrainingClient(TrainingClient[SampledConfigT], Generic[SampledConfi
     """Samples neighbours where its settings say so."""
 
     def objective_on(self, data: GraphTensors) -> Objective:
-        return objective(data, self.silo, self.fan_out)
+        return objective(data, self.silo, self.fan_out, self.item_loss)
 
     @property
     def fan_out(self) -> tuple[int, ...]:

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
+from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError
 from graphsilo.evaluate.choice import CLEAR, Judge, describe_choice, rate_candidates
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import Metric, find_selecting
 from graphsilo.federation.candidates import Candidates, CandidatesRequest
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import (
@@ -45,8 +46,9 @@ from graphsilo.federation.release import ReleaseRequest
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods import fedridge, fedtrees
+from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
-from graphsilo.types import ClientId
+from graphsilo.types import ClientId, Task
 
 PARTS = {"ridge": fedridge.METHOD, "trees": fedtrees.METHOD}
 """In the order of rounds."""
@@ -69,7 +71,7 @@ SHARED = tuple(place for place, models in enumerate(CHOICES) if all(view == COMM
 """Those of which all silos have the same model."""
 _OF_TREES = tuple(place for place, models in enumerate(CHOICES) if all(name == "trees" for name, _ in models))
 COURSE = "auc"
-"""The metric by which is said how trees get on: where nearly all nodes are of one class, accuracy begins late."""
+"""By which is said how trees get on, where the task has it: of one common class, accuracy begins late."""
 EVERY = 4
 """Steps of boosting from one choice to the next: a choice costs as much as a step, and of many some win by chance."""
 FEWEST = 16
@@ -92,8 +94,9 @@ class AutoConfig(MethodConfig):
         source="OpenFGL", gt=0, le=1,
     )  # fmt: skip
     balance: float = setting(
-        0.0, "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes", source="ours", ge=0, le=1
-    )
+        0.0, "class weights (n / (C · n_c))^balance: 0 counts nodes alike, 1 classes", source="ours", ge=0, le=1,
+        when={"task": ("node", "graph")},
+    )  # fmt: skip
     own: bool = setting(
         True, "whether silos correct the common models towards their own rows, or take these alone", source="ours"
     )
@@ -198,7 +201,7 @@ class Client(ClientBase[AutoConfig]):
         """Say how good each kind of model is by own validation items."""
         self._check(request.choices)
         judge, outputs = self._judge(request.choices)
-        further = [COURSE] if request.course else ()
+        further = [course_of(self.silo.schema.task).name] if request.course else ()
         return RankedCandidates.from_outputs(judge, outputs, self.silo.schema.num_classes, further)
 
     @handler
@@ -225,9 +228,9 @@ class Client(ClientBase[AutoConfig]):
         """Of the own validation items, and [n, C] log-probabilities of these for each choice."""
         if len(self._outputs) != count:
             self._outputs = [self._predict_choice(choice) for choice in range(count)]
-        return Judge(
-            METRICS[self.context.select_by], self.silo.seen.graph.labels[self._validation], CLEAR
-        ), self._outputs
+        seen, task = self.silo.seen.graph, self.silo.schema.task
+        labels = scaled_targets(self.silo, seen) if self.silo.has_targets else seen.labels
+        return Judge(find_selecting(self.context.select_by, task), labels[self._validation], CLEAR), self._outputs
 
     @cached_property
     def _validation(self) -> NDArray[np.int64]:
@@ -235,7 +238,7 @@ class Client(ClientBase[AutoConfig]):
 
     def _predict_choice(self, choice: int) -> NDArray[np.float32]:
         data, ridge = self.tensors(self.silo.seen.graph), self._parts["ridge"]
-        found: NDArray[np.float32] = _mean([
+        found: NDArray[np.float32] = self._mean([
             ridge.predict_held_out()
             if model == ("ridge", "own")
             else self._predict_part(*model, data).cpu()[self._validation]
@@ -255,7 +258,25 @@ class Client(ClientBase[AutoConfig]):
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         is_common = view == "aggregate"
         models = CHOICES[self._aggregate if is_common else self._chosen]
-        return _mean([self._predict_part(name, view if is_common else whose, data) for name, whose in models])
+        return self._mean([self._predict_part(name, view if is_common else whose, data) for name, whose in models])
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        """The mean of its parts' shares."""
+        from graphsilo.models.shares import add_shares
+
+        each = [part.explain(data, items, output, whose) for part, whose in self.models_of(view)]
+        return [add_shares(found, 1 / len(each)) for found in zip(*each, strict=True)]
+
+    def models_of(self, view: str) -> list[tuple[ClientBase[Any], str]]:
+        """The clients of methods whose mean a view is, and each one's view."""
+        is_common = view == "aggregate"
+        models = CHOICES[self._aggregate if is_common else self._chosen]
+        return [(self._parts[name], view if is_common else whose) for name, whose in models]
+
+    def _mean(self, outputs: Sequence[Tensor]) -> Tensor:
+        """[n, C] log-probabilities; of targets as they are."""
+        mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)
+        return mean if len(outputs) == 1 or self.silo.has_targets else F.log_softmax(mean, dim=1)
 
     def install_aggregate(self, weights: Tensors) -> None:
         self._aggregate, found = _models_of(weights)
@@ -302,9 +323,9 @@ class Client(ClientBase[AutoConfig]):
         return {"chosen": float(self._chosen), **found} if found else {}
 
 
-def _mean(outputs: Sequence[Tensor]) -> Tensor:
-    """[n, C] log-probabilities."""
-    return outputs[0] if len(outputs) == 1 else F.log_softmax(torch.stack(list(outputs)).mean(0), dim=1)
+def course_of(task: Task) -> Metric:
+    """The metric by which is said how trees get on."""
+    return find_selecting(COURSE, task)
 
 
 def _join(models: Mapping[tuple[str, str], Tensors]) -> dict[str, Tensor]:
@@ -428,7 +449,7 @@ class Server(ServerBase[AutoConfig]):
         course = steps == 0 or (steps >= FEWEST // 2 and steps & (steps - 1) == 0)
         request = ScoreRequest(choices=choices, course=course)
         found = federation.sum(Client.score, request).require(self.config.min_clients)
-        metric = METRICS[self.context.select_by]
+        metric = find_selecting(self.context.select_by, self.schema.task)
         values = rate_candidates(metric, found.counts.numpy(), found.ranked)
         if not values:  # nobody can tell whether trees are better
             self.ends_early = True
@@ -443,7 +464,7 @@ class Server(ServerBase[AutoConfig]):
         self.log.update(describe_choice(self.preferred[0], metric, values))
         self.ends_early = "trees" not in self.parts
         if course:
-            each = rate_candidates(METRICS[COURSE], found.counts.numpy(), found.ranked) or values
+            each = rate_candidates(course_of(self.schema.task), found.counts.numpy(), found.ranked) or values
             if not steps:
                 self.ridge = max(each)
                 return
@@ -476,7 +497,7 @@ METHOD = Method(
     config=AutoConfig,
     client=Client,
     server=Server,
-    tasks=("node", "graph"),
+    tasks=("node", "graph", "regression", "multilabel"),
     backbone=False,
     edge_weights=True,
     choices={

@@ -51,13 +51,13 @@ class FedDistillConfig(ClassRowsConfig):
         True, "take a client's own part out of the means that it learns from",
         source="paper; Zhu et al.'s code has one table for all", when={"strength": ABOVE_ZERO},
     )  # fmt: skip
-    loss: Literal["cross_entropy", "mse"] = setting(
+    distance: Literal["cross_entropy", "mse"] = setting(
         "cross_entropy", "how far a client's outputs are from these: of softmaxes, or the mean square of what is sent",
         source="paper", when={"strength": ABOVE_ZERO},
     )  # fmt: skip
     temperature: float = setting(
         1.0, "temperature of the softmaxes (T)", source="paper", gt=0,
-        when={"strength": ABOVE_ZERO, "loss": ("cross_entropy",)},
+        when={"strength": ABOVE_ZERO, "distance": ("cross_entropy",)},
     )  # fmt: skip
 
 
@@ -126,7 +126,7 @@ class Client(ClassRowsClient[FedDistillConfig]):
         assert self.prototypes is not None
         assert self.present is not None
         config, heat = self.config, self.config.temperature
-        if config.loss == "mse":
+        if config.distance == "mse":
             each = (self._convert_logits(step.logits) - self.prototypes[step.labels]).square().mean(1)
         else:
             logits = self.prototypes if config.exchange == "logits" else self.prototypes.clamp_min(_TINY).log()

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.registry import Method
-from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.federation.settings import ABOVE_ZERO, OwnLoss, setting
 from graphsilo.methods import fedavg
 from graphsilo.training.local import Teacher
 from graphsilo.training.losses import calibrated_cross_entropy
@@ -30,7 +30,7 @@ SMALLEST = 1e-9
 """Added to a class's share before its logarithm, as in the authors' code."""
 
 
-class FedEDConfig(fedavg.FedAvgConfig):
+class FedEDConfig(OwnLoss, fedavg.FedAvgConfig):
     """Settings of FedED."""
 
     distillation: float = setting(

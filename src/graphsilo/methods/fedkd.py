@@ -24,7 +24,7 @@ from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
-from graphsilo.federation.settings import setting
+from graphsilo.federation.settings import OwnLoss, setting
 from graphsilo.federation.training_client import neighbours_per_layer
 from graphsilo.methods import fedavg
 from graphsilo.models.base import Model, Outputs, draw_uniform
@@ -40,7 +40,7 @@ from graphsilo.training.upstream import trace
 from graphsilo.types import ClientId
 
 
-class FedKDConfig(fedavg.FedAvgConfig):
+class FedKDConfig(OwnLoss, fedavg.FedAvgConfig):
     """Settings of FedKD."""
 
     weight_by: Literal["train", "nodes", "uniform"] = setting(

@@ -156,7 +156,7 @@ class Client(TrainingClient[FedSprayConfig]):
         config, draw = self.config, self.generator("encoder")
         self.common = build_guide(self.silo.schema, config.width, context.model, draw, context.device)
         self.common_weights = tensors_of(self.common)
-        self.labelled = ClassifyItems(self.data, self.silo)
+        self.labelled = ClassifyItems(self.data, self.silo, self.item_loss)
         self.proxies = torch.full((self.labelled.num_samples, config.width), 0.1, device=self.data.device)
         # What is kept is held by no optimiser: they learn on a copy of it.
         self.free = self.proxies.clone()
@@ -165,7 +165,7 @@ class Client(TrainingClient[FedSprayConfig]):
 
     def objective_on(self, data: GraphTensors) -> ClassifyItems:
         # A soft target may be any node's.
-        return ClassifyItems(data, self.silo, all_items=self.config.strength > 0)
+        return ClassifyItems(data, self.silo, self.item_loss, all_items=self.config.strength > 0)
 
     @handler
     def train(self, request: TrainRequest) -> TrainReply:

@@ -26,7 +26,7 @@ from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.federation.one_shot import OneUploadConfig, StudentClient, StudentServer
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
-from graphsilo.federation.settings import ABOVE_ZERO, setting
+from graphsilo.federation.settings import ABOVE_ZERO, OwnLoss, setting
 from graphsilo.models.base import Model
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import View
@@ -48,7 +48,7 @@ _EDGES = 1 << 22
 """Numbers of two nodes' rows that are multiplied at once."""
 
 
-class GhostConfig(OneUploadConfig):
+class GhostConfig(OwnLoss, OneUploadConfig):
     """Settings of GHOST; the optimiser's are the generator's."""
 
     local_epochs: int = setting(100, "passes of the generator over the training nodes", source="paper", ge=1)

@@ -80,8 +80,9 @@ class Client(fedavg.Client[MOONConfig]):
             )
         everywhere = self.config.mu > 0 and self.config.contrast == "all" and self.silo.schema.task == "node"
         self.goal = ClassifyItems(
-            self.data, self.silo, all_items=everywhere, fan_out=self.fan_out, unless="method.contrast=train"
-        )
+            self.data, self.silo, self.item_loss, all_items=everywhere, fan_out=self.fan_out,
+            unless="method.contrast=train",
+        )  # fmt: skip
 
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         if not self.config.projection:

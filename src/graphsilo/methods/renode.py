@@ -24,13 +24,13 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
-from graphsilo.methods import fedavg, focal
+from graphsilo.methods import fedavg
 from graphsilo.training.label_propagation import propagate_labels
 from graphsilo.training.objective import ClassifyItems
 
 
-class ReNodeConfig(focal.FocalConfig):
-    """Settings of ReNode; those of focal loss multiply its weights."""
+class ReNodeConfig(fedavg.FedAvgConfig):
+    """Settings of ReNode; ``loss`` and ``class_weights`` multiply its weights."""
 
     alpha: float = setting(
         0.15, "chance to return to the start in personalised PageRank (α)", source="paper", ge=0.01, le=1
@@ -42,7 +42,6 @@ class ReNodeConfig(focal.FocalConfig):
         "the last node has exactly w_min and the mean is (w_min + w_max) / 2",
         source="paper; the authors' code has last",
     )  # fmt: skip
-    gamma: float = setting(0.0, "exponent γ of focal loss; 0 is cross-entropy", source="paper", ge=0)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -58,11 +57,11 @@ class ReNodeConfig(focal.FocalConfig):
             return ""
         return (
             f"all nodes weigh {self.w_min:g}, as method.w_min is method.w_max: where they are among the classes counts "
-            f"for nothing, nor do alpha and rank_over, and what trains is focal loss."
+            f"for nothing, nor do alpha and rank_over, and what trains is FedAvg."
         )
 
 
-class Client(focal.Client[ReNodeConfig]):
+class Client(fedavg.Client[ReNodeConfig]):
     """Weighs its labelled nodes once, and trains with these weights."""
 
     kept = ("node_weights",)

@@ -24,7 +24,7 @@ from graphsilo.models.precision import widen
 from graphsilo.models.settings import ModelEntry, ModelSettings
 from graphsilo.models.view import GraphTensors, View
 from graphsilo.signatures import parameters_of, settings_of
-from graphsilo.types import Task
+from graphsilo.types import NODE_TASKS, Task
 
 INPUTS = ("in_channels", "in_features", "num_features", "inputs", "input_dim", "in_dim", "in_feats")
 OUTPUTS = ("out_channels", "out_features", "num_classes", "outputs", "output_dim", "out_dim", "out_feats")
@@ -57,7 +57,7 @@ def entry_of(name: str, made_by: Callable[..., Any]) -> ModelEntry:
     settings.factory, settings.widths = staticmethod(made_by), widths
     summary = (inspect.getdoc(made_by) or "a module of your own").splitlines()[0].rstrip(".")
     path = f"{__name__}:{OwnModel.__name__}"
-    return ModelEntry(name, summary, "your own", settings, path, ("node", "link", "graph"), edge_weights=True)
+    return ModelEntry(name, summary, "your own", settings, path, (*NODE_TASKS, "link", "graph"), edge_weights=True)
 
 
 def _widths(made_by: Callable[..., Any], what: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 from graphsilo.errors import ConfigError
 from graphsilo.settings import WIDEST, Settings, Width, Widths, setting
-from graphsilo.types import Task
+from graphsilo.types import NODE_TASKS, Task
 
 Hidden: TypeAlias = Width | Widths
 MOST = 1000
@@ -297,7 +297,7 @@ class ModelEntry:
     paper: str
     settings: type[ModelSettings]
     path: str
-    tasks: tuple[Task, ...] = ("node", "link")
+    tasks: tuple[Task, ...] = (*NODE_TASKS, "link")
     aliases: tuple[str, ...] = ()
     edge_weights: bool = False
     relational: bool = False
@@ -307,7 +307,7 @@ class ModelEntry:
         self.settings.model = self.name
 
 
-_ALL: tuple[Task, ...] = ("node", "link", "graph")
+_ALL: tuple[Task, ...] = (*NODE_TASKS, "link", "graph")
 _HERE = "graphsilo.models"
 
 BUILT_IN = (

@@ -109,7 +109,7 @@ def _gain_note(found: Sequence[Gain], name: str) -> str:
         what = "seeds and test items" if all(gain.error is not None for gain in spans) else "seeds"
         text += f" Pale arrows: the interval, over {what}, holds 0."
     if any(gain.rare is not None for gain in found):
-        text += " In brackets: test items of the rarer class."
+        text += " In brackets: test items of the class that is looked for."
     return text
 
 
@@ -175,6 +175,7 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
             ("missing_classes", "Classes missing"),
         )
         if any(row.get(key) is not None for row in rows)
+        and (key != "missing_classes" or run.result.data.targets is None)
     ]
     called = run.names
     has_homophily = any(row["homophily"] is not None for row in rows)

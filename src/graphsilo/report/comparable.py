@@ -252,7 +252,7 @@ def _format_distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
 
 def _data_identity(run: Run) -> str:
     data = run.result.data
-    counts = f"{data.nodes} nodes, {data.edges} edges, {data.features} features, {data.classes} classes"
+    counts = f"{data.nodes} nodes, {data.edges} edges, {data.features} features, {data.outputs}"
     return f"{data.name}, {counts}, hash {short_hash(data.hash)}"
 
 

@@ -18,7 +18,7 @@ from graphsilo.evaluate.significance import PairedComparison, compare_paired
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.experiments.storage.views import by_client
 from graphsilo.federation import registry
-from graphsilo.report.formats import describe_share, in_sentence, join_words, mean, metric
+from graphsilo.report.formats import decimal, describe_share, in_sentence, join_words, mean, metric, unit_of_errors
 from graphsilo.report.record import Run, flatten
 
 Side: TypeAlias = Literal["gains", "loses", "same"]
@@ -140,7 +140,9 @@ def finding(run: Run) -> Finding:
     score = run.spread(name)
     if score is None:
         return Finding(f"{title}: no test score was recorded.")
-    reached = f"{metric(score.mean, name)}{' %' if metric_of(name).is_share else ''} {in_sentence(name)}"
+    unit = unit_of_errors(run.result, name)
+    reached = f"{metric(score.mean, name)}{' %' if unit == '%' else ''} {in_sentence(name)}"
+    reached += f" ({unit})" if unit not in ("", "%") else ""
     part = describe_share(run.result)
     first, scored = (f"{part}. ", "scored ") if part else ("", "")
     single = one_class(run)
@@ -255,8 +257,9 @@ def _beside(run: Run) -> str:
 def points(value: float, name: str) -> str:
     """A difference with its sign: "+1.5", "−0.3" in points where the metric is shown in percent."""
     each = metric_of(name)
-    digits = 1 if each.is_share else 3
-    return f"{round(each.factor * value, digits) + 0.0:+.{digits}f}".replace("-", "−")
+    size = decimal(abs(value), 3)
+    digits = 1 if each.is_share else len(size.partition(".")[2])
+    return f"{round(each.factor * value, digits) + 0.0:+,.{digits}f}".replace("-", "−")
 
 
 def _order(name: str, one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Mapping[int, float], ...]:
@@ -296,7 +299,10 @@ def _sentence(
 
 
 def _mean(overall: PairedComparison, name: str) -> str:
-    return f"{points(overall.difference or 0.0, name)}{unit_of(name)} of {in_sentence(name)}"
+    found = overall.difference or 0.0
+    if not metric_of(name).higher_is_better:  # a gain is above 0
+        return f"{decimal(abs(found), 3)} {'less' if found >= 0 else 'more'} {in_sentence(name)}"
+    return f"{points(found, name)}{unit_of(name)} of {in_sentence(name)}"
 
 
 def unit_of(name: str) -> str:
@@ -379,7 +385,8 @@ def _span(run: Run) -> str:
     scores = [value for each in by_client(run.result, name).values() if (value := mean(each.values())) is not None]
     if len(scores) < 2:
         return ""
-    return f", from {metric(min(scores), name)} to {metric(max(scores), name)}"
+    worst, best = sorted(scores, key=metric_of(name).goodness)[:: len(scores) - 1]
+    return f", from {metric(worst, name)} to {metric(best, name)}"
 
 
 def one_class(run: Run) -> str:

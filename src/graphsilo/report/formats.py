@@ -29,7 +29,8 @@ MODES = {
 }
 """Whose model was scored on which test data; on the clients' own where nothing is said."""
 REFERENCES = {
-    "majority": "Majority class", "local": "Local only", "alone": "Alone", "fedavg": "FedAvg",
+    "majority": "Majority class", "local": "Local only", "alone": "Alone", "trees_alone": "Trees alone",
+    "fedavg": "FedAvg",
     "fedridge": "FedRidge", "auto": "Auto",
     "global_cut": "Centralised (cut)", "global": "Centralised",
 }  # fmt: skip
@@ -40,6 +41,7 @@ REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
     "local": "every silo trains the backbone by itself",
     "alone": "every silo runs the same method with the same settings by itself",
+    "trees_alone": "every silo boosts trees on its own columns, without neighbours",
     "fedavg": "the mean of all silos' models each round, untuned",
     "fedridge": "one exact round of sums, then a correction at every silo",
     "auto": "FedRidge, FedTrees or the mean of both, as validation says",
@@ -151,13 +153,43 @@ def percent(value: Any, digits: int = 1) -> str:
 
 
 def metric(value: Any, name: str, digits: int = 1) -> str:
-    """A metric's value as the tables show it: percent, or three decimals for what is not a fraction."""
+    """A metric's value as the tables show it: percent, or of what is no fraction about four digits."""
     known = number(value)
     if known is None:
         return MISSING
     if metric_of(name).name in _COST_TEXTS:
         return _COST_TEXTS[metric_of(name).name](known)
-    return percent(known, digits) if metric_of(name).is_share else f"{known:.{digits + 2}f}"
+    return percent(known, digits) if metric_of(name).is_share else decimal(known, digits + 2)
+
+
+def decimal(value: float, digits: int) -> str:
+    """So many decimals; fewer of large numbers, more of small ones: 7046.96 is "7,047"."""
+    size = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{max(0, digits - size)}f}" if size > 0 or size < -digits else f"{value:.{digits}f}"
+
+
+def unit_of_errors(record: RunRecord, name: str) -> str:
+    """What values of a metric are counted in, to stand behind them; empty where that needs no word."""
+    if metric_of(name).is_share:
+        return "%"
+    if record.task != "regression" or metric_of(name).name not in ("mae", "rmse"):
+        return ""
+    if record.data.targets != 1:
+        return "standard deviations"
+    return record.class_names[0] if record.class_names else ""
+
+
+def explain_targets(record: RunRecord) -> str:
+    """The unit of errors where numbers are estimated; empty elsewhere."""
+    if record.task != "regression":
+        return ""
+    names = record.class_names or []
+    if record.data.targets == 1:
+        return f"MAE and RMSE are in the unit of '{names[0]}'." if names else "MAE and RMSE are in the target's unit."
+    return (
+        f"MAE and RMSE are means over {record.data.targets} targets, each in standard deviations of all training "
+        f"items; in result.json each stands by itself in its own unit."
+    )
 
 
 def plus_minus(value: Spread | None, name: str = "accuracy", digits: int = 1) -> str:
@@ -165,7 +197,15 @@ def plus_minus(value: Spread | None, name: str = "accuracy", digits: int = 1) ->
     if value is None:
         return MISSING
     text = metric(value.mean, name, digits)
-    return text if value.std is None else f"{text} ± {metric(value.std, name, digits)}"
+    return text if value.std is None else f"{text} ± {deviation(value, name, digits)}"
+
+
+def deviation(value: Spread, name: str, digits: int = 1) -> str:
+    """Its deviation, with as many decimals as the mean."""
+    if metric_of(name).is_share or metric_of(name).name in _COST_TEXTS:
+        return metric(value.std, name, digits)
+    _, _, decimals = metric(value.mean, name, digits).partition(".")
+    return f"{value.std or 0.0:,.{len(decimals)}f}"
 
 
 def data_size(count: Any) -> str:

@@ -20,6 +20,7 @@ from graphsilo.report.formats import (
     absent_clients,
     bar_width,
     describe_share,
+    explain_targets,
     integer,
     join_words,
     percent,
@@ -31,6 +32,7 @@ from graphsilo.report.formats import (
 )
 from graphsilo.report.headline import headline
 from graphsilo.report.plot import present
+from graphsilo.report.rare import rare_blocks
 from graphsilo.report.record import Pick, Run, flatten
 from graphsilo.report.sections import (
     SELF_CONTAINED,
@@ -44,6 +46,7 @@ from graphsilo.report.sections import (
     warn_of,
     with_bar,
 )
+from graphsilo.types import TARGET_TASKS
 
 RULES = {"silos": "each silo its own data", "files": "as the files say"}
 """Rules that are no partition's names."""
@@ -63,6 +66,8 @@ def describe(run: Run) -> Page:
         Section("curves", "Curves", pair_figures("curves", curves.curves(run)), "Curves"),
         Section("clients", "Clients", clients.blocks(run), "Clients"),
         Section("classes", "Classes and groups", _classes(run, ", ± over seeds" if over else ""), "Classes and groups"),
+        Section("rare", "The class looked for", rare_blocks(run), "The class looked for"),
+        Section("targets", "Targets", _targets(run, ", ± over seeds" if over else ""), "Targets"),
         Section("partition", "Partition", _partition(run), "Partition"),
         Section("study", "Inner workings", [*study_of(run), *_kernel(run)], "Inner workings"),
         Section("ledger", "What left each silo", ledger_blocks(run), "What left each silo"),
@@ -85,7 +90,7 @@ def describe(run: Run) -> Page:
             ("finding", found.sentence),
             ("certainty", found.certainty),
             ("certainty", found.missing),
-            ("lede", sentence(run)),
+            ("lede", f"{sentence(run)} {explain_targets(run.result)}".rstrip()),
         ],
         [
             *sections,
@@ -104,7 +109,7 @@ def sentence(run: Run) -> str:
     graphs = "" if data.graphs is None else f"{integer(data.graphs)} graphs, "
     text = (
         f"{run.result.method.title}{_describe_model(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
-        f"{integer(data.edges)} edges, {integer(data.classes)} classes), held by "
+        f"{integer(data.edges)} edges, {data.outputs}), held by "
         f"{_many(partition.clients, 'silo')} ({_describe_cut(run)}{f', without {absent}' if absent else ''}), for "
         f"{_many(run.result.method.rounds, 'round')}"
     )
@@ -182,7 +187,7 @@ def _readings(run: Run, over: str) -> list[Block]:
     asked, scored = _scenarios(run)
     scenarios = _score_table(asked, scored, "Asked at test time", f"Test scores in percent{over}.")
     return [
-        ("table", _score_table(known, names, "The same run", f"Percent{over}.")),
+        ("table", _score_table(known, names, "The same run", f"{_unit(names)}{over}.")),
         *add_heading("Scenarios", [("table", scenarios if asked and scored else None)]),
     ]
 
@@ -205,6 +210,10 @@ def _scenarios(run: Run) -> tuple[_Scored, list[str]]:
             if any(score is not None for score in scores):
                 rows.append((f"{title}, {named}", scores))
     return rows, names
+
+
+def _unit(names: Sequence[str]) -> str:
+    return "Percent" if any(metric_of(name).is_share for name in names) else "Test scores"
 
 
 def _score_table(rows: _Scored, names: Sequence[str], first: str, caption: str) -> Table:
@@ -235,6 +244,29 @@ def _classes(run: Run, over: str) -> list[Block]:
         ("wide", present(confusion, figures.per_class(f1_of_classes(run), names))),
         *add_heading("Group fairness", [("table", groups)]),
     ]
+
+
+def _targets(run: Run, over: str) -> list[Block]:
+    """Scores of each of several targets, or labels."""
+    lists = {
+        each.name: [seed.test.per_class(each.name) for seed in run.seeds]
+        for each in METRICS.values()
+        if each.per_class and set(each.tasks) <= set(TARGET_TASKS)
+    }
+    cells = {
+        name: [plus_minus(spread(values), name) for values in zip(*filter(None, found), strict=True)]
+        for name, found in lists.items()
+        if all(found)
+    }
+    if not cells:
+        return []
+    count = len(next(iter(cells.values())))
+    names = run.class_names or [str(number) for number in range(count)]
+    columns = [("Target", "wrap"), *((metric_of(name).title, "") for name in cells)]
+    rows = [(names[place], *(column[place] for column in cells.values())) for place in range(count)]
+    what = "target by itself, errors in its own unit" if run.result.task == "regression" else "label by itself"
+    caption = f"Each {what}: node-weighted mean over clients{over}."
+    return [("table", Table(caption, columns, rows, False))]
 
 
 def _partition(run: Run) -> list[Block]:
@@ -270,7 +302,7 @@ def _partition(run: Run) -> list[Block]:
         values = [value for holder in clients if (value := getattr(holder, key)) is not None]
         if values:
             facts.append((title, integer(sum(values))))
-    if any(holder.missing_classes is not None for holder in clients):
+    if run.result.data.targets is None and any(holder.missing_classes is not None for holder in clients):
         lacking = sum(bool(holder.missing_classes) for holder in clients)
         facts.append(("Clients that miss a class", f"{integer(lacking)} of {integer(len(clients))}"))
     share = partition.kept_share

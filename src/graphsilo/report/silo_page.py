@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
-from graphsilo.data.silos.column_scales import visible_rows
+from graphsilo.data.silos.column_scales import fewest_rows
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.experiments.check_answers import BY_SETTINGS
 from graphsilo.experiments.check_remote import check_remote
@@ -379,7 +379,7 @@ def _refusals(
         lambda: policy.check_method(method, settings, held.class_counts().tolist()),
         lambda: policy.check_secure_sums(settings, secure, report),
         *([policy.check_scaling] if scaling.is_agreed else []),
-        *([lambda: policy.check_scaled_rows(visible_rows(held).shape[0])] if scaling.is_agreed else []),
+        *([lambda: policy.check_scaled_rows(fewest_rows(held))] if scaling.is_agreed else []),
         lambda: settings.check_features(scaling, held.estimated),
     ]
     for check in checks:

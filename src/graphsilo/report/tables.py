@@ -354,10 +354,10 @@ def _with_shared_gap(row: Row, references: Sequence[Row]) -> Row:
     gap = dict(row.gap)
     for name, score in row.scores.items():
         low, high = local.get(name), central.get(name)
-        if score is None or low is None or high is None or not metric_of(name).higher_is_better:
+        if score is None or low is None or high is None:
             continue
         if gap[name] is None:
-            gap[name] = gap_closed(score.mean, low.mean, high.mean)
+            gap[name] = gap_closed(*map(metric_of(name).goodness, (score.mean, low.mean, high.mean)))
     return replace(row, gap=gap)
 
 

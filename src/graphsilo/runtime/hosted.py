@@ -17,7 +17,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.client import BESIDE_COMMON, COMMON, ClientBase, ClientContext, copy_kept
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.federation.message import Message, Tensors
-from graphsilo.types import ClientId
+from graphsilo.types import CLASS_TASKS, ClientId
 
 if TYPE_CHECKING:
     from graphsilo.runtime.parties import Parties
@@ -193,8 +193,10 @@ class HostedClient:
             view, common = reported
             if common is not None:
                 client.install_aggregate(common)
-            if silo.schema.task != "link":
+            if silo.schema.task in CLASS_TASKS:
                 result["answers"] = client.answers(view)
+                if (chosen := client.decide(view)) is not None:
+                    result["decision"] = {view: torch.tensor(chosen, dtype=torch.float64)}
         if self.best is not None:
             result["last"] = decode_tree(last)
             client.load_final(result["last"])

@@ -66,7 +66,7 @@ def _place(kind: Any, loc: Sequence[str | int], section: str) -> tuple[str, Any,
             elif origin is dict and inner is None and not _is_arm(part):
                 inner = arguments[1], ()
         if inner is not None:
-            parts.append(str(part))
+            parts += [str(part)] if part != "" else []
             annotation, metadata = inner
     return ".".join(parts), annotation, metadata
 

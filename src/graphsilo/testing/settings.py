@@ -26,8 +26,8 @@ from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.settings import above
-from graphsilo.testing.small import ConformanceError, play, rings
-from graphsilo.types import Precision, Task
+from graphsilo.testing.small import ConformanceError, measured, play, rings
+from graphsilo.types import TARGET_TASKS, Precision, Task
 
 ROUNDS = 3
 
@@ -41,6 +41,11 @@ USUAL: Mapping[str, Trial] = {
     "lr": Trial([0.02]),
     "weight_decay": Trial([0.05]),
     "momentum": Trial([0.5]),
+    "loss": Trial(["focal"]),
+    "gamma": Trial(reason="of the loss, which tests of it try"),
+    "huber_delta": Trial(reason="likewise, and of numbers"),
+    "class_weights": Trial(["inverse"]),
+    "class_beta": Trial(reason="likewise"),
     "server_lr": Trial([0.5]),
     "reset_optimizer": Trial(beside={"momentum": 0.5}),
     "min_count": Trial([12]),
@@ -242,7 +247,9 @@ def _play_rounds(method: Method, config: MethodConfig, task: Task, precision: Pr
 def _silos(task: Task, cut_links: bool) -> tuple[Silo, ...]:
     """Three clients with different numbers of items and, the first with fewer, of training items."""
     several: dict[str, Any] = {"task": task, "partition": {"clients": 3, "rule": "metis"}}
-    if task == "graph":
+    if task in TARGET_TASKS:
+        several["data"] = {"name": str(measured(task))}
+    elif task == "graph":
         several |= {"data": {"name": str(rings())}, "partition": {"clients": 3, "rule": "dirichlet"}}
     else:
         several["data"] = {"name": "citation-sbm", "generator": {"nodes": 122, "classes": 3, "features": 12}}

@@ -14,10 +14,11 @@ import numpy as np
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.sources.files import save_graph
+from graphsilo.data.sources.targets import with_targets
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.registry import Method
-from graphsilo.types import Task
+from graphsilo.types import TARGET_TASKS, Task
 
 SMALL = {"nodes": 150, "classes": 3, "features": 40, "feature_density": 0.1}
 
@@ -25,6 +26,8 @@ POOLS: Mapping[Task, list[dict[str, Any]]] = {
     "node": [{"name": "gcn", "hidden": 8}, {"name": "mlp", "hidden": 8}, {"name": "sage", "hidden": 8}],
     "graph": [{"name": "gin", "hidden": 8}, {"name": "gcn", "hidden": 8}],
     "link": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
+    "regression": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
+    "multilabel": [{"name": "gcn", "hidden": 8}, {"name": "sage", "hidden": 8}],
 }
 """Different models of the clients of a small run, by task."""
 
@@ -51,6 +54,9 @@ def small_config(
     if task == "graph":
         del overrides["data.generator"]
         overrides |= {"data.name": str(rings()), "partition.rule": "dirichlet"}
+    if task in TARGET_TASKS:
+        del overrides["data.generator"]
+        overrides["data.name"] = str(measured(task))
     rounds = {"rounds": min(3, max_rounds_tried(method))} if "rounds" in method.config.model_fields else {}
     overrides.update({f"run.{name}": value for name, value in (run or {}).items()})
     # Said for many runs, in some of which a setting that shortens a step, or a backbone's, has nothing to do.
@@ -82,6 +88,22 @@ def rings() -> Path:
     return save_graph(
         Path(folder.name) / "rings.npz", GraphCollection(union, 6 * np.arange(count + 1), labels, 2, "rings")
     )
+
+
+@functools.cache
+def measured(task: Task) -> Path:
+    """A file with a graph of 200 nodes with two targets, one of which is not known of every fifth node."""
+    folder = tempfile.TemporaryDirectory(prefix="graphsilo-measured-")
+    atexit.register(folder.cleanup)
+    draw, ends = np.random.default_rng(0), np.arange(200)
+    features = draw.standard_normal((200, 8)).astype(np.float32)
+    links = np.stack([ends, (ends + 1) % 200])
+    values = features @ draw.standard_normal((8, 2)) + 0.1 * draw.standard_normal((200, 2))
+    values = values / values.std(axis=0) if task == "regression" else (values > 0).astype(np.float64)
+    values[::5, 1] = np.nan
+    graph = Graph(features, np.concatenate([links, links[::-1]], axis=1), np.zeros(200, dtype=np.int64), 1, "measured")
+    kind: Any = task
+    return save_graph(Path(folder.name) / "measured.npz", with_targets(graph, values, ["one", "other"], task=kind))
 
 
 def play(server: Any, federation: Federation, rounds: int = 2) -> None:

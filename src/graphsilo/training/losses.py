@@ -84,6 +84,46 @@ def sigmoid_focal(logits: Tensor, labels: Tensor, *, gamma: float, class_weights
     return each if class_weights is None else class_weights[labels] * each
 
 
+def squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean of (z − y)² over an item's known targets.
+
+    Args:
+        outputs: [b, m] z.
+        targets: [b, m] y, NaN where one is not known.
+    """
+    return _mean_over_known(targets, (outputs - targets.nan_to_num()).square())
+
+
+def absolute(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean of |z − y|; otherwise as ``squared``."""
+    return _mean_over_known(targets, (outputs - targets.nan_to_num()).abs())
+
+
+def huber(outputs: Tensor, targets: Tensor, *, delta: float) -> Tensor:
+    """Mean of ½ e² where |e| ≤ δ and δ (|e| − ½ δ) beyond, e = z − y; otherwise as ``squared``.
+
+    Source: Huber, "Robust Estimation of a Location Parameter", 1964.
+    """
+    return _mean_over_known(targets, F.huber_loss(outputs, targets.nan_to_num(), reduction="none", delta=delta))
+
+
+def binary_focal(outputs: Tensor, targets: Tensor, *, gamma: float) -> Tensor:
+    """Mean of −(1 − p)^γ log p over an item's known labels, p being σ(z) of a label that it has, else σ(−z).
+
+    Args:
+        outputs, targets: As of ``squared``; targets 1 or 0.
+        gamma: γ; 0 is cross-entropy.
+    """
+    turned = torch.where(targets == 1, outputs, -outputs)
+    each = -F.logsigmoid(turned)
+    return _mean_over_known(targets, each if gamma == 0 else torch.sigmoid(-turned).clamp_min(1e-6).pow(gamma) * each)
+
+
+def _mean_over_known(targets: Tensor, each: Tensor) -> Tensor:
+    known = ~targets.isnan()
+    return torch.where(known, each, 0.0).sum(1) / known.sum(1).clamp_min(1)
+
+
 def class_factors(counts: Tensor, how: Literal["inverse", "effective"], *, beta: float = 0.9999) -> Tensor:
     """[C] α by how many items a class has, [C]; 0 for a class without any.
 

@@ -21,6 +21,7 @@ from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.models.base import Model
 from graphsilo.models.dropout import Source
 from graphsilo.models.view import GraphTensors, View
+from graphsilo.types import CLASS_TASKS
 
 
 class Step(NamedTuple):
@@ -189,11 +190,15 @@ class ClassifyItems(Objective):
         items = silo.train[labels >= 0]
         self.data = data
         self.items = items
-        self.labels = torch.from_numpy(np.ascontiguousarray(silo.labels[items])).to(data.device)
+        self.labels = torch.from_numpy(np.ascontiguousarray(self._learned(silo)[items])).to(data.device)
         self.num_samples = len(items)
         self.each, self.all_items, self.fan_out = each, all_items, tuple(fan_out)
         self._num_classes = silo.schema.num_classes
         self._full: Classified | None = None
+
+    def _learned(self, silo: Silo) -> NDArray[Any]:
+        """[items] what is learned of them."""
+        return silo.labels
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Classified]:
         if self.is_full(size):
@@ -302,10 +307,15 @@ class ClassifyItems(Objective):
         return not self.fan_out and (size <= 0 or size >= self.num_samples)
 
 
-def objective(data: GraphTensors, silo: Silo, fan_out: Sequence[int] = ()) -> Objective:
-    """The loss that fits the silo's task; ``fan_out`` as for ``ClassifyItems``, without meaning for links."""
-    if silo.schema.task != "link":
-        return ClassifyItems(data, silo, fan_out=fan_out)
-    from graphsilo.training.links import PredictLinks
+def objective(data: GraphTensors, silo: Silo, fan_out: Sequence[int] = (), each: ItemLoss | None = None) -> Objective:
+    """The loss that fits the silo's task; ``fan_out`` and ``each`` as for ``ClassifyItems``, without meaning for
+    links."""
+    if silo.schema.task in CLASS_TASKS:
+        return ClassifyItems(data, silo, each, fan_out=fan_out)
+    if silo.schema.task == "link":
+        from graphsilo.training.links import PredictLinks
 
-    return PredictLinks(data, silo)
+        return PredictLinks(data, silo)
+    from graphsilo.training.item_losses import FitTargets
+
+    return FitTargets(data, silo, each, fan_out=fan_out)

@@ -36,7 +36,7 @@ def test_a_card_holds_plain_values_and_no_row(trio: list[SiloFile]) -> None:
 
     made = card(trio[1], 1)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(made)) == made
-    assert set(made) == {*make_card("x"), "outside"}
+    assert set(made) == {*make_card("x"), "outside", "layout"}
     assert made["counts"] == {
         "nodes": 31, "links": trio[1].read().graph.num_edges // 2, "graphs": 0, "train": 12, "val": 9, "test": 10,
         "classes": 2,

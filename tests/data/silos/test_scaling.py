@@ -10,15 +10,17 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Features, Graph, GraphCollection
+from graphsilo.data.links import NodeTypes
 from graphsilo.data.scales import ScaleName, Scaling
 from graphsilo.data.silos.column_scales import (
     ColumnSums,
     other_units,
     other_units_here,
     own_scale,
+    scale_of_rows,
     squares_of,
     sums_of,
-    visible_rows,
+    visible_graph,
 )
 from graphsilo.data.silos.scaling import (
     FeatureScale,
@@ -109,7 +111,7 @@ def test_what_counts_is_what_training_sees() -> None:
     union = graph_of(np.array([[1], [3], [100], [200]], dtype=np.float32))
     collection = GraphCollection(union, np.array([0, 2, 3, 4]), np.zeros(3, dtype=np.int64), 2)
     silo = replace(silo_of(union.features), graph=collection, train=np.array([0]))
-    assert visible_rows(silo).tolist() == [[1], [3]]
+    assert visible_graph(silo).features.tolist() == [[1], [3]]
     # Without a graph to train on, a silo alone takes what it has.
     assert own_scale(replace(silo, train=np.zeros(0, dtype=np.int64)), "standard").shift.tolist() == [76]
 
@@ -231,3 +233,34 @@ def test_a_silo_sees_by_the_agreed_scale_that_its_unit_is_another() -> None:
     assert other_units_here(silo, own) == []
     (said,) = other_units_here(silo, FeatureScale(own.shift, own.factor * [0.01, 1]))
     assert "'balance' range about 0.01 times as far here as over all silos" in said
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_rows_of_a_column_are_those_of_the_nodes_that_have_it(form: Callable[..., Features]) -> None:
+    draw = np.random.default_rng(4)
+    kinds = draw.integers(2, size=90).astype(np.int16)
+    types = NodeTypes(("account", "merchant"), kinds, np.array([0, 1, 1, -1], dtype=np.int16), 0)
+    rows = np.column_stack([1e9 + draw.random(90), 5 + draw.random(90), kinds == 1, draw.random(90) + 3]).astype(
+        np.float64
+    )
+    rows[:, 0] *= kinds == 0
+    rows[:, 1] *= kinds == 1
+    whole = replace(graph_of(form(rows)), types=types)
+    parts = [whole.subgraph(nodes) for nodes in (np.arange(20), np.arange(20, 90))]
+    found = [sums_of(part.features, part.types) for part in parts]
+    total = ColumnSums(
+        90, *(sum(getattr(one, key) for one in found) for key in ("sums", "others", "filled", "members"))
+    )  # fmt: skip
+    centre = total.centre()
+    squares = sum(squares_of(part.features, centre, part.types) for part in parts)
+    scale = total.scale(centre, squares, total.counted)
+    for column, mine in ((0, kinds == 0), (1, kinds == 1), (3, kinds >= 0)):
+        np.testing.assert_allclose(scale.shift[column], rows[mine, column].mean(), rtol=1e-12)
+        np.testing.assert_allclose(1 / scale.factor[column], rows[mine, column].std(), rtol=1e-6)
+    assert (scale.shift[2], scale.factor[2]) == (0, 1)
+    for how in (scale, *(scale_of_rows(whole.features, each, whole.types) for each in ("standard", "robust"))):
+        scaled = scale_graph(whole, how).union.features
+        scaled = scaled if isinstance(scaled, np.ndarray) else scaled.toarray()
+        assert not scaled[kinds == 1, 0].any()
+        assert not scaled[kinds == 0, 1].any()
+        assert np.abs(scaled[kinds == 0, 0]).max() < 4

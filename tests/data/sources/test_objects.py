@@ -181,12 +181,11 @@ def half_weighted() -> networkx.Graph:
 @pytest.mark.parametrize(
     ("thing", "text"),
     [
-        (hetero(), r"several kinds of nodes and links \(paper, author\).*data\.to_homogeneous\(\) makes one graph"),
+        (hetero(), r"no type has labels 'y', and nodes of one type are classified \(there are paper, author\)"),
         (triangle(edge_index=None), r"has no edge_index \[2, e\], the links between its nodes \(found: x, y\)"),
         (triangle(y=torch.eye(3)), r"got shape \(3, 3\)\. Where its rows are one-hot, y\.argmax\(dim=1\)"),
-        (triangle(y=torch.tensor([0.2, 1.0, 3.0])), r"y must hold class numbers; got float32 .*cut into classes"),
         (triangle(edge_index=torch.tensor([[0], [7]])), r"an edge names node 7, but nodes are numbered 0 to 2"),
-        (triangle(edge_attr=torch.zeros(3, 2)), r"holds edge_attr \[3, 2\].*leave them out \(data\.edge_attr = None\)"),
+        (triangle(edge_attr=torch.zeros(2, 2)), r"edge_attr should have a row per edge, \[3, k\]; got shape \[2, 2\]"),
         (triangle(y=torch.tensor([0, 1])), r"there are 3 rows of x, 2 labels in y"),
         (masked(), r"node 1 has no 'train_mask', and others have one"),
         (relabelled("1"), r"the nodes '1' and 1 are written alike"),
@@ -220,7 +219,7 @@ def test_labels_of_networkx():
         networkx.set_node_attributes(graph, dict(enumerate(values)), "y")
         found = graphsilo.graph_of(graph)
         assert (found.labels.tolist(), found.class_names) == (labels, names)
-    for value, text in ((0.5, "not whole numbers, such as 0.5"), ([0, 1], r"'y' should be a class.*got \[0, 1\]"),
+    for value, text in (([0, 1], r"'y' should be a class.*got \[0, 1\]"),
                         ("=A1", "which begins with '='"), (10**12, "numbered 1000000000000")):  # fmt: skip
         networkx.set_node_attributes(graph, "a" if isinstance(value, str) else 0, "y")
         graph.nodes[2]["y"] = value
@@ -285,3 +284,27 @@ def test_dgl():
     assert found.splits["train"].tolist() == [True, False, True]
     with pytest.raises(DataError, match=r"no ndata\['kind'\] \(it has feat, label, train_mask\)"):
         graphsilo.graph_of(graph, labels="kind")
+
+
+def test_numbers_that_are_not_whole_are_estimated():
+    found = graphsilo.graph_of(triangle(y=torch.tensor([0.5, float("nan"), 3.0])))
+    assert (found.task, found.labels.tolist()) == ("regression", [0, -1, 0])
+    assert "estimated" in found.notes[0]
+    labels = graphsilo.graph_of(triangle(y=torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 1]])))
+    assert (labels.task, labels.num_classes) == ("multilabel", 3)
+    graph = networkx.path_graph(3)
+    networkx.set_node_attributes(graph, {0: 1.5, 2: 2}, "income")
+    told = graphsilo.graph_of(graph, labels="income")
+    assert (told.task, told.class_names) == ("regression", ("income",))
+
+
+def test_features_of_edges_are_columns_of_links() -> None:
+    graph = graphsilo.graph_of(triangle(edge_attr=torch.tensor([[1.0], [2], [3]])))
+    assert graph.links.feature_names == ("link.0",)
+    assert graph.links.features.tolist() == [[1], [2], [3]]
+    parts = [triangle(y=torch.tensor([place]), edge_attr=torch.ones(3, 2)) for place in (0, 1)]
+    links = graphsilo.graph_of(parts).union.links
+    assert links.ends[:, 3:].min() >= 3
+    del parts[1].edge_attr
+    with pytest.raises(DataError, match="graph 0 has 2 columns of its edges, and graph 1 has none"):
+        graphsilo.graph_of(parts)

@@ -20,6 +20,7 @@ from graphsilo.cli.values import (
 from graphsilo.errors import DisclosureError, RunError, several
 
 if TYPE_CHECKING:
+    from graphsilo.data.graph import Graph
     from graphsilo.data.silos.own import SiloFile
     from graphsilo.data.silos.silo import Silo
     from graphsilo.data.sources.tables import Reading
@@ -165,12 +166,13 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     else:
         number = described.stored_client()
         yield Finding("ok", "store", f"{described.store}, exported as client {number} of a simulation")
+    yield from _tables(graph)
     if graph.num_features:
         columns = f"{count(graph.num_features)} column{'' if graph.num_features == 1 else 's'} of numbers"
         yield Finding("ok", "features", f"{columns}, {_describe_filling(described, reading)}")
     else:
         yield Finding("note", "features", "there are none: nodes are told apart by their links alone")
-    spread = {} if described.tables is None else described.tables.nodes.one_hot
+    spread = {} if described.tables is None else described.tables.one_hot
     for column, words in spread.items():
         if words is None:
             yield Finding(
@@ -178,7 +180,7 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
                 "features",
                 f"one_hot declares no words for '{column}': those that occur here are "
                 f"reported, and all silos take what occurs anywhere. To report none, spell them out: "
-                f"{{{column}: [...]}}",
+                f"{{{column.rpartition('.')[2]}: [...]}}",
             )
     degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)
     alone = int((degree == 0).sum())
@@ -210,6 +212,26 @@ def examine(described: SiloFile, held: Silo, reading: Reading | None) -> Iterato
     yield from _sums(described, held)
 
 
+def _tables(graph: Graph) -> Iterator[Finding]:
+    """How many nodes and rows of links there are by table, and from when they are."""
+    import numpy as np
+
+    from graphsilo.data.sources.remarks import date, dates_of
+
+    days = {name: f", {date(found.min())} to {date(found.max())}" for name, found in dates_of(graph).items()}
+    if graph.types is not None:
+        for number, kind in enumerate(graph.types.names):
+            told = ", which are classified" if number == graph.types.target else ""
+            nodes = count(int((graph.types.of_node == number).sum()))
+            yield Finding("ok", kind, f"{nodes} nodes{told}{days.get(kind, '')}")
+    elif "nodes" in days:
+        yield Finding("ok", "dates", f"of nodes{days['nodes']}")
+    if graph.links is not None:
+        rows = np.bincount(graph.links.of_link, minlength=len(graph.links.relations)).tolist()
+        for kind, number in zip(graph.links.relations, rows, strict=True):
+            yield Finding("ok", kind, f"{count(number)} rows of links{days.get(kind, '')}")
+
+
 def _describe_filling(described: SiloFile, reading: Reading | None) -> str:
     """Which empty cells were filled, and how."""
 
@@ -217,7 +239,9 @@ def _describe_filling(described: SiloFile, reading: Reading | None) -> str:
     if not empty or described.tables is None:
         return "none missing or NaN"
     rules = described.missing
-    text = [f"{name} {count(number)} ({rules.of(name)})" for name, number in empty.items()]
+    kinds = [kind for kind in described.tables.nodes if kind]
+    called = {name: (name, name.partition(".")[2] or name, *(f"{kind}.{name}" for kind in kinds)) for name in empty}
+    text = [f"{name} {count(number)} ({rules.of(*called[name])})" for name, number in empty.items()]
     cells = sum(empty.values())
     return f"{'one empty cell' if cells == 1 else f'{count(cells)} empty cells'} filled: {_some(text)}"
 
@@ -225,10 +249,15 @@ def _describe_filling(described: SiloFile, reading: Reading | None) -> str:
 def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
     import numpy as np
 
-    labels = held.graph.labels
-    known = int((labels >= 0).sum())
+    labels, types = held.graph.labels, held.graph.union.types
     what = "graphs" if held.schema.task == "graph" else "nodes"
-    if not known:
+    if types is not None:
+        labels, what = labels[types.targets], f"nodes of type {types.names[types.target]}"
+    known = int((labels >= 0).sum())
+    if held.has_targets and known:
+        called = ", ".join(held.schema.class_names or ())
+        yield Finding("ok", "targets", f"known of {count(known)} of {count(len(labels))} {what}: {called}")
+    elif not known:
         yield Finding("note", "labels", f"none of the {what} has one: this silo can receive a model, not teach it")
     else:
         present = len(np.unique(labels[labels >= 0]))
@@ -238,7 +267,7 @@ def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
             only = int(labels[labels >= 0][0])
             word = f"'{held.schema.class_names[only]}'" if held.schema.class_names is not None else f"class {only}"
             yield Finding("note", "labels", f"all are {word}: nothing here tells classes apart")
-    if described.tables is not None and described.tables.classes is None:
+    if described.tables is not None and described.tables.classes is None and not held.has_targets:
         text = "not declared: the classes that occur are reported, and their order follows the words"
         yield Finding("note", "classes", text)
     if held.links is not None:
@@ -339,7 +368,12 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     classes = count(text["classes"])
     if text["class_names"]:
         classes += f": {_some(text['class_names'])}"
-    if text["class_names"] is not None and not text["classes_declared"]:
+    from graphsilo.types import TARGET_TASKS
+
+    has_targets = text["tasks"][0] in TARGET_TASKS
+    if has_targets:
+        pass
+    elif text["class_names"] is not None and not text["classes_declared"]:
         classes = f"{classes} (those that occur here)" if text["class_names"] else "unknown here: no node has a label"
     else:
         classes += f"; {count(counts['classes'])} of them occur here"
@@ -359,12 +393,24 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"  {column}", f"0 or 1: {in_words(words)}") for column, words in text["booleans"].items()),
         ("kept as", "sparse: most features are zero" if text["sparse"] else "dense numbers"),
         ("scaled", Scaling(text["scale"], text["scale_by"]).words()),
-        ("classes", classes),
+        ("targets" if has_targets else "classes", classes),
         ("links", "with a direction" if text["directed"] else "without direction"),
         ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
+        *_card_tables(text["layout"]),
         *((f"links to {silo}", f"{count(links)}, and a checksum") for silo, (links, _) in text["outside"].items()),
         ("split", split),
     ]
+
+
+def _card_tables(tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if tables["types"] != [""]:
+        yield "types", f"{', '.join(tables['types'])}; classified are nodes of type {tables['target']}"
+    if tables["has_rows"]:
+        yield "tables of links", ", ".join(tables["relations"])
+        yield "  their columns", _some(tables["links"]) or "none"
+        windows = tables["windows"]
+        days = "".join(f", of the last {days:g} days" for days in windows or [])
+        yield "  added up", "no" if windows is None else f"over all days{days}"
 
 
 def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
@@ -375,7 +421,8 @@ def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> 
     if not of_a_run:  # what is scored counts it, and many methods do
         kept.append("how often each class occurs")
     if described.tables is not None:
-        kept.append(f"the ids in column '{described.tables.nodes.id}'")
+        columns = dict.fromkeys(f"'{said.id}'" for said in described.tables.nodes.values())
+        kept.append(f"the ids in column {', '.join(columns)}")
         if described.missing.rules:
             kept.append("what empty cells were filled with")
         kept.append("names of files, and tables and columns that are not used")

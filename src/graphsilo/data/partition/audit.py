@@ -131,7 +131,7 @@ def audit(partition: Partition, graph: Graph) -> Audit:
         kept_edges=kept,
         cut_edges=graph.num_edges - kept,
         kept_share=kept / graph.num_edges if graph.num_edges else 1.0,
-        homophily=edge_homophily(graph.edges, graph.labels),
+        homophily=None if graph.targets is not None else edge_homophily(graph.edges, graph.labels),
         per_client=tuple(
             _audit_client(partition, graph, client, graph.edges[:, inside[client]], table)
             for client in range(partition.num_clients)
@@ -156,7 +156,7 @@ def _audit_client(
     matrix = sp.csr_matrix((np.ones(proper.shape[1], dtype=np.int8), (proper[0], proper[1])), shape=(len(nodes),) * 2)
     touched = np.zeros(len(nodes), dtype=bool)
     touched[proper.reshape(-1)] = True
-    labels = graph.labels[nodes]
+    labels, has_targets = graph.labels[nodes], graph.targets is not None
     learned = np.bincount(graph.labels[partition.train[client]], minlength=graph.num_classes)
     return ClientAudit(
         client=client,
@@ -165,9 +165,9 @@ def _audit_client(
         train=len(partition.train[client]),
         val=len(partition.val[client]),
         test=len(partition.test[client]),
-        labels=tuple(np.bincount(labels[labels >= 0], minlength=graph.num_classes).tolist()),
-        missing_classes=tuple(np.flatnonzero(learned == 0).tolist()),
-        homophily=edge_homophily(edges, graph.labels),
+        labels=() if has_targets else tuple(np.bincount(labels[labels >= 0], minlength=graph.num_classes).tolist()),
+        missing_classes=() if has_targets else tuple(np.flatnonzero(learned == 0).tolist()),
+        homophily=None if has_targets else edge_homophily(edges, graph.labels),
         mean_degree=edges.shape[1] / len(nodes) if len(nodes) else 0.0,
         isolated=int((~touched).sum()),
         components=connected_components(matrix, directed=False)[0] if len(nodes) else 0,

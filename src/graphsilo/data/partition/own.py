@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.rule import Cut, PartitionOptions, Rule
+from graphsilo.data.partition.rule import Cut, CutOptions, PartitionOptions, Rule
 from graphsilo.errors import ConfigError, PartitionError, quote, several
 from graphsilo.signatures import parameters_of, settings_of
 
-_RESERVED = ("clients", "seed", "rule", "file", "split", "split_index", "ratios", "options")
+_RESERVED = ("rule", "file", "ratios", "options", *CutOptions.model_fields)
 """Names of a run's ``partition`` settings that stand for something else."""
 
 

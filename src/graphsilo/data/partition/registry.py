@@ -105,6 +105,11 @@ def entry(rule: str) -> Rule:
     return found
 
 
+def usual_rule(graph: Graph) -> str:
+    """The rule that cuts a graph where nobody names one: by its institutions, where it has some."""
+    return "louvain" if graph.owners is None else "natural"
+
+
 def check_clients(clients: int, items: int, *, rule: str, what: str = "nodes") -> None:
     """Refuse a number of clients that cannot all have an item.
 
@@ -127,6 +132,7 @@ def partition(
     options: Mapping[str, Any] | object | None = None,
     split: str | None = None,
     split_index: int = 0,
+    times: Mapping[str, Any] | None = None,
 ) -> Partition:
     """Cut one graph into clients and split each client's nodes.
 
@@ -138,9 +144,10 @@ def partition(
         seed: Of the cut, where it draws, and of the splits.
         ratios: Train, val and test shares; the protocol's for this data set by default.
         options: Settings of the rule, by name or as its class.
-        split: ``stratified`` (per client and class), ``global`` (once over the graph) or ``predefined``. By default
-            what a stored cut says, else the masks of the user's own data, else the rule's way.
+        split: ``stratified`` (per client and class), ``global`` (once over the graph), ``predefined`` or ``time``. By
+            default what a stored cut says, else the masks of the user's own data, else the rule's way.
         split_index: Column, where the data comes with several predefined splits.
+        times: Settings of a split by time; see :class:`graphsilo.data.partition.rule.TimeOptions`.
 
     Returns:
         The partition; ids are rows of ``graph``.
@@ -154,12 +161,16 @@ def partition(
     """
     chosen = entry(rule)
     said = {} if clients is None else {"clients": clients}
-    common = CutOptions.of({**said, "seed": seed, "split": split, "split_index": split_index})
+    common = CutOptions.of({**said, "seed": seed, "split": split, "split_index": split_index, **(times or {})})
     if clients is None and not chosen.counts:
         clients = common.clients
     settings = chosen.options.of(options, owner=chosen.name)
-    shares = ratios_for(graph.name) if ratios is None else check_ratios(ratios)
     mode = common.split
+    if ratios is not None and common.train_until is not None:
+        raise ConfigError(
+            "partition.train_until and val_until say how items are divided, and so do partition.ratios. Leave out one."
+        )
+    shares = ratios_for(graph.name, mode or "stratified") if ratios is None else check_ratios(ratios)
     if clients is not None:
         check_clients(clients, graph.num_nodes, rule=chosen.name)
     if clients == 1 and not chosen.counts:
@@ -172,7 +183,9 @@ def partition(
         mode = mode or ("predefined" if graph.has_own_splits else chosen.split)
         if mode == "predefined":
             refuse_ratios(graph, ratios)
-        splits = splits_for(graph, cut.nodes, mode=mode, ratios=shares, seed=seed, split_index=split_index)
+        splits = splits_for(
+            graph, cut.nodes, mode=mode, ratios=shares, seed=seed, split_index=split_index, times=common
+        )
         label = mode
     return Partition(
         rule=chosen.name,
@@ -185,7 +198,7 @@ def partition(
         test=tuple(part[2] for part in splits),
         options={} if chosen.counts else settings.model_dump(),  # where a cut was stored says nothing of it
         split=label,
-        ratios=shares if label in ("stratified", "global") else None,
+        ratios=shares if label in ("stratified", "global", "time") and common.train_until is None else None,
         new_part=cut.new_part,
         cropped=cut.cropped,
         added_edges=cut.added_edges,

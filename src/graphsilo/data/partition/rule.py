@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from graphsilo.settings import Settings, setting
+from graphsilo.settings import Settings, must_be, setting
 from graphsilo.types import NodeIds
 
 if TYPE_CHECKING:
@@ -21,7 +22,23 @@ LARGEST_SEED = 2**32 - 1
 """Of cuts and splits: what NumPy's, scikit-learn's and Metis' generators take alike."""
 
 Seed: TypeAlias = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
-SplitMode: TypeAlias = Literal["stratified", "global", "predefined"]
+SplitMode: TypeAlias = Literal["stratified", "global", "predefined", "time"]
+
+
+def _moment(value: Any) -> Any:
+    if isinstance(value, date):  # which times of day are, too
+        return value.isoformat()
+    try:
+        return value if not isinstance(value, str) else datetime.fromisoformat(value) and value
+    except ValueError:
+        raise must_be("a day such as 2025-03-31, or a number where times of nodes are numbers") from None
+
+
+Moment: TypeAlias = Annotated[float | str, BeforeValidator(_moment)]
+"""Type of a setting that is a point in time: an ISO date, which means the end of that day, or a number."""
+SplitBy: TypeAlias = Literal["silo", "federation"]
+BY_TIME = {"split": ("time",)}
+"""Where settings of a split by time matter."""
 
 
 class PartitionOptions(Settings):
@@ -30,7 +47,15 @@ class PartitionOptions(Settings):
     section: ClassVar[str] = "partition"
 
 
-class CutOptions(PartitionOptions):
+class TimeOptions(PartitionOptions):
+    """How items are divided by time, as a run's ``partition`` says it."""
+
+    train_until: Moment | None = setting(None, "the last day (or number) of training items; none: as ratios say")
+    val_until: Moment | None = setting(None, "and of validation items; later ones are for tests")
+    split_by: SplitBy | None = setting(None, "whose items ratios count; none: all silos'")
+
+
+class CutOptions(TimeOptions):
     """What every cut is given beside the settings of its rule."""
 
     clients: int = setting(10, "number of clients", ge=1)

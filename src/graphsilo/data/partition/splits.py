@@ -1,7 +1,8 @@
 """Which items of each client are trained on, validated on and tested on.
 
-Three ways: ``stratified`` (per client and per class, the protocol's default), ``global`` (once over the whole
-graph, unstratified, before cutting, as FED-PUB and FedLoG do) and ``predefined`` (masks that come with the data).
+Four ways: ``stratified`` (per client and per class, the protocol's default), ``global`` (once over the whole
+graph, unstratified, before cutting, as FED-PUB and FedLoG do), ``predefined`` (masks that come with the data) and
+``time`` (earlier ones are trained on, later ones tested on).
 Items without a label (-1) are in no split.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.partition.rule import SplitMode
+from graphsilo.data.partition.rule import SplitMode, TimeOptions
 from graphsilo.data.sources.entries import find
 from graphsilo.errors import ConfigError
 from graphsilo.random import derive_seed
@@ -30,13 +31,21 @@ GRAPH_RATIOS: Ratios = (0.8, 0.1, 0.1)
 """For graph classification and for links, where no table of the protocol says otherwise."""
 
 
-def ratios_for(data_name: str) -> Ratios:
+TIME_RATIOS: Ratios = (0.6, 0.2, 0.2)
+"""Where items are divided by time: ours."""
+
+
+def ratios_for(data_name: str, mode: SplitMode = "stratified") -> Ratios:
     """The protocol's train/val/test shares for a data set; 0.2/0.4/0.4 for one that it does not list.
+
+    A split by time, which no protocol has, takes 0.6/0.2/0.2.
 
     Example:
         >>> ratios_for("Chameleon")
         (0.48, 0.32, 0.2)
     """
+    if mode == "time":
+        return TIME_RATIOS
     known = find(data_name)
     return DEFAULT_RATIOS if known is None else known.split_ratios or DEFAULT_RATIOS
 
@@ -167,14 +176,28 @@ def splits_for(
     ratios: Ratios,
     seed: int,
     split_index: int = 0,
+    times: TimeOptions | None = None,
 ) -> list[Split]:
     """Splits of every client of one graph in the mode asked for, as global ids.
 
+    Args:
+        graph: What was cut.
+        clients: Global ids of each client's items.
+        mode: How.
+        ratios: Shares of training, validation and test items.
+        seed: Of ``stratified`` and ``global``.
+        split_index: Column, where there are several predefined splits.
+        times: Of ``time``; None leaves all to the ratios.
+
     Raises:
-        DataError: ``predefined`` is asked for and the data carries no such split.
+        DataError: ``predefined`` or ``time`` is asked for, and the data has no such split, or no times.
     """
     if mode == "stratified":
         return stratified_splits(graph.labels, clients, ratios, seed=seed)
+    if mode == "time":
+        from graphsilo.data.partition.time_splits import time_splits
+
+        return time_splits(graph, clients, ratios, times or TimeOptions())
     from graphsilo.data.partition.whole_splits import global_split, map_to_clients, predefined_split
 
     if mode == "global":

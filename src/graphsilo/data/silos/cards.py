@@ -27,14 +27,8 @@ from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.sources.classes import is_signed, signed_note
 from graphsilo.data.sources.directions import has_directions
 from graphsilo.data.sources.faults import name_fault, unseen_fault
-from graphsilo.data.sources.vocabulary import (
-    Vocabulary,
-    alike_words,
-    classes_in_words,
-    first_difference,
-    share_words,
-    sort_words,
-)
+from graphsilo.data.sources.layout import Described, Layout, agree, rename_booleans
+from graphsilo.data.sources.vocabulary import Vocabulary, alike_words, classes_in_words, first_difference, sort_words
 from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
 from graphsilo.errors import DataError, quote, several
 from graphsilo.types import ClientId, Task
@@ -43,7 +37,9 @@ if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-MOST_CLASSES, MOST_WORDS = 1_000, 10_000
+STORED = "stored"
+"""How items of a silo were divided that was exported."""
+MOST_CLASSES, MOST_WORDS, MOST_TABLES = 1_000, 10_000, 100
 """Of one silo: all silos' tables of hits are as large as the classes squared, and features as wide as all words."""
 
 
@@ -99,6 +95,7 @@ class Card:
         scale, scale_by: How features are scaled; see :class:`graphsilo.data.scales.Scaling`.
         counts: How much it holds.
         split: How items were divided.
+        layout: Of which tables its graph is made.
         outside: How many links lead to each other silo, by its name, and a checksum of them.
     """
 
@@ -120,6 +117,7 @@ class Card:
     scale_by: ScaleBy
     counts: ItemCounts
     split: CardSplit
+    layout: Layout = field(default_factory=Layout)
     outside: dict[str, tuple[Count, str]] = field(default_factory=dict)
 
 
@@ -137,23 +135,26 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     whole = silo.graph
     graph = whole.union
     tables = silo_file.tables
-    split = CardSplit("stored")
+    split = CardSplit(STORED)
     declared, directed = True, False
     links = undirected_links(graph.edges).shape[1]
     tasks: list[Task] = [silo.schema.task]
     if tables is not None:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
-        declared, directed = tables.classes is not None, tables.directed
-        tasks = ["node", "link"] if has_enough_links(links, chosen.ratios or GRAPH_RATIOS) else ["node"]
+        declared, directed = tables.classes is not None or silo.has_targets, tables.directed
+        hideable = graph.links is None and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
+        tasks = [silo.schema.task, "link"] if hideable else [silo.schema.task]
     else:
         directed = has_directions(graph)
-    words = None if tables is None else Vocabulary.of(silo_file.name, tables, silo.schema.feature_names or ())
+    layout = Layout.of(graph, tables, silo_file.sums)
+    names = silo.schema.feature_names
+    words = None if tables is None else Vocabulary.of(silo_file.name, tables, names or (), layout.links)
     train, items = len(silo.train), silo.seen.items
     if silo.links is not None:
         train = silo.links.train.shape[1]
         links = train + silo.links.val.shape[1] + silo.links.test.shape[1]
-    labels, names, classes = whole.labels, silo.schema.feature_names, silo.schema.class_names
+    labels, classes = whole.labels, silo.schema.class_names
     made = Card(
         graphsilo=__version__,
         name=silo_file.name,
@@ -181,6 +182,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
             classes=len(np.unique(labels[labels >= 0])),
         ),
         split=split,
+        layout=layout,
         outside=sides_of(graph),
     )
     return asdict(made)
@@ -224,7 +226,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
             f"{' or '.join(lacking[0].tasks)} alone: a federation has one task. Leave it out, or ask for a task that "
             f"all can serve{f', such as task={tasks[0]}' if tasks else ''}."
         )
-    reported = _share_words(reported)
+    reported = _share_tables(reported)
     first = reported[0]
     # Where some have names and others do not, the names are compared among those that have them.
     named = next((one for one in reported if one.feature_names is not None), first)
@@ -242,6 +244,11 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
                 f"silo '{first.name}' scales its features so: {_scaling(first)}; silo '{other.name}' so: "
                 f"{_scaling(other)}. Write the same `features: {{scale: ..., scale_by: ...}}` into every silo.yaml."
             )
+        if _schema_tables(other.layout) != _schema_tables(first.layout):
+            raise DataError(
+                f"silo '{first.name}' has nodes of the types {_tables(first)}, silo '{other.name}' of "
+                f"{_tables(other)}; one of them is a stored silo, which stays as it was exported."
+            )
     compare_sides({one.name: one.outside for one in reported})
     count, names = _classes(reported, task)
     return Schema(
@@ -253,6 +260,7 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
         booleans=join_truth(_truth(reported)),
         directed=first.directed,
         weighted=first.weighted,
+        **_schema_tables(first.layout),
     )
 
 
@@ -271,25 +279,46 @@ def _truth(reported: Sequence[Card]) -> list[BooleanWords]:
     return [BooleanWords(f"silo '{one.name}'", one.feature_names or (), words_of(one.booleans)) for one in reported]
 
 
-def _share_words(reported: Sequence[Card]) -> list[Card]:
-    """The cards with one list of words for each column that silos share."""
-    shared = share_words(
-        [
-            Vocabulary(f"silo '{one.name}'", tuple(one.feature_names or ()), one.one_hot, frozenset(one.open_words))
-            for one in reported
-        ]
-    )
-    return [
-        one
-        if one.feature_names is None
-        else replace(
-            one,
-            feature_names=list(mine.names),
-            features=len(mine.names),
-            one_hot={column: list(words) for column, words in mine.words.items()},
+def _share_tables(reported: Sequence[Card]) -> list[Card]:
+    """The cards as if each silo had the tables of all, with one list of words for each column; stored ones as is."""
+    own = [one for one in reported if one.split.mode != STORED and one.feature_names is not None]
+    described = [
+        Described(
+            one.layout,
+            Vocabulary(f"silo '{one.name}'", tuple(one.feature_names or ()), one.one_hot, frozenset(one.open_words)),
         )
-        for one, mine in zip(reported, shared, strict=True)
+        for one in own
     ]
+    agreed = dict(zip((one.name for one in own), agree(described), strict=True)) if own else {}
+    return [_with_tables(one, agreed[one.name]) if one.name in agreed else one for one in reported]
+
+
+def _with_tables(one: Card, agreed: Described) -> Card:
+    mine = agreed.words
+    return replace(
+        one,
+        feature_names=list(mine.names),
+        features=len(mine.names),
+        one_hot={column: list(words) for column, words in mine.words.items()},
+        booleans=rename_booleans(one.booleans, one.layout, agreed.layout),
+        layout=agreed.layout,
+    )
+
+
+def _tables(one: Card) -> str:
+    return f"{several(one.layout.types, 6) or 'one'} and links {several(one.layout.relations, 6) or 'of one kind'}"
+
+
+def _schema_tables(layout: Layout) -> dict[str, Any]:
+    """What a schema says of tables: nothing of one type, and of links that are nothing but links."""
+    many = len(layout.types) > 1
+    return {
+        "types": tuple(layout.types) if many else (),
+        "target": layout.target if many else "",
+        "relations": tuple(layout.relations) if layout.has_rows else (),
+        "link_features": tuple(layout.links),
+        "ends": tuple((start, end) for start, end in layout.ends) if many and layout.has_rows else (),
+    }
 
 
 def _scaling(one: Card) -> str:
@@ -301,20 +330,26 @@ def _parse(reported: Mapping[str, Any]) -> Card:
     name = quote(reported.get("name", "?") if isinstance(reported, Mapping) else "?")
     try:
         found = msgspec.convert(dict(reported), Card)
-        for kind, part in ((Card, reported), (ItemCounts, reported["counts"]), (CardSplit, reported["split"])):
+        for kind, part in ((Card, reported), (ItemCounts, reported["counts"]), (CardSplit, reported["split"]),
+                           (Layout, reported.get("layout", {}))):  # fmt: skip
             strange = sorted(set(map(str, part)) - {item.name for item in fields(kind)})
             if strange:
                 raise msgspec.ValidationError(f"unknown entry '{strange[0]}'")
         held = MOST_CLASSES if found.classes_declared else min(MOST_CLASSES, found.counts.nodes)
         if found.classes > held:
             raise msgspec.ValidationError(f"{found.classes} classes are more than it can have; at most {held}")
-        if any(len(words) > MOST_WORDS for words in found.one_hot.values()):
+        if any(len(words) > MOST_WORDS for words in (*found.one_hot.values(), found.layout.links)):
             raise msgspec.ValidationError(f"a column has more than {MOST_WORDS} words")
         lengths = ((found.features, found.feature_names), (found.classes, found.class_names))
         if any(names is not None and len(names) != count for count, names in lengths):
             raise msgspec.ValidationError("numbers and names of features or classes do not agree")
         if any(names is not None and len(set(names)) != len(names) for _, names in lengths[1:]):
             raise msgspec.ValidationError("a class stands there twice")
+        tables = (found.layout.types, found.layout.relations, found.layout.windows or [], found.layout.ends)
+        if any(len(listed) > MOST_TABLES for listed in tables) or not found.layout.types:
+            raise msgspec.ValidationError(f"it has none, or more than {MOST_TABLES} tables or windows")
+        if not all(0 < days < np.inf for days in found.layout.windows or []):
+            raise msgspec.ValidationError("a window is no number of days")
         if not set(found.open_words) <= set(found.one_hot):
             raise msgspec.ValidationError("a column without words declares none")
         truth = (word for pair in found.booleans.values() for listed in pair for word in listed)
@@ -340,6 +375,9 @@ def _reported_names(one: Card) -> Iterator[str]:
     for column, words in one.one_hot.items():
         yield from (column, *words)
     yield from (*one.booleans, *one.outside)
+    tables = one.layout
+    yield from (*tables.types, *tables.relations, *tables.links, *tables.shares, tables.target)
+    yield from (*tables.dated, *(kind for pair in tables.ends for kind in pair))
 
 
 def _check_features(one: Card, other: Card) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from graphsilo.data.scales import ScaleName
 from graphsilo.data.silos.scaling import FeatureScale, wide_blocks
 from graphsilo.data.silos.silo import Silo
 
+if TYPE_CHECKING:
+    from graphsilo.data.links import NodeTypes
+
 OTHER_UNIT = 30.0
 """Deviations of one column at two silos so many times apart are taken for a sign of two units, such as EUR and cents,
 of which even a hundredfold is less where a few numbers are far from the others."""
@@ -20,7 +24,7 @@ _NORMAL_IQR = 1.3489795003921634
 """Distance of the quartiles of a normal distribution with deviation 1."""
 _MOSTLY = 0.5
 """Share of entries that are not 0 from which a sparse column is centred: it is filled anyway."""
-_CONSTANT = 2.0**-44
+CONSTANT = 2.0**-44
 """A deviation so small a part of its mean is rounding: the mean of one number over and over need not be that number."""
 _COLUMNS = 64
 """Columns whose quantiles are taken at once."""
@@ -35,19 +39,28 @@ class ColumnSums:
         sums: [d] float64 sum of each column.
         others: [d] int64 entries that are neither 0 nor 1.
         filled: [d] int64 entries that are not 0; [0] of dense features, which need none.
+        members: [d] int64 rows of nodes whose type has the column; [0] where all have all columns.
     """
 
     rows: int
     sums: NDArray[np.float64]
     others: NDArray[np.int64]
     filled: NDArray[np.int64]
+    members: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def counted(self) -> NDArray[np.int64] | int:
+        """Rows that count, by column where they differ."""
+        return self.members if len(self.members) else self.rows
 
     def centre(self) -> NDArray[np.float64]:
         """[d] what is subtracted from each column: its mean, or 0 where it is mostly 0 and kept sparse."""
-        mean = self.sums / max(self.rows, 1)
-        return np.where(self.filled < _MOSTLY * self.rows, 0.0, mean) if len(self.filled) else mean
+        mean = self.sums / np.maximum(self.counted, 1)
+        return np.where(self.filled < _MOSTLY * np.asarray(self.counted), 0.0, mean) if len(self.filled) else mean
 
-    def scale(self, centre: NDArray[np.float64], squares: NDArray[np.float64], rows: int) -> FeatureScale:
+    def scale(
+        self, centre: NDArray[np.float64], squares: NDArray[np.float64], rows: NDArray[np.int64] | int
+    ) -> FeatureScale:
         """The scale that follows from a second look.
 
         Two looks, since Σx² - (Σx)²/n of 250,000 ± 60 has lost most of its digits.
@@ -55,32 +68,89 @@ class ColumnSums:
         Args:
             centre: As ``centre`` gives it.
             squares: [d] sum of (x - centre)².
-            rows: Over how many rows.
+            rows: Over how many rows, by column where they differ.
         """
-        return _scale(centre, np.sqrt(squares / max(rows, 1)), plain=self.others == 0)
+        return _scale(centre, np.sqrt(squares / np.maximum(rows, 1)), plain=self.others == 0)
 
 
 def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDArray[np.bool_]) -> FeatureScale:
-    varies = spread > _CONSTANT * np.abs(centre)
+    varies = spread > CONSTANT * np.abs(centre)
     factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
     return FeatureScale(np.where(plain, 0.0, centre), np.where(plain, 1.0, factor))
 
 
-def visible_rows(silo: Silo) -> Features:
-    """[n, d] features of the rows that count: what training sees."""
-    return visible_graph(silo).features
-
-
 def visible_graph(silo: Silo) -> Graph:
-    """The nodes and links that training sees."""
+    """The nodes and links that count: what training sees; of nodes with times those up to the last training node."""
     graph = silo.graph
-    if not isinstance(graph, GraphCollection) or len(silo.train) == len(graph):
-        return graph.union
-    return graph.subset(silo.train).union
+    if isinstance(graph, GraphCollection):
+        return graph.union if len(silo.train) == len(graph) else graph.subset(silo.train).union
+    if graph.time is None:
+        return graph
+    learned = graph.time[silo.train]
+    last = learned[~np.isnan(learned)].max(initial=-np.inf)
+    later = graph.time > last
+    return graph if last == -np.inf or not later.any() else graph.subgraph(np.flatnonzero(~later))
 
 
-def sums_of(features: Features) -> ColumnSums:
-    """What these rows add to the means."""
+def fewest_rows(silo: Silo) -> int:
+    """How many rows are added up in the column that fewest nodes have."""
+    graph = visible_graph(silo)
+    members = members_of(graph)
+    return int(members[members > 0].min(initial=graph.num_nodes))
+
+
+def members_of(graph: Graph) -> NDArray[np.int64]:
+    """[d] nodes whose type has each column; [0] where nodes have no types."""
+    types = graph.types
+    return np.zeros(0, dtype=np.int64) if types is None else _count_members(types)
+
+
+def _count_members(types: NodeTypes) -> NDArray[np.int64]:
+    counts = np.append(np.bincount(types.of_node, minlength=len(types.names)), len(types.of_node))
+    found: NDArray[np.int64] = counts[types.of_feature]  # the last is of -1, which all have
+    return found
+
+
+def _by_type(features: Features, types: NodeTypes | None) -> Iterator[tuple[Any, Features]]:
+    """Which columns, and their rows of the nodes whose type has them."""
+    if types is None:
+        yield slice(None), features
+        return
+    for kind in np.unique(types.of_feature).tolist():
+        columns = np.flatnonzero(types.of_feature == kind)
+        rows = features if kind < 0 else features[np.flatnonzero(types.of_node == kind)]
+        yield columns, rows[:, columns]
+
+
+def only_members(features: Features, types: NodeTypes) -> Features:
+    """With 0 where a node's type does not have a column."""
+    if isinstance(features, np.ndarray):
+        for kind in np.unique(types.of_feature[types.of_feature >= 0]).tolist():
+            features[np.ix_(types.of_node != kind, types.of_feature == kind)] = 0.0
+        return features
+    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    kinds = types.of_feature[features.indices]
+    features.data[(kinds >= 0) & (kinds != types.of_node[rows])] = 0.0
+    features.eliminate_zeros()
+    return features
+
+
+def sums_of(features: Features, types: NodeTypes | None = None) -> ColumnSums:
+    """What these rows add to the means: in each column those of nodes whose type has it."""
+    n, d = features.shape
+    if types is None:
+        return _sums_of(features)
+    filled = 0 if isinstance(features, np.ndarray) else d
+    made = ColumnSums(n, np.zeros(d), np.zeros(d, np.int64), np.zeros(filled, np.int64), _count_members(types))
+    for columns, rows in _by_type(features, types):
+        found = _sums_of(rows)
+        made.sums[columns], made.others[columns] = found.sums, found.others
+        if filled:
+            made.filled[columns] = found.filled
+    return made
+
+
+def _sums_of(features: Features) -> ColumnSums:
     n, d = features.shape
     if isinstance(features, np.ndarray):
         sums, others = np.zeros(d), np.zeros(d, dtype=np.int64)
@@ -100,8 +170,15 @@ def sums_of(features: Features) -> ColumnSums:
     )
 
 
-def squares_of(features: Features, centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[d] sum of (x - centre)² over these rows."""
+def squares_of(features: Features, centre: NDArray[np.float64], types: NodeTypes | None = None) -> NDArray[np.float64]:
+    """[d] sum of (x - centre)² over these rows: in each column those of nodes whose type has it."""
+    found = np.zeros(features.shape[1])
+    for columns, rows in _by_type(features, types):
+        found[columns] = _squares_of(rows, centre[columns])
+    return found
+
+
+def _squares_of(features: Features, centre: NDArray[np.float64]) -> NDArray[np.float64]:
     n, d = features.shape
     if isinstance(features, np.ndarray):
         total = np.zeros(d)
@@ -123,17 +200,22 @@ def own_scale(silo: Silo, how: ScaleName) -> FeatureScale:
         silo: Its own rows count; where it has no row to train on, as for graph classification, all that it has.
         how: ``standard`` or ``robust``.
     """
-    rows = visible_rows(silo)
-    return scale_of_rows(rows if rows.shape[0] else silo.graph.union.features, how)
+    seen = visible_graph(silo)
+    graph = seen if seen.num_nodes else silo.graph.union
+    return scale_of_rows(graph.features, how, graph.types)
 
 
-def scale_of_rows(rows: Features, how: ScaleName) -> FeatureScale:
+def scale_of_rows(rows: Features, how: ScaleName, types: NodeTypes | None = None) -> FeatureScale:
     """The scale that some rows alone give; see :func:`own_scale`."""
-    found = sums_of(rows)
+    found = sums_of(rows, types)
     if how == "robust":
-        return _robust(rows, found)
+        shift, factor = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+        for columns, part in _by_type(rows, types):
+            robust = _robust(part, _sums_of(part))
+            shift[columns], factor[columns] = robust.shift, robust.factor
+        return FeatureScale(shift, factor)
     centre = found.centre()
-    return found.scale(centre, squares_of(rows, centre), found.rows)
+    return found.scale(centre, squares_of(rows, centre, types), found.counted)
 
 
 def _robust(rows: Features, found: ColumnSums) -> FeatureScale:
@@ -149,7 +231,7 @@ def _robust(rows: Features, found: ColumnSums) -> FeatureScale:
             spread[start : start + _COLUMNS] = (high - low) / _NORMAL_IQR
     if len(found.filled):
         middle = np.where(found.filled < _MOSTLY * n, 0.0, middle)
-    deviation: NDArray[np.float64] = np.sqrt(squares_of(rows, middle) / max(n, 1))
+    deviation: NDArray[np.float64] = np.sqrt(_squares_of(rows, middle) / max(n, 1))
     return _scale(middle, np.where(spread > 0, spread, deviation), plain=found.others == 0)
 
 
@@ -160,7 +242,7 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
         graphs: Of silos whose features are scaled together, as they were read.
         names: What the silos are called.
     """
-    factors = np.stack([scale_of_rows(graph.features, "standard").factor for graph in graphs])
+    factors = np.stack([scale_of_rows(graph.features, "standard", graph.types).factor for graph in graphs])
     said = []
     for column, name in enumerate(graphs[0].feature_names or ()):
         known = np.flatnonzero(factors[:, column])

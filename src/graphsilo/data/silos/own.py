@@ -30,47 +30,49 @@ from pydantic import BeforeValidator, field_validator
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.partition.rule import Seed
-from graphsilo.data.partition.splits import DEFAULT_RATIOS, check_ratios
+from graphsilo.data.partition.rule import Moment, Seed, TimeOptions
+from graphsilo.data.partition.splits import check_ratios, ratios_for
 from graphsilo.data.scales import UNSCALED, ScaleOptions, Scaling
 from graphsilo.data.silos.between import own_links
 from graphsilo.data.silos.scenarios import build_silo
+from graphsilo.data.silos.schema import TABLES, learned_of
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.data.silos.store import SiloStore
 from graphsilo.data.silos.union import dense, own_partition, union
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.description import Description, Name, Names
 from graphsilo.data.sources.missing import REFUSE, Missing
-from graphsilo.data.sources.tables import (
-    EdgeTable,
+from graphsilo.data.sources.sums import Sums
+from graphsilo.data.sources.table_spec import (
+    EdgeTables,
     FeatureOptions,
     LabelTable,
-    NodeTable,
+    NodeTables,
     OutsideTable,
-    Reading,
     TableSpec,
     read_spec,
     spec_of,
 )
+from graphsilo.data.sources.tables import Reading
 from graphsilo.data.sources.vocabulary import Learned
 from graphsilo.data.truth import BooleanWords, join_truth
 from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import Share, must_be, setting
-from graphsilo.types import ClientId, Task
+from graphsilo.types import NODE_TASKS, ClientId, Task
 
-OwnMode: TypeAlias = Literal["stratified", "predefined"]
+OwnMode: TypeAlias = Literal["stratified", "predefined", "time"]
 """Splits that a silo can draw alone; ``global`` draws over all silos."""
 DEFAULT_SEED = 2024
 
-_INLINE = ("nodes", "edges", "labels", "outside", "directed", "classes")
+_INLINE = ("nodes", "edges", "target", "sums", "labels", "outside", "directed", "classes")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def _check_mode(value: Any) -> Any:
     if value == "global":
         raise must_be(
-            "'stratified', or 'predefined' with a column nodes.split: 'global' draws over the nodes of all silos, "
-            "which no silo sees"
+            "'stratified', 'time', or 'predefined' with a column nodes.split: 'global' draws over the nodes of all "
+            "silos, which no silo sees"
         )
     return value
 
@@ -83,12 +85,14 @@ class SiloSplit(Description):
     """How a silo divides its nodes."""
 
     mode: Annotated[OwnMode, BeforeValidator(_check_mode)] | None = setting(
-        None, "per class, or as a column says; none: as the tables have such a column"
+        None, "per class, by time, or as a column says; none: as the tables have such a column"
     )
     ratios: tuple[Share, Share, Share] | None = setting(
         None, "shares of training, validation and test items; none: 0.2, 0.4, 0.4 of nodes and 0.8, 0.1, 0.1 of links"
     )
     seed: Seed = setting(DEFAULT_SEED, "of the splits")
+    train_until: Moment | None = setting(None, "mode time: the last day (or number) of training; none: as ratios say")
+    val_until: Moment | None = setting(None, "and of validation; what is later is for tests")
 
 
 class SiloDescription(Description):
@@ -96,10 +100,12 @@ class SiloDescription(Description):
 
     name: Name = setting(..., "as in the federation: small letters, digits and hyphens")
     data: Name | None = setting(None, "a description of tables (.yaml)")
-    nodes: NodeTable | None = setting(None, "or the table of nodes itself")
-    edges: EdgeTable | None = setting(None, "and the table of edges")
+    nodes: NodeTables | None = setting(None, "or the table of nodes itself, or several")
+    edges: EdgeTables | None = setting(None, "and the table of edges, or several")
     labels: LabelTable | None = setting(None, "beside them, as in a description of tables")
     outside: OutsideTable | None = setting(None, "beside them, as in a description of tables")
+    target: Name | None = setting(None, "beside them, as in a description of tables")
+    sums: bool | Sums | None = setting(None, "beside them, as in a description of tables")
     directed: bool | None = setting(None, "beside them, as in a description of tables")
     classes: Names | None = setting(None, "beside them, as in a description of tables")
     store: Name | None = setting(None, "or the folder of a silo that `graphsilo silo export` wrote")
@@ -168,8 +174,7 @@ class SiloFile:
         """
         if self.store is not None:
             return _load_stored(self, client, task, schema, sparse)
-        names = () if schema is None else schema.feature_names or ()
-        read = self.read(Learned(names, fills))
+        read = self.read(Learned(fills=fills) if schema is None else learned_of(schema, fills))
         return self.silo_of(read, client, task=task, schema=schema, sparse=sparse, scenario=scenario)
 
     def silo_of(
@@ -189,16 +194,17 @@ class SiloFile:
             whole,
             sizes,
             mode=self.split.mode or "stratified",
-            ratios=self.split.ratios or DEFAULT_RATIOS,
+            ratios=self.split.ratios or ratios_for("", self.split.mode or "stratified"),
             seed=self.split.seed,
+            times=TimeOptions(train_until=self.split.train_until, val_until=self.split.val_until),
             first_client=client,
         )
-        chosen = task or (schema.task if schema is not None else "node")
+        chosen = task or (schema.task if schema is not None else whole.task)
         silo = build_silo(
             whole, partition, client=client, scenario=scenario, task=chosen, link_ratios=self.split.ratios
         )
         silo = replace(silo, fills=read.graph.fills, estimated=read.graph.estimated)
-        if (chosen, scenario) == ("node", "seen"):
+        if chosen in NODE_TASKS and scenario == "seen":
             silo = replace(silo, cut=own_links(whole, partition.nodes[0]))
         return silo if schema is None else replace(silo, schema=replace(schema, task=chosen))
 
@@ -224,7 +230,11 @@ class SiloFile:
             kind: What is kept, as the ending of the file's name.
         """
         folder = self.path.parent.resolve()
-        place, more = (self.store, "") if self.tables is None else self.tables.places["nodes"].address
+        place, more = (
+            (self.store, "")
+            if self.tables is None
+            else self.tables.places[self.tables.node_key(self.tables.target)].address
+        )
         if isinstance(place, Path):
             place = place.resolve()
             place = place.relative_to(folder) if place.is_relative_to(folder) else place
@@ -237,6 +247,11 @@ class SiloFile:
         if said is not None:
             return Missing.parse(said)
         return REFUSE if self.tables is None else self.tables.missing
+
+    @property
+    def sums(self) -> bool | Sums:
+        """What nodes are told of their links: as the options say, else as the tables' description does."""
+        return False if self.tables is None else catalog.sums_of(self.tables, self.options)
 
     def stored_client(self) -> ClientId:
         """The client number that a stored silo was exported as.
@@ -347,11 +362,18 @@ def _with_features(description: SiloDescription, tables: TableSpec, file: Path) 
 
 
 def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
-    mode = description.mode or ("predefined" if tables.nodes.split is not None else "stratified")
-    if mode == "predefined" and tables.nodes.split is None:
+    mode = description.mode or ("predefined" if tables.classified.split is not None else "stratified")
+    if mode == "predefined" and tables.classified.split is None:
         raise ConfigError(
             f"{file}: split.mode is 'predefined', but no column says which node trains: name it as nodes.split in "
             f"{tables.file.name}, or use 'stratified'."
+        )
+    dates = [key for key in ("train_until", "val_until") if getattr(description, key) is not None]
+    if dates and (mode != "time" or description.ratios is not None):
+        beside = f"split.mode is '{mode}'" if mode != "time" else "split.ratios say the same"
+        raise ConfigError(
+            f"{file}: split.{dates[0]} is a boundary in time, and {beside}. Set mode: time with dates or with ratios, "
+            f"or leave the dates out."
         )
     try:
         ratios = None if description.ratios is None else check_ratios(description.ratios, "split.ratios")
@@ -362,12 +384,16 @@ def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
 
 def _match_schema(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
     """The graph with the federation's class numbers."""
-    if graph.num_features != schema.num_features or (
-        schema.feature_names is not None and graph.feature_names != schema.feature_names
+    tables = Schema.of(graph, schema.task)
+    if (
+        graph.num_features != schema.num_features
+        or (schema.feature_names is not None and graph.feature_names != schema.feature_names)
+        or any(getattr(tables, key) != getattr(schema, key) for key in TABLES)
     ):
         raise DataError(
-            f"silo '{file.name}' has other features now ({graph.num_features}) than those the federation agreed on "
-            f"({schema.num_features}): its tables have changed since. Run `graphsilo silo check` and start again."
+            f"silo '{file.name}' has other features now ({graph.num_features}), or other tables, than those the "
+            f"federation agreed on ({schema.num_features}): its tables have changed since. Run `graphsilo silo check` "
+            f"and start again."
         )
     join_truth(
         [

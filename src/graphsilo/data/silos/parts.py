@@ -73,7 +73,7 @@ def split_items(nodes: NodeIds, partition: Partition, client: ClientId) -> dict[
 
 NO_LABELS = (
     "Say which column or attribute holds the class (nodes.label in a description of tables, graphsilo.graph_of(data, "
-    "labels=...) in Python), or ask for task=link, which needs none."
+    "labels=...) in Python) or the numbers to be estimated (nodes.targets), or ask for task=link, which needs none."
 )
 
 

@@ -69,13 +69,22 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
 
     Raises:
         ConfigError: A setting is unknown or out of range.
-        UnsupportedError: Labels are to be spoiled for link prediction, or noise needs a second class.
+        UnsupportedError: Labels are to be spoiled for link prediction, noise needs a second class, or tables of links
+            or types of nodes would contradict what is changed.
     """
     settings = PerturbOptions.of(options)
     if settings.is_nothing:
         return silo
     if silo.links is not None and (settings.label_sparsity or settings.label_noise):
         raise UnsupportedError("link prediction has no labels to spoil: use edge_sparsity or edge_noise.")
+
+    if silo.graph.union.links is not None or silo.graph.union.types is not None:
+        from graphsilo.data.silos.typed import refuse_spoiling
+
+        refuse_spoiling(
+            silo.graph.union, edges=settings.edge_sparsity + settings.edge_noise > 0,
+            features=settings.feature_sparsity + settings.feature_noise > 0,
+        )  # fmt: skip
 
     def stream(kind: str) -> np.random.Generator:
         return numpy_generator(seed, "perturb", kind, silo.client)

@@ -17,7 +17,7 @@ from graphsilo.data.silos.parts import keep_edges, with_added_links
 from graphsilo.data.silos.scenarios import ScenarioOptions, build_silos
 from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
 from graphsilo.errors import ConfigError
-from graphsilo.types import NodeIds, Task
+from graphsilo.types import NODE_TASKS, NodeIds, Task
 
 _SHARED = ("global", "new_client")
 _LINK_FIELDS = ("train", "val", "val_negative", "test", "test_negative")
@@ -62,7 +62,7 @@ def pooled_silo(
     train_rows = base.rows_of(pooled.graph.global_ids)
     whole, seen_position = _cross(base, seen_rows)
     items = dict(first.items)
-    if task == "node":
+    if task in NODE_TASKS:
         items = {name: np.unique(seen_position[ids]) for name, ids in items.items()}
     part = np.empty(whole.num_nodes, dtype=np.int64)
     part[seen_position[::-1]] = first.part[::-1]

@@ -6,8 +6,10 @@ deviation 1, by each silo for itself or by numbers that all silos agree on befor
 years later, is scaled by it.
 
 Rows that count are those that training sees: all nodes of the training graph, labels aside; of a collection the nodes
-of its training graphs. Nodes that appear at test time do not count, and are scaled like the others.
+of its training graphs; of nodes with times those that are no later than the last training node. Nodes that appear at
+test time do not count, and are scaled like the others.
 
+- Where nodes have types, rows of a column are those of nodes whose type has it; others keep their 0.
 - A column of nothing but 0 and 1 stays as it is: it has no unit.
 - A column that is constant becomes 0, also where it varies later: nothing was learned of it.
 - Features that are kept sparse stay so: a column that is mostly 0 is divided, by its root mean square, not centred.
@@ -49,11 +51,13 @@ class FeatureScale:
     Attributes:
         shift, factor: [d] float64; [0] where features stay as they are.
         links: What is done to the columns of the tables of links, where they have some.
+        targets: The same of numbers that are to be estimated; None where there are none.
     """
 
     shift: NDArray[np.float64]
     factor: NDArray[np.float64]
     links: FeatureScale | None = None
+    targets: FeatureScale | None = None
 
     @property
     def digest(self) -> str:
@@ -75,7 +79,7 @@ def scale_silo(silo: Silo, scale: FeatureScale | None, *, clip: bool = False) ->
     """
     graph = scale_graph(silo.graph, scale, clip=clip)
     if graph is silo.graph:  # float32 already, and left as it is
-        return silo
+        return silo if scale is None else replace(silo, scale=scale)
     sets = tuple(replace(item, graph=scale_graph(item.graph, scale, clip=clip)) for item in silo.evaluations)
     return replace(silo, graph=graph, evaluations=sets, scale=scale)
 
@@ -86,14 +90,13 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
     Args:
         silo: With features as they were read.
         scaling: How they are scaled.
-        agreed: The scale that the silos agreed on, where they did.
+        agreed: The scale that the silos agreed on, where they did; of targets alone where features are not scaled
+            together.
         clip: Whether numbers that are too large for it become the largest ones. Where the scale is somebody else's
             word, a refusal would tell that there is such a number.
     """
-    scale = agreed
-    if not scaling.has_columns:
-        scale = None
-    elif agreed is None:
+    scale = agreed if scaling.has_columns and agreed is not None and len(agreed.shift) else None
+    if scaling.has_columns and scale is None:
         from graphsilo.data.silos.column_scales import own_scale
 
         scale = own_scale(silo, scaling.scale)
@@ -101,6 +104,10 @@ def prepare_silo(silo: Silo, scaling: Scaling, agreed: FeatureScale | None = Non
         from graphsilo.data.silos.link_scaling import add_own_scale
 
         scale = add_own_scale(scale, silo, scaling.scale)
+    if silo.schema.task == "regression":
+        from graphsilo.data.silos.targets import with_target_scale
+
+        scale = with_target_scale(silo, scale, agreed)
     return scale_silo(silo, scale, clip=clip)
 
 
@@ -112,6 +119,8 @@ def scale_graph(
     Raises:
         DataError: Another number of features; or a number is too large to be scaled.
     """
+    if scale is not None and not len(scale.shift) and scale.links is None:  # of targets alone
+        scale = None
     if scale is None and graph.union.features.dtype == np.float32:
         return graph
     # On the graph itself, as its tensors are: clients share evaluation graphs, and may share a scale.
@@ -138,6 +147,10 @@ def _apply(graph: Graph, scale: FeatureScale | None, clip: bool) -> Features:
         raise DataError(f"{graph.name} has {features.shape[1]} features, and the scale {len(scale.shift)}.")
     with np.errstate(over="ignore", invalid="ignore"):  # said in words below
         result = _dense(features, scale) if isinstance(features, np.ndarray) else _sparse(features, scale)
+    if graph.types is not None:
+        from graphsilo.data.silos.column_scales import only_members
+
+        result = only_members(result, graph.types)
     entries = result if isinstance(result, np.ndarray) else result.data
     if clip:
         np.nan_to_num(entries, copy=False)
@@ -203,9 +216,13 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     from graphsilo.data.silos.column_scales import scale_of_rows
 
     has_columns = how in ("standard", "robust")
-    scale = scale_of_rows(features, how) if has_columns else None
+    scale = scale_of_rows(graph.features, how, graph.types) if has_columns else None
     said = []
+    relations = graph.links.relations if graph.links else ()
+    made = tuple(f"{relation} {way}: " for relation in relations for way in ("in", "out"))
     for column in range(features.shape[1]):
+        if graph.feature_names and graph.feature_names[column].startswith(made):
+            continue  # sums over links, of which nobody can make two columns
         values = np.unique(features[:: -(-len(features) // _LOOKED_AT), column])
         kept = values if scale is None else (values - scale.shift[column]) * scale.factor[column]
         count = 1 + int(np.count_nonzero(np.diff(kept.astype(np.float32))))

@@ -106,6 +106,7 @@ def partition_for_scenario(
     options: Mapping[str, Any] | None = None,
     split: str | None = None,
     split_index: int = 0,
+    times: Mapping[str, Any] | None = None,
     crop: float | None = None,
 ) -> Partition:
     """Cut a graph as a scenario needs it: with a new client, and with nodes cropped beforehand.
@@ -115,7 +116,7 @@ def partition_for_scenario(
 
     Args:
         graph: The whole graph.
-        rule, clients, seed, ratios, options, split, split_index: As for ``partition``.
+        rule, clients, seed, ratios, options, split, split_index, times: As for ``partition``.
         scenario: A name from ``SCENARIOS``.
         crop: Share of all nodes kept away until test time, a fifth by default; used by ``open`` only.
 
@@ -126,7 +127,7 @@ def partition_for_scenario(
     chosen = check_scenario(scenario)
     kind = entry(rule)
     settings = dict(options or {})
-    make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index)
+    make = partial(partition, rule=rule, seed=seed, ratios=ratios, split=split, split_index=split_index, times=times)
     if chosen in ("seen", "inductive") or kind.counts:
         whole = make(graph, clients=clients, options=settings)
         _require_parts(whole, chosen)
@@ -189,7 +190,7 @@ def build_silos(
         partition: For ``unseen`` and ``open``, made by ``partition_for_scenario``.
         scenario: A name from ``SCENARIOS``.
         options: Settings of the scenario.
-        task: ``node``; ``link`` goes on to ``build_link_silos``.
+        task: That of the graph; ``link`` goes on to ``build_link_silos``.
         link_ratios: Shares of training, validation and test links, for the task ``link``.
 
     Raises:
@@ -199,14 +200,23 @@ def build_silos(
     """
     settings = ScenarioOptions.of(options)
     chosen = check_scenario(scenario)
+    if graph.links is not None or graph.types is not None:
+        from graphsilo.data.silos.typed import refuse_hiding
+
+        refuse_hiding(graph, chosen, task)
     if task == "link":
         _require_seen(chosen)
         from graphsilo.data.silos.link_task import build_link_silos
 
         return build_link_silos(graph, partition, ratios=link_ratios, global_graph=settings.global_graph)
-    if task != "node":
+    if task != graph.task:
         raise UnsupportedError(
-            f"one graph gives silos for the tasks node and link; for '{task}' use build_graph_silos with a collection."
+            f"one graph gives silos for the tasks {graph.task} and link; for '{task}' "
+            f"{'use build_graph_silos with a collection' if task == 'graph' else 'it would need other labels'}."
+        )
+    if chosen in ("unseen", "open") and graph.targets is not None:
+        raise UnsupportedError(
+            f"the scenario '{chosen}' takes classes away, and targets are none; use seen or inductive."
         )
     partition.check(graph)
     _require_parts(partition, chosen)
@@ -248,13 +258,17 @@ def build_silo(
             f"scenario '{chosen}' cuts the data itself; a silo with its own data can be asked for 'seen' and "
             "'inductive'."
         )
+    if graph.links is not None or graph.types is not None:
+        from graphsilo.data.silos.typed import refuse_hiding
+
+        refuse_hiding(graph, chosen, task)
     if task == "link":
         _require_seen(chosen)
         from graphsilo.data.silos.link_task import build_link_silos
 
         return build_link_silos(graph, partition, ratios=link_ratios, first_client=client)[0]
-    if task != "node":
-        raise UnsupportedError(f"a graph from tables serves the tasks node and link; '{task}' was asked for.")
+    if task != graph.task:
+        raise UnsupportedError(f"a graph from tables serves the tasks {graph.task} and link; '{task}' was asked for.")
     partition.check(graph)
     context = _context(graph, partition, chosen, ScenarioOptions())
     if chosen == "inductive" and not len(partition.train[0]):
@@ -289,7 +303,7 @@ def _context(graph: Graph, partition: Partition, scenario: Scenario, options: Sc
         partition=partition,
         scenario=scenario,
         options=options,
-        schema=Schema.of(graph, "node"),
+        schema=Schema.of(graph, graph.task),
         inside=positions_inside(base.edges, partition.nodes, num_nodes=base.num_nodes),
         table=base.number_table(),
         shared=tuple(shared),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.sources.directions import has_directions
-from graphsilo.types import ClientId, Task
+from graphsilo.types import TARGET_TASKS, ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.scaling import FeatureScale
@@ -37,6 +37,8 @@ class Schema:
         types: Of nodes, where there are several.
         relations: What the tables of links are called, where they say more than which nodes are linked.
         link_features: What the columns of these tables are called.
+        target: Type of the nodes that are classified, where there are several types.
+        ends: Types of the nodes that the rows of each relation begin and end at, where there are several types.
     """
 
     task: Task
@@ -50,6 +52,8 @@ class Schema:
     types: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     link_features: tuple[str, ...] = ()
+    target: str = ""
+    ends: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, task: Task) -> Schema:
@@ -58,6 +62,8 @@ class Schema:
             task, graph.num_features, graph.num_classes, graph.feature_names, graph.class_names, graph.booleans,
             has_directions(graph), graph.edge_weights is not None,
             () if graph.types is None else graph.types.names, **cls.of_links(graph),
+            target="" if graph.types is None else graph.types.names[graph.types.target],
+            ends=() if graph.links is None else graph.links.lead(graph.types),
         )  # fmt: skip
 
     @staticmethod
@@ -166,15 +172,21 @@ class Silo:
         return self.graph.labels if self.noisy_labels is None else self.noisy_labels
 
     @property
+    def has_targets(self) -> bool:
+        """Whether it has these, and no classes."""
+        return self.schema.task in TARGET_TASKS
+
+    @property
     def seen(self) -> EvaluationSet:
         return self.evaluations[0]
 
     def train_of_classes(self, least: int) -> NDArray[np.int64]:
-        """Training items that are labelled, of a class with so many of them or more."""
+        """Training items that are labelled, of a class with so many of them or more; of several targets all known."""
         labels = self.labels[self.train]
         enough = self.class_counts() >= least
         found: NDArray[np.int64] = self.train[(labels >= 0) & enough[np.maximum(labels, 0)]]
-        return found
+        targets = self.graph.union.targets
+        return found if targets is None else found[~np.isnan(targets.values[found]).any(axis=1)]
 
     def labelled_validation(self) -> NDArray[np.int64]:
         """Validation items of the first evaluation set that are labelled."""

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silos.schema import NAMES
 from graphsilo.data.silos.silo import CutLinks, EvaluationSet, Links, Schema, Silo
 from graphsilo.data.sources.files import graph_of, parts_of
 from graphsilo.data.truth import words_of
@@ -74,8 +75,9 @@ class SiloStore:
         """The silo of one client, its arrays mapped copy-on-write."""
         head, arrays = self._get(f"silo-{client}")
         schema = head["schema"]
-        for key in ("feature_names", "class_names", "types", "relations", "link_features"):
+        for key in NAMES:
             schema[key] = None if schema[key] is None else tuple(schema[key])
+        schema["ends"] = tuple(map(tuple, schema["ends"]))
         schema["booleans"] = words_of(schema["booleans"])
         links = {key.removeprefix("links-"): array for key, array in arrays.items() if key.startswith("links-")}
         cut = {key.removeprefix("cut-"): array for key, array in arrays.items() if key.startswith("cut-")}

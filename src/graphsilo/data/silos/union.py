@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Features, Graph, PublishedSplits
 from graphsilo.data.links import join_parts
 from graphsilo.data.partition.artefact import Partition
-from graphsilo.data.partition.rule import SplitMode
+from graphsilo.data.partition.rule import SplitMode, TimeOptions
 from graphsilo.data.partition.splits import Ratios, own_split, splits_for
 from graphsilo.data.sources.vocabulary import alike_words, classes_in_words, first_difference
 from graphsilo.data.truth import BooleanWords, join_truth
@@ -61,6 +61,11 @@ def union(
                 f"{classes_in_words(other.num_classes, other.class_names)}. Declare `classes`{how} in every silo's "
                 f"description."
             )
+        if _tables(first) != _tables(other):
+            raise DataError(
+                f"all silos must have the same types of nodes, tables of links and columns of these: {here} has "
+                f"{_tables(first)}, {there} has {_tables(other)}."
+            )
     sizes = [graph.num_nodes for graph in graphs]
     shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     as_csr = any(graph.is_sparse for graph in graphs) if sparse is None else sparse
@@ -92,6 +97,15 @@ def union(
         **join_parts(graphs, shifts.tolist()),
     )
     return joined, sizes
+
+
+def _tables(graph: Graph) -> str:
+    """Types of nodes and tables of links, in words."""
+    links = graph.links
+    kinds = "nodes of one type" if graph.types is None else f"the types {', '.join(graph.types.names)}"
+    rows = "no rows of links" if links is None else f"links {', '.join(links.relations)}"
+    columns = "" if links is None or not links.feature_names else f" with {', '.join(links.feature_names)}"
+    return f"{kinds} and {rows}{columns}"
 
 
 def shared_nodes(graphs: Mapping[ClientId, Graph]) -> dict[tuple[ClientId, ClientId], float]:
@@ -171,6 +185,7 @@ def own_partition(
     ratios: Ratios,
     seed: int,
     split_index: int = 0,
+    times: TimeOptions | None = None,
     first_client: ClientId = 0,
 ) -> Partition:
     """The partition of a union into the silos it was made of; nothing is cut.
@@ -182,10 +197,11 @@ def own_partition(
         ratios: Shares of training, validation and test nodes.
         seed: Of the splits.
         split_index: Column, where there are several predefined splits.
+        times: Of a split by time; ratios count each silo's own nodes unless it says otherwise.
         first_client: Number of the first silo's client.
 
     Raises:
-        DataError: ``predefined`` is asked for and the data carries no such split.
+        DataError: ``predefined`` or ``time`` is asked for, and the data has no such split, or no times.
     """
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     nodes = [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(bounds.tolist())]
@@ -195,7 +211,9 @@ def own_partition(
             local = own_split(graph.labels[ids], ratios, seed=seed, client=first_client + part)
             splits.append((ids[local[0]], ids[local[1]], ids[local[2]]))
     else:
-        splits = splits_for(graph, nodes, mode=mode, ratios=ratios, seed=seed, split_index=split_index)
+        chosen = times or TimeOptions()
+        each = chosen if chosen.split_by else chosen.model_copy(update={"split_by": "silo"})
+        splits = splits_for(graph, nodes, mode=mode, ratios=ratios, seed=seed, split_index=split_index, times=each)
     return Partition(
         rule="files",
         seed=seed,

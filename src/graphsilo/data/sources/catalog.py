@@ -27,7 +27,7 @@ from graphsilo.errors import ConfigError, DataError
 from graphsilo.settings import setting
 
 if TYPE_CHECKING:
-    from graphsilo.data.sources.generated import BlockModel
+    from graphsilo.data.sources.generated import Generated
     from graphsilo.data.sources.tables import Reading, TableSpec
     from graphsilo.data.sources.vocabulary import Learned
 
@@ -121,14 +121,14 @@ class LoadOptions(ScaleOptions):
         return made.model_copy(update={"generator": settings})
 
 
-def generator(name: str) -> type[BlockModel] | None:
+def generator(name: str) -> type[Generated] | None:
     """What makes a generated data set, with its settings; None of any other."""
     found = find(name)
     if found is None or not found.generated:
         return None
-    from graphsilo.data.sources.generated import GENERATORS
+    from graphsilo.data.sources.generated import find_generator
 
-    return GENERATORS[found.name]
+    return find_generator(found.name)
 
 
 def is_file(name: str) -> bool:
@@ -231,8 +231,12 @@ def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | 
         ConfigError: An option is unknown, or does not go with another.
     """
     chosen = LoadOptions.parse(options, name=names[0])
-    own = all(map(is_description, names))
-    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=own)
+    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=all(map(_has_tables, names)))
+
+
+def _has_tables(name: str) -> bool:
+    found = None if is_description(name) else find(name)
+    return found.tables if found is not None else is_description(name)
 
 
 def check_distinct(names: Mapping[int, str]) -> None:
@@ -300,9 +304,20 @@ def load_spec(
     chosen = _own_options(options, spec.file)
     if spec.directed and "undirected" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"undirected": False})
+    chosen = chosen.model_copy(update={"sums": sums_of(spec, chosen)})
     missing = None if chosen.missing is None else Missing.parse(chosen.missing)
     found = tables.read_tables(spec, missing=missing, learned=learned)
     return replace(found, graph=_apply(found.graph, chosen).union)
+
+
+def sums_of(spec: TableSpec, options: LoadOptions | Mapping[str, Any] | None) -> bool | Sums:
+    """What nodes of tables are told of their links: as the options say, else as the description does.
+
+    Raises:
+        ConfigError: An option is unknown or of the wrong type.
+    """
+    chosen = _own_options(options, spec.file)
+    return chosen.sums if "sums" in chosen.model_fields_set else spec.sums
 
 
 def apply_options(
@@ -362,13 +377,14 @@ def _apply(
 
 def _apply_links(graph: Graph, options: LoadOptions) -> Graph:
     """The graph with what its tables of links add up to, and without edges that pass something back in time."""
-    from graphsilo.data.sources.link_columns import add_link_columns
+    from graphsilo.data.sources.link_columns import add_link_columns, has_link_columns
     from graphsilo.data.sources.looking_back import respect_time
 
-    windows = windows_of(options.sums)
-    if windows is not None:
+    # What has such columns was loaded before, perhaps as a part of more, and stays as it is unless it is to be others.
+    loaded, windows = has_link_columns(graph), windows_of(options.sums)
+    if windows is not None and not (loaded and options.sums is True):
         graph = add_link_columns(graph, windows)
-    return respect_time(graph, undirected=options.undirected)
+    return respect_time(graph, undirected=options.undirected or loaded)
 
 
 def data_roots(root: str | os.PathLike[str] | None) -> list[Path]:

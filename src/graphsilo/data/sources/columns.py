@@ -1,33 +1,43 @@
-"""Columns of a node table as features: numbers, truth values, dates and words, and what stands in for empty cells."""
+"""Columns of a table as features: numbers, truth values, dates and words, and what stands in for empty cells."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.data.sources.description import Day, Description
+from graphsilo.data.sources.description import (
+    Day,
+    Description,
+    Name,
+    Names,
+    Pairs,
+    Renames,
+    Units,
+    Vocabularies,
+    WordMaps,
+)
 from graphsilo.data.sources.empty import Rule
 from graphsilo.data.sources.faults import Faults, is_number, name_fault
-from graphsilo.data.sources.missing import EMPTY_WORDS, ESTIMATES, INDICATOR, fill_value
-from graphsilo.data.sources.table_files import Table, distinct, is_text, mask
+from graphsilo.data.sources.missing import EMPTY_WORDS, ESTIMATES, INDICATOR, Missing, fill_value
+from graphsilo.data.sources.table_files import Table, TableSource, distinct, is_text, mask
 from graphsilo.data.sources.vocabulary import ANY_OTHER, Learned, sort_words
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import ConfigError, DataError, nearest, several
 from graphsilo.settings import must_be, setting
 
-if TYPE_CHECKING:
-    from graphsilo.data.sources.tables import TableSpec
-
 DateOrder: TypeAlias = Literal["year-first", "day-first", "month-first"]
 
 DAYS_PER_YEAR = 365.25
+_MICROSECONDS = 86_400e6
+"""Of a day."""
 
 _INDEX = r"(Unnamed: \d+\S*|__index_level_\d+__)?"
 """What pandas calls a column that was an index."""
@@ -62,6 +72,72 @@ class DateRule(Description):
     def feature(self, name: str) -> str:
         """What the feature is called: with its unit, so that silos and later tables that count otherwise differ."""
         return f"{name} ({'years' if self.days_since is None else f'days since {self.days_since.isoformat()}'})"
+
+
+class TimeRule(Description):
+    """The column that says when a row was."""
+
+    column: Name = setting(..., "its name")
+    order: DateOrder = setting("year-first", "how days are written")
+    steps: bool = setting(False, "whether it holds numbers, such as of weeks, which are taken as they are")
+
+
+def _parse_time(value: Any) -> Any:
+    return value if isinstance(value, dict) else {"column": value}
+
+
+class ColumnTable(TableSource):
+    """A table of which columns become features."""
+
+    features: Names = setting(("*",), "columns, beginnings of names with *, or * for every column that is left")
+    one_hot: Vocabularies = setting({}, "columns of words: their names, or a table of each one's words")
+    boolean: Pairs = setting({}, "columns of truth values: their names, or a table of each one's words of 0 and 1")
+    dates: dict[str, DateRule] = setting({}, "columns of dates")
+    time: Annotated[TimeRule, BeforeValidator(_parse_time)] | None = setting(
+        None, "column of dates that says when a row was; or a table: column, order, steps"
+    )
+    decimal: Literal[".", ","] = setting(".", "how numbers are written")
+    empty: Names = setting((), "further words that mean an empty cell, or no label; numbers however they are written")
+    rename: Renames = setting({}, "columns, with the names that they have in this table")
+    words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
+    units: Units = setting({}, "columns of numbers, with what they are multiplied by")
+
+    @property
+    def time_column(self) -> str | None:
+        """The column that says when a row was."""
+        return None if self.time is None else self.time.column
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of a description, and what is said of its columns.
+
+    Attributes:
+        key: What errors call it: ``nodes``, or ``edges.transfer``.
+        said: What the description says.
+        file: Where that stands.
+        start: What stands before the names of its columns where there are others beside them: ``transfer.``.
+        taken: Columns of which the word * makes no features.
+        answers: Columns that may be no features, with what they are.
+        missing: What stands in an empty cell's place; None leaves it empty, as NaN.
+    """
+
+    key: str
+    said: ColumnTable
+    file: Path
+    start: str = ""
+    taken: frozenset[str | None] = frozenset()
+    answers: Mapping[str, str] = field(default_factory=dict)
+    missing: Missing | None = None
+
+    def rule(self, name: str) -> Rule | None:
+        """What stands in the place of an empty cell of a column."""
+        return None if self.missing is None else self.missing.of(*self.called(name))
+
+    def called(self, name: str) -> tuple[str, ...]:
+        """A column by the table's name and by its own alone."""
+        _, named, kind = self.key.partition(".")
+        return (f"{kind}.{name}", name) if named else (name,)
 
 
 @dataclass(frozen=True)
@@ -103,13 +179,13 @@ class _Block:
 
 
 def read_features(
-    nodes: Table, spec: TableSpec, faults: Faults, counting: NDArray[np.bool_], learned: Learned
+    table: Table, part: Part, faults: Faults, counting: NDArray[np.bool_], learned: Learned
 ) -> FeatureTable:
     """The features that a description names.
 
     Args:
-        nodes: The node table.
-        spec: The description.
+        table: The table.
+        part: What is said of it.
         faults: Takes what is wrong.
         counting: [n] rows that means and medians are taken of.
         learned: Of a model that is asked; its fill values replace those of the table.
@@ -118,77 +194,74 @@ def read_features(
     names: list[str] = []
     fills: dict[str, float] = {}
     empty: dict[str, int] = {}
-    chosen, notes = _feature_columns(nodes, spec, faults)
+    chosen, notes = _feature_columns(table, part, faults)
     for name in chosen:
         with faults.collect():
-            block = _block(nodes, spec, name, learned)
+            block = _block(table, part, name, learned)
             empty[name] = int(block.empty.sum())
-            values, called, filled = _fill(nodes, spec, name, block, counting, learned)
+            values, called, filled = _fill(table, part, name, block, counting, learned)
             if not block.words:
-                nodes.refuse(
+                table.refuse(
                     name,
-                    ~(np.abs(values[:, 0]) <= np.finfo(np.float32).max),
+                    ~((np.abs(values[:, 0]) <= np.finfo(np.float32).max) | (np.isnan(values[:, 0]) & block.empty)),
                     "the feature is infinite or too large for float32",
-                    values=nodes.column(name, key="nodes.features"),
+                    values=table.column(name, key=f"{part.key}.features"),
                     todo="Correct these cells.",
                 )
             columns.append(values)
             names += called
             fills |= filled
-    with faults.collect():
-        spec.missing.check(empty, f"{spec.file}: features.missing")
-    for name in spec.nodes.units:
-        if name not in chosen or name in (*spec.nodes.one_hot, *spec.nodes.boolean, *spec.nodes.dates):
-            numbers = [name for name in chosen if name in nodes.names]
+    for name in part.said.units:
+        if name not in chosen or name in (*part.said.one_hot, *part.said.boolean, *part.said.dates):
+            numbers = [name for name in chosen if name in table.names]
             faults.found.append(
                 ConfigError(
-                    f"{spec.file}: nodes.units: '{name}' is no column of numbers among the "
+                    f"{part.file}: {part.key}.units: '{name}' is no column of numbers among the "
                     f"features; {nearest(name, numbers)}"
                 )
             )
     for name in names:
         if wrong := name_fault(name):
-            faults.found.append(DataError(f"{nodes.where}: the name {name!r} of a feature {wrong}. Rename it."))
+            faults.found.append(DataError(f"{table.where}: the name {name!r} of a feature {wrong}. Rename it."))
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
-        faults.found.append(DataError(f"{nodes.where}: two features are called '{twice}'; rename a column."))
+        faults.found.append(DataError(f"{table.where}: two features are called '{twice}'; rename a column."))
     if not columns:
-        return FeatureTable(np.zeros((nodes.rows, 0), dtype=np.float32), notes=notes)
-    estimated = tuple(name for name in chosen if spec.missing.of(name) in ESTIMATES)
+        return FeatureTable(np.zeros((table.rows, 0), dtype=np.float32), notes=notes)
+    estimated = tuple(name for name in chosen if part.rule(name) in ESTIMATES)
     return FeatureTable(np.concatenate(columns, axis=1), tuple(names), fills, empty, estimated, notes)
 
 
-def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> tuple[list[str], tuple[str, ...]]:
+def _feature_columns(table: Table, part: Part, faults: Faults) -> tuple[list[str], tuple[str, ...]]:
     """Names of columns, and what is to be said of those that were left out."""
-    taken = {spec.nodes.id, spec.nodes.label, spec.nodes.split}
-    free = [name for name in nodes.names if name not in taken]
+    free = [name for name in table.names if name not in part.taken]
     chosen: dict[str, None] = {}
     dropped: list[str] = []
-    for word in spec.nodes.features:
+    for word in part.said.features:
         with faults.collect():
             if word.endswith("*"):
                 matches = [name for name in free if name.startswith(word[:-1])]
                 if not matches and word != "*":
                     raise DataError(
-                        f"{nodes.where}: no column starts with '{word[:-1]}' (nodes.features); the table has "
+                        f"{table.where}: no column starts with '{word[:-1]}' ({part.key}.features); the table has "
                         f"{', '.join(free) or 'no further columns'}."
                     )
                 if word == "*":
                     dropped = [name for name in matches if re.fullmatch(_INDEX, name)]
                 chosen |= dict.fromkeys(name for name in matches if name not in dropped)
             else:
-                _refuse_answer(word, spec, "nodes.features")
-                nodes.column(word, key="nodes.features")
+                _refuse_answer(word, part, f"{part.key}.features")
+                table.column(word, key=f"{part.key}.features")
                 chosen[word] = None
     for key, declared in (
-        ("one_hot", spec.nodes.one_hot),
-        ("boolean", spec.nodes.boolean),
-        ("dates", spec.nodes.dates),
+        ("one_hot", part.said.one_hot),
+        ("boolean", part.said.boolean),
+        ("dates", part.said.dates),
     ):
         for name in declared:
             with faults.collect():
-                _refuse_answer(name, spec, f"nodes.{key}")
-                nodes.column(name, key=f"nodes.{key}")
+                _refuse_answer(name, part, f"{part.key}.{key}")
+                table.column(name, key=f"{part.key}.{key}")
                 chosen[name] = None
     dropped = [name for name in dropped if name not in chosen]
     if not dropped:
@@ -196,46 +269,53 @@ def _feature_columns(nodes: Table, spec: TableSpec, faults: Faults) -> tuple[lis
     listed = several((f"'{name}'" for name in dropped), 3)
     return list(chosen), (
         f"{listed}: row numbers that a program left in the table, of which no feature is made; to have one, name it "
-        f"under nodes.features",
+        f"under {part.key}.features",
     )
 
 
-def _refuse_answer(name: str, spec: TableSpec, key: str) -> None:
-    if name in (spec.nodes.label, spec.nodes.split):
+def _refuse_answer(name: str, part: Part, key: str) -> None:
+    if name in part.answers:
         raise ConfigError(
-            f"{spec.file}: '{name}' is the {'label' if name == spec.nodes.label else 'split'} column and cannot be a "
-            f"feature as well ({key}): the model would be given the answer."
+            f"{part.file}: '{name}' is the {part.answers[name]} column and cannot be a feature as well ({key}): the "
+            f"model would be given the answer."
         )
 
 
-def _block(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block:
-    if name in spec.nodes.one_hot:
-        return _one_hot(nodes, spec, name, learned)
-    if name in spec.nodes.boolean:
-        return _truth(nodes, spec, name)
-    if name in spec.nodes.dates:
-        return _date(nodes, spec, name, spec.nodes.dates[name])
-    return _numbers(nodes, spec, name)
+def _block(table: Table, part: Part, name: str, learned: Learned) -> _Block:
+    if name in part.said.one_hot:
+        return _one_hot(table, part, name, learned)
+    if name in part.said.boolean:
+        return _truth(table, part, name)
+    if name in part.said.dates:
+        return _date(table, part, name, part.said.dates[name])
+    return _numbers(table, part, name)
 
 
 def _fill(
-    nodes: Table, spec: TableSpec, name: str, block: _Block, counting: NDArray[np.bool_], learned: Learned
+    table: Table, part: Part, name: str, block: _Block, counting: NDArray[np.bool_], learned: Learned
 ) -> tuple[NDArray[np.float64] | NDArray[np.float32], tuple[str, ...], dict[str, float]]:
     """Values without gaps, names, and what filled them."""
-    rule = spec.missing.of(name)
+    rule = part.rule(name)
+    if rule is None:
+        block.values[block.empty] = np.nan
+        return block.values, block.names, {}
     if rule == "refuse":
-        nodes.refuse(
-            name, block.empty, "the feature is missing", values=nodes.column(name, key="nodes.features"), todo=_FILL
+        table.refuse(
+            name,
+            block.empty,
+            "the feature is missing",
+            values=table.column(name, key=f"{part.key}.features"),
+            todo=_FILL,
         )
         block.values[block.empty] = 0.0
         return block.values, block.names, {}
     if learned.fills is None:
-        standing = _choose_fill(nodes, name, block, rule, counting & ~block.empty)
+        standing = _choose_fill(table, name, block, rule, counting & ~block.empty)
     else:
         known = learned.fills
         if block.empty.any() and not all(other in known for other in block.names):
             raise DataError(
-                f"{nodes.where}: column '{name}' has {int(block.empty.sum())} empty cells, and the model knows nothing "
+                f"{table.where}: column '{name}' has {int(block.empty.sum())} empty cells, and the model knows nothing "
                 f"to fill them with: where it was trained, empty cells of this column were refused, or tables of "
                 f"several silos were pooled. Fill them in."
             )
@@ -252,9 +332,9 @@ def _fill(
     )
 
 
-def _choose_fill(nodes: Table, name: str, block: _Block, rule: Rule, counting: NDArray[np.bool_]) -> list[float]:
+def _choose_fill(table: Table, name: str, block: _Block, rule: Rule, counting: NDArray[np.bool_]) -> list[float]:
     """What stands in each column of a block where the cell is empty."""
-    where = f"{nodes.where}: column '{name}'"
+    where = f"{table.where}: column '{name}'"
     if not block.words:
         return [fill_value(rule, block.values[counting, 0], where)]
     if not isinstance(rule, str):
@@ -269,76 +349,81 @@ def _choose_fill(nodes: Table, name: str, block: _Block, rule: Rule, counting: N
     return [float(place == int(counts.argmax())) for place in range(len(counts))]
 
 
-def find_gaps(words: Any, spec: TableSpec, usual: Sequence[str] = EMPTY_WORDS) -> tuple[Any, NDArray[np.bool_]]:
+def find_gaps(words: Any, said: ColumnTable, usual: Sequence[str] = EMPTY_WORDS) -> tuple[Any, NDArray[np.bool_]]:
     """Text without the words that stand for an empty cell, and where it is empty.
 
     Args:
         words: As pyarrow.
-        spec: Says further such words; a number among them is meant however it is written, -99 as -99.0.
+        said: Names further such words; a number among them is meant however it is written, -99 as -99.0.
         usual: Those that need not be said.
     """
     words = pc.utf8_trim_whitespace(words.cast(pa.string()))
     lower = pc.utf8_lower(words)
-    known = pa.array([word.lower() for word in (*spec.nodes.empty, *usual)], pa.string())
+    known = pa.array([word.lower() for word in (*said.empty, *usual)], pa.string())
     empty = mask(pc.fill_null(pc.or_(pc.equal(words, ""), pc.is_in(lower, value_set=known)), True))
-    numbers = _empty_numbers(spec)
+    numbers = _empty_numbers(said)
     if numbers:
-        pointed = pc.replace_substring(lower, spec.nodes.decimal, ".")
+        pointed = pc.replace_substring(lower, said.decimal, ".")
         written = pc.if_else(pc.match_substring_regex(pointed, _NUMBER), pointed, pa.scalar(None, pointed.type))
         empty |= mask(pc.and_(pc.is_valid(written), pc.is_in(written.cast(pa.float64()), value_set=pa.array(numbers))))
     return pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), words), empty
 
 
-def _empty_numbers(spec: TableSpec) -> list[float]:
+def _empty_numbers(said: ColumnTable) -> list[float]:
     """The numbers among the words that mean an empty cell."""
-    pointed = [word.replace(spec.nodes.decimal, ".") for word in spec.nodes.empty]
+    pointed = [word.replace(said.decimal, ".") for word in said.empty]
     return [float(word) for word in pointed if is_number(word)]
 
 
-def _numbers(nodes: Table, spec: TableSpec, name: str) -> _Block:
+def _numbers(table: Table, part: Part, name: str, key: str = "features") -> _Block:
     """A column of numbers or of true and false."""
-    column = nodes.column(name, key="nodes.features")
+    where = f"{part.key}.{key}"
+    column = table.column(name, key=where)
     kind = column.type
     if is_text(kind):
-        words, empty = find_gaps(column, spec)
-        return _one(name, _parse_numbers(nodes, spec, name, words, empty) * spec.nodes.units.get(name, 1.0), empty)
+        words, empty = find_gaps(column, part.said)
+        return _one(name, _parse_numbers(table, part, name, words, empty) * part.said.units.get(name, 1.0), empty)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         raise DataError(
-            f"{nodes.where}: column '{name}' (nodes.features) holds dates. Say what number each becomes, under nodes: "
-            f"dates: {{{name}: {{days_since: 2024-01-01}}}}, or {{years_at: 2024-12-31}} for an age; or leave it out "
-            f"of nodes.features."
+            f"{table.where}: column '{name}' ({where}) holds dates. Say what number each becomes, under "
+            f"{part.key}: dates: {{{name}: {{days_since: 2024-01-01}}}}, or {{years_at: 2024-12-31}} for an age; or "
+            f"leave it out of {part.key}.features."
         )
     known = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
     if not any(test(kind) for test in known):
         raise DataError(
-            f"{nodes.where}: column '{name}' (nodes.features) holds {kind}; features must be numbers, true/false, "
-            f"dates or words. Convert the column, or leave it out of nodes.features."
+            f"{table.where}: column '{name}' ({where}) holds {kind}; features must be numbers, true/false, "
+            f"dates or words. Convert the column, or leave it out of {part.key}.features."
         )
     numbers = column.cast(pa.uint8()) if pa.types.is_boolean(kind) else column
     values = np.array(pc.fill_null(numbers.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False))
-    empty = np.isnan(values) | np.isin(values, _empty_numbers(spec))
-    return _one(name, values * spec.nodes.units.get(name, 1.0), empty)
+    empty = np.isnan(values) | np.isin(values, _empty_numbers(part.said))
+    return _one(name, values * part.said.units.get(name, 1.0), empty)
+
+
+def read_targets(table: Table, part: Part, names: Sequence[str]) -> NDArray[np.float64]:
+    """[n, m] columns of numbers, NaN where a cell is empty."""
+    blocks = [_numbers(table, part, name, "targets") for name in names]
+    return np.stack([np.where(block.empty, np.nan, block.values[:, 0]) for block in blocks], axis=1)
 
 
 def _one(name: str, values: NDArray[np.float64], empty: NDArray[np.bool_]) -> _Block:
     return _Block(values[:, None], (name,), empty)
 
 
-def _parse_numbers(
-    nodes: Table, spec: TableSpec, name: str, words: Any, empty: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _parse_numbers(table: Table, part: Part, name: str, words: Any, empty: NDArray[np.bool_]) -> NDArray[np.float64]:
     """[n] the numbers of a text column; whatever is none is noted as a fault."""
     lower = pc.utf8_lower(words)
     if empty.all():
-        return np.zeros(nodes.rows)
+        return np.zeros(table.rows)
     if (mask(pc.is_in(lower, value_set=pa.array(["true", "false"]))) | empty).all():
         return mask(pc.equal(lower, "true")).astype(np.float64)
     if not mask(pc.match_substring_regex(lower, _NUMBER.replace(r"\.", "[.,]"))).any():
-        raise DataError(_explain_words(nodes, name, distinct(words)))
+        raise DataError(_explain_words(table, part, name, distinct(words)))
     return parse_decimals(
-        nodes, name, words, spec.nodes.decimal, ("feature", "nodes"), empty,
-        todo="Correct these cells, list words that mean an empty cell as nodes.empty, or declare the column under "
-        "nodes.one_hot.",
+        table, name, words, part.said.decimal, ("feature", part.key), empty,
+        todo=f"Correct these cells, list words that mean an empty cell as {part.key}.empty, or declare the column "
+        f"under {part.key}.one_hot.",
     )  # fmt: skip
 
 
@@ -369,12 +454,12 @@ def parse_decimals(
     return np.array(numbers.to_numpy(zero_copy_only=False))
 
 
-def _explain_words(nodes: Table, name: str, words: Sequence[str]) -> str:
+def _explain_words(table: Table, part: Part, name: str, words: Sequence[str]) -> str:
     """What an error says of a column that holds none."""
-    what = f"{nodes.where}: column '{name}' (nodes.features) holds words such as {words[0]!r}, not numbers."
+    what = f"{table.where}: column '{name}' ({part.key}.features) holds words such as {words[0]!r}, not numbers."
     if all(_looks_like_date(word) for word in words):
         return (
-            f"{what} If they are dates, say what number each becomes, under nodes: dates: {{{name}: {{days_since: "
+            f"{what} If they are dates, say what number each becomes, under {part.key}: dates: {{{name}: {{days_since: "
             f"2024-01-01}}}}, or {{years_at: 2024-12-31}} for an age. Or leave the column out of the features."
         )
     usual = {word.lower() for word in words} <= {*TRUTH[0], *TRUTH[1]}
@@ -382,12 +467,12 @@ def _explain_words(nodes: Table, name: str, words: Sequence[str]) -> str:
         # Which of two words of another language is 0 cannot be known, and whoever copies a guess may turn it round.
         how = "" if usual else f": {{{name}: [WORD, WORD]}}, the word of 0 first and that of 1 behind it"
         return (
-            f"{what} Add it to boolean under nodes (boolean{how or f': [{name}]'}), to one_hot (one_hot: [{name}]) for "
-            f"one column per word, or leave it out of the features."
+            f"{what} Add it to boolean under {part.key} (boolean{how or f': [{name}]'}), to one_hot (one_hot: "
+            f"[{name}]) for one column per word, or leave it out of the features."
         )
     return (
-        f"{what} Add it to one_hot under nodes (one_hot: [{name}]) to get one column per word, or leave it out of the "
-        f"features."
+        f"{what} Add it to one_hot under {part.key} (one_hot: [{name}]) to get one column per word, or leave it out "
+        f"of the features."
     )
 
 
@@ -395,43 +480,67 @@ def _looks_like_date(word: str) -> bool:
     return any(re.fullmatch(parts + _CLOCK, word) for parts in _PARTS.values())
 
 
-def _truth(nodes: Table, spec: TableSpec, name: str) -> _Block:
-    words, empty = find_gaps(nodes.text(name, key="nodes.boolean"), spec)
-    pair = spec.nodes.boolean[name]
+def _truth(table: Table, part: Part, name: str) -> _Block:
+    words, empty = find_gaps(table.text(name, key=f"{part.key}.boolean"), part.said)
+    pair = part.said.boolean[name]
     if pair is None:
         lower, sides = pc.utf8_lower(words), TRUTH
     else:
         lower, sides = words, ((pair[0],), (pair[1],))
     off, on = (mask(pc.is_in(lower, value_set=pa.array(side, pa.string()))) for side in sides)
     known = list(pair) if pair is not None else ["true", "false", "yes", "no", "1", "0"]
-    nodes.unknown(
-        name, ~(off | on | empty), f"the word is none of {', '.join(known)} (nodes.boolean)", values=words, known=known,
-        todo=f"Correct these cells, or name the words of 0 and 1: boolean: {{{name}: [WORD, WORD]}}.",
+    table.unknown(
+        name, ~(off | on | empty), f"the word is none of {', '.join(known)} ({part.key}.boolean)", values=words,
+        known=known, todo=f"Correct these cells, or name the words of 0 and 1: boolean: {{{name}: [WORD, WORD]}}.",
     )  # fmt: skip
     return _one(name, on.astype(np.float64), empty)
 
 
-def _date(nodes: Table, spec: TableSpec, name: str, how: DateRule) -> _Block:
-    column = nodes.column(name, key="nodes.dates")
-    kind = column.type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        empty = mask(pc.is_null(column))
-        moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
-        stamps = pc.fill_null(moments.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
-    elif is_text(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind):
-        words, empty = find_gaps(column, spec)
-        stamps = _parse_dates(nodes, name, words, empty, how.order)
-    else:
-        raise DataError(
-            f"{nodes.where}: column '{name}' (nodes.dates) holds {kind}; wanted dates, or text "
-            f"or whole numbers that are one."
-        )
+def _date(table: Table, part: Part, name: str, how: DateRule) -> _Block:
+    advice = f"dates: {{{name}: {{order: day-first}}}}"
+    stamps, empty = _moments(table, part, name, "dates", how.order, advice)
     days = (stamps - np.datetime64(how.years_at or how.days_since, "us")) / np.timedelta64(1, "D")
     return _one(how.feature(name), np.where(empty, 0.0, -days / DAYS_PER_YEAR if how.years_at else days), empty)
 
 
+def read_time(table: Table, part: Part) -> NDArray[np.float64] | None:
+    """[n] float64 days since 1970-01-01 that rows were at, NaN where the cell is empty; None where no column says so.
+
+    Raises:
+        DataError: The column is missing or holds something else.
+    """
+    how = part.said.time
+    if how is None:
+        return None
+    if how.steps:
+        block = _numbers(table, part, how.column, "time")
+        return np.where(block.empty, np.nan, block.values[:, 0])
+    advice = f"time: {{column: {how.column}, order: day-first}}"
+    stamps, empty = _moments(table, part, how.column, "time", how.order, advice)
+    return np.where(empty, np.nan, stamps.astype(np.int64) / _MICROSECONDS)
+
+
+def _moments(
+    table: Table, part: Part, name: str, key: str, order: DateOrder, advice: str
+) -> tuple[NDArray[np.datetime64], NDArray[np.bool_]]:
+    """[n] moments of a column, and where there is none."""
+    column = table.column(name, key=f"{part.key}.{key}")
+    kind = column.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
+        stamps = pc.fill_null(moments.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
+        return stamps, mask(pc.is_null(column))
+    if is_text(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind):
+        words, empty = find_gaps(column, part.said)
+        return _parse_dates(table, name, words, empty, order, advice), empty
+    raise DataError(
+        f"{table.where}: column '{name}' ({part.key}.{key}) holds {kind}; wanted dates, or text or whole numbers that "
+        f"are one."
+    )
+
+
 def _parse_dates(
-    nodes: Table, name: str, words: Any, empty: NDArray[np.bool_], order: DateOrder
+    table: Table, name: str, words: Any, empty: NDArray[np.bool_], order: DateOrder, advice: str
 ) -> NDArray[np.datetime64]:
     """[n] moments; what is no date is noted as a fault, and so is what may be two."""
     compact = pc.extract_regex(words, rf"^{_COMPACT}$")
@@ -451,28 +560,27 @@ def _parse_dates(
     days = begin.astype("datetime64[D]") + (day - 1)
     sound &= (day >= 1) & (days.astype("datetime64[M]") == begin) & (clock < 24 * 3600)
     others = [other for other in get_args(DateOrder) if other != order]
-    nodes.refuse(
+    table.refuse(
         name,
         ~written & ~empty,
         f"the date is not written with the {order.replace('-', ' ')} and its parts apart",
         values=words,
         todo="Years have four digits; write dates as 2024-03-05"
         + (
-            f", or say how they are written (05/03/2024 may be 5 March or 3 May): dates: {{{name}: "
-            f"{{order: day-first}}}} or month-first."
+            f", or say how they are written (05/03/2024 may be 5 March or 3 May): {advice} or month-first."
             if order == "year-first"
             else f" throughout, and leave 'order' out; or set it to {' or '.join(others)}."
         ),
     )
-    nodes.refuse(name, written & ~sound & ~empty, "there is no such date", values=words, todo="Correct these cells.")
+    table.refuse(name, written & ~sound & ~empty, "there is no such date", values=words, todo="Correct these cells.")
     stamps: NDArray[np.datetime64] = np.where(sound, days, np.datetime64(0, "D")).astype("datetime64[us]")
     stamps += (clock * 1_000_000).astype("timedelta64[us]")
     return stamps
 
 
-def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Block:
-    words, empty = find_gaps(nodes.text(name, key="nodes.one_hot"), spec, usual=())
-    declared = spec.nodes.one_hot[name]
+def _one_hot(table: Table, part: Part, name: str, learned: Learned) -> _Block:
+    words, empty = find_gaps(table.text(name, key=f"{part.key}.one_hot"), part.said, usual=())
+    declared = part.said.one_hot[name]
     if declared is None:
         declared = learned.words(name) or sort_words(distinct(words))
     known = [word for word in declared if word != ANY_OTHER]
@@ -484,11 +592,11 @@ def _one_hot(nodes: Table, spec: TableSpec, name: str, learned: Learned) -> _Blo
     if ANY_OTHER in declared:
         column = np.where(strange, numbers[ANY_OTHER], column)
     else:
-        nodes.unknown(
-            name, strange, f"the word is not among nodes.one_hot.{name} ({', '.join(known)})", values=words,
+        table.unknown(
+            name, strange, f"the word is not among {part.key}.one_hot.{name} ({', '.join(known)})", values=words,
             known=known, todo=f'Add it there (at every silo), or add "{ANY_OTHER}" for all other words.',
         )  # fmt: skip
-    block = np.zeros((nodes.rows, len(declared)), dtype=np.float32)
+    block = np.zeros((table.rows, len(declared)), dtype=np.float32)
     if len(declared):
         rows = np.flatnonzero(~empty)
         block[rows, column[rows]] = 1.0

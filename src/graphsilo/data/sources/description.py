@@ -98,6 +98,8 @@ Pairs: TypeAlias = Annotated[
 """Columns, with the words of 0 and of 1 where they are spelled out."""
 Renames: TypeAlias = Annotated[dict[str, str], BeforeValidator(_parse_renaming)]
 """Names of columns, with what each is called in the table."""
+Keys: TypeAlias = Annotated[dict[str, str], BeforeValidator(_parse_mapping)]
+"""Columns, with the table that each one's words are ids of."""
 WordMaps: TypeAlias = Annotated[
     dict[str, Annotated[dict[str, str], BeforeValidator(_parse_mapping)]], BeforeValidator(_by_name)
 ]

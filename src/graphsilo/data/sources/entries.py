@@ -72,6 +72,7 @@ class CatalogEntry:
         class_names: What the classes stand for, in the order of their numbers; empty where it is not known. The order
             was found from the counts of nodes per class, which differ between all classes of a set and are those of
             the publications that made them (a test compares them with the files).
+        tables: Whether its nodes are rows of tables, with columns in units of their own.
         source: Where its raw files are.
     """
 
@@ -88,6 +89,7 @@ class CatalogEntry:
     split_ratios: SplitRatios | None = None
     class_names: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    tables: bool = False
     source: RawFiles = field(default=RawFiles("", "", ()), repr=False, compare=False)
 
     @property
@@ -203,6 +205,10 @@ _ENTRIES = (
     CatalogEntry("citation-sbm", 2708, 10_562, 1433, 7, f"{_SBM}, Cora-like", split_ratios=_CITATION_GRAPHS),
     CatalogEntry("heterophily-sbm", 2500, 30_000, 1000, 5, f"{_SBM}, chameleon-like", split_ratios=_WIKIPEDIA),
     CatalogEntry("product-sbm", 2_400_000, 60_000_000, 100, 47, f"{_SBM}, ogbn-products-like", split_ratios=_PRODUCTS),
+    CatalogEntry(
+        "bank", 31_200, 110_000, 55, 2, "Generated: banks with mule rings, treasurers and hubs",
+        split_ratios=(0.5, 0.2, 0.3), tables=True,
+    ),
     *_family(
         "Planetoid", _planetoid, _CITATION_GRAPHS,
         CatalogEntry("Cora", 2708, 10_556, 1433, 7, _PLANETOID, checksum="918ae6152b18bfa3", class_names=_CORA),

@@ -25,7 +25,7 @@ from graphsilo.errors import DataError, RunError, quote
 FORMAT = 1
 _SPLIT = "split_"
 _CSR = ("data", "indices", "indptr")
-_PARTS = {"types": "NodeTypes", "links": "LinkTable", "owners": "Owners"}
+_PARTS = {"types": "NodeTypes", "links": "LinkTable", "owners": "Owners", "targets": "Targets"}
 """What a graph may have beside its arrays, and what it is called in :mod:`graphsilo.data.links`."""
 
 

@@ -69,8 +69,8 @@ def _about(name: str, default: Any, meaning: str = "") -> Any:
     return setting(default, meaning or text, **bounds)
 
 
-class BlockModel(Settings):
-    """Settings of every generated graph, and what makes it of them.
+class Generated(Settings):
+    """Settings of a generated data set, and what makes it of them.
 
     Raises:
         ConfigError: A setting is of the wrong type or out of range.
@@ -78,6 +78,26 @@ class BlockModel(Settings):
 
     section: ClassVar[str] = "data"
     name: ClassVar[str]
+
+    seed: int = _about("seed", 0)
+
+    def generate(self) -> Graph:
+        """The graph.
+
+        Raises:
+            ConfigError: So many links do not fit.
+        """
+        raise NotImplementedError
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes that making it takes at the very least."""
+        raise NotImplementedError
+
+
+class BlockModel(Generated):
+    """A graph of one type of nodes, whose links come from a block model."""
+
     ring: ClassVar[bool] = False
     """Whether classes stand in a ring, and links between classes join neighbours on it."""
 
@@ -92,7 +112,6 @@ class BlockModel(Settings):
     class_imbalance: float = _about("class_imbalance", 0.75)
     communities: int | None = _about("communities", None)
     locality: float = _about("locality", 0.9)
-    seed: int = _about("seed", 0)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -118,11 +137,6 @@ class BlockModel(Settings):
         mixing = _class_mixing(self, labels, weight)
         features, edges = self._draw(labels, community, weight, mixing)
         return Graph(features, edges, labels, num_classes=self.classes, name=self.name)
-
-    @property
-    def least_bytes(self) -> int:
-        """Bytes that making it takes at the very least."""
-        raise NotImplementedError
 
     def _weights(self) -> Floats:
         """[n] propensities to link."""
@@ -229,8 +243,19 @@ class ProductSBM(BlockModel):
         return int(8 * links + 16 * links + dense_bytes(self.nodes, self.features))
 
 
-GENERATORS: Mapping[str, type[BlockModel]] = {kind.name: kind for kind in (CitationSBM, HeterophilySBM, ProductSBM)}
-"""Generated data sets by name."""
+_BLOCK_MODELS: Mapping[str, type[Generated]] = {kind.name: kind for kind in (CitationSBM, HeterophilySBM, ProductSBM)}
+
+
+def generators() -> Mapping[str, type[Generated]]:
+    """Generated data sets by name."""
+    from graphsilo.data.sources.bank import Bank
+
+    return {**_BLOCK_MODELS, Bank.name: Bank}
+
+
+def find_generator(name: str) -> type[Generated]:
+    """The one of this name."""
+    return _BLOCK_MODELS.get(name) or generators()[name]
 
 
 def generate(name: str, settings: Mapping[str, Any], *, seed: int = 0) -> Graph:
@@ -239,7 +264,7 @@ def generate(name: str, settings: Mapping[str, Any], *, seed: int = 0) -> Graph:
     Raises:
         ConfigError: A setting is unknown, of the wrong type or out of range, or so many links do not fit.
     """
-    return GENERATORS[name].of({"seed": seed, **settings}, owner=name).generate()
+    return find_generator(name).of({"seed": seed, **settings}, owner=name).generate()
 
 
 # -- Draws that all share ------------------------------------------------------------------------------------------

@@ -48,11 +48,12 @@ class Missing:
         """The rules that a setting of type ``Rules`` holds; none refuses every empty cell."""
         return cls({} if value is None else dict(value) if isinstance(value, Mapping) else {"*": value})
 
-    def of(self, column: str) -> Rule:
-        """The rule of a column: that of its name, else of the longest beginning, else of ``*``."""
-        if column in self.rules:
-            return self.rules[column]
-        begins = [key for key in self.rules if key.endswith("*") and column.startswith(key[:-1])]
+    def of(self, *column: str) -> Rule:
+        """The rule of a column, by all that it is called: of a name, else of the longest beginning, else of ``*``."""
+        for name in column:
+            if name in self.rules:
+                return self.rules[name]
+        begins = [key for key in self.rules if key.endswith("*") and any(name.startswith(key[:-1]) for name in column)]
         return self.rules[max(begins, key=len)] if begins else "refuse"
 
     def check(self, columns: Iterable[str], where: str) -> None:

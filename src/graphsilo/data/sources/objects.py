@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from graphsilo.data.sources.classes import ClassNames, is_signed
 from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.missing import UNLABELLED, unlabelled_note
 from graphsilo.data.sources.plain import plain_graph
+from graphsilo.data.sources.targets import with_targets
 from graphsilo.errors import ConfigError, DataError, quote, several
 
 Names = str | Sequence[str] | None
@@ -31,12 +33,14 @@ class Said:
         labels: Attribute that holds its class.
         weights: Attribute that holds an edge's weight.
         name: Of the graph.
+        target: Type of the nodes that are classified.
     """
 
     features: Names = None
     labels: str | None = None
     weights: str | None = None
     name: str | None = None
+    target: str | None = None
 
 
 def is_graph(thing: object) -> bool:
@@ -53,9 +57,10 @@ def graph_of(
     labels: str | None = None,
     weights: str | None = None,
     name: str | None = None,
+    target: str | None = None,
 ) -> Graph | GraphCollection:
     """As :func:`graphsilo.graph_of`."""
-    said = Said(features, labels, weights, name)
+    said = Said(features, labels, weights, name, target)
     if isinstance(thing, Graph | GraphCollection):
         return thing
     if isinstance(thing, list | tuple) and is_graph(thing):
@@ -115,13 +120,11 @@ def _collection(graphs: list[Any], said: Said) -> GraphCollection:
 
 
 def _of_hetero(data: Any, said: Said) -> Graph:
-    raise DataError(
-        f"a HeteroData has several kinds of nodes and links ({several(data.metadata()[0], 4)}), and graphsilo trains "
-        f"on graphs of one kind: its models would not know them apart. Where all kinds have the same features, "
-        f"data.to_homogeneous() makes one graph of it; else take the part that matters, such as the links between "
-        f"nodes of one kind: Data(x=data['paper'].x, y=data['paper'].y, edge_index=data['paper', 'cites', "
-        f"'paper'].edge_index)."
-    )
+    name = said.name or "graph"
+    features, labels, weights = _one_key(said.features, "x"), said.labels or "y", said.weights or "edge_weight"
+    return pyg.typed_from_pyg(
+        data, name=name, features=features, labels=labels, weights=weights, target=said.target
+    )  # fmt: skip
 
 
 def _rename_tensors(data: Any, said: Said, name: str) -> Any:
@@ -149,6 +152,10 @@ def _of_networkx(graph: Any, said: Said) -> Graph:
     part = _networkx_part(graph, replace(said, name=name))
     if said.labels is None and all(value is None for value in values):
         return part
+    if all(value is None or isinstance(value, Real) for value in values):
+        numbers = np.array([np.nan if value is None else float(value) for value in values])
+        if plain.are_targets(numbers):
+            return with_targets(part, numbers, [key])
     labels, words, notes = _labels(values, name, key)
     classes = plain.class_count(labels, words)
     return add_notes(replace(part, labels=labels, class_names=words, num_classes=classes), notes)
@@ -298,12 +305,17 @@ def _networkx_collection(graphs: list[Any], said: Said) -> GraphCollection:
 def _of_dgl(graph: Any, said: Said) -> Graph:
     name = said.name or "graph"
     if not graph.is_homogeneous:
-        raise DataError(
-            f"{name}: a DGL graph with several kinds of nodes or links ({several(graph.ntypes, 4)}; "
-            f"{several(graph.etypes, 4)}) is more than graphsilo's models know apart. dgl.to_homogeneous(graph, "
-            f"ndata=['feat', 'label']) makes one graph of it."
+        from graphsilo.data.sources.hetero import Keys, typed_graph
+
+        ends = {triple: [part.cpu().numpy() for part in graph.edges(etype=triple)] for triple in graph.canonical_etypes}
+        return typed_graph(
+            name,
+            {kind: (graph.num_nodes(kind), graph.nodes[kind].data) for kind in graph.ntypes},
+            {triple: (np.stack(pair), graph.edges[triple].data) for triple, pair in ends.items()},
+            Keys(_one_key(said.features, "feat"), said.labels or "label", said.weights or "weight", "feat"),
+            said.target,
         )
-    features, labels, weights = _dgl_key(said.features, "feat"), said.labels or "label", said.weights or "weight"
+    features, labels, weights = _one_key(said.features, "feat"), said.labels or "label", said.weights or "weight"
     nodes, links = graph.ndata, graph.edata
     for key, wanted, there in (
         (features, said.features, nodes),
@@ -324,9 +336,9 @@ def _of_dgl(graph: Any, said: Said) -> Graph:
     )  # fmt: skip
 
 
-def _dgl_key(wanted: Names, usual: str) -> str:
+def _one_key(wanted: Names, usual: str) -> str:
     if wanted is not None and not isinstance(wanted, str):
-        raise ConfigError("of a DGL graph one entry of ndata holds the features: name it, such as features='feat'.")
+        raise ConfigError(f"one entry holds the nodes' features: name it, such as features='{usual}'.")
     return wanted or usual
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Features, Graph, GraphCollection, check_edges
 from graphsilo.data.sources.classes import SIGNED, SPARE, TIMES, ClassNames
+from graphsilo.data.sources.targets import with_targets
 from graphsilo.data.sources.transforms import compact_features, stack_features
 from graphsilo.errors import DataError, quote
 
@@ -28,7 +30,7 @@ def plain_graph(
         name: Of the graph, for errors, too.
         x: [n, d] or [n] features, dense or sparse.
         edge_index: [2, e].
-        y: [n] or [n, 1] classes.
+        y: [n] or [n, 1] classes; or targets, which may be [n, m].
         edge_weight: [e] or [e, 1].
         masks: [n] or [n, s] truth values, or 0 and 1, by split.
         num_nodes, num_classes: Where they are said; else there is one class more than the largest number.
@@ -37,10 +39,13 @@ def plain_graph(
         DataError: A part is no such array, or does not fit the others.
     """
     edges = _edges(array_of(edge_index, f"{name}: edge_index"), name)
-    labels, words = None, None
+    labels, words, targets = None, None, None
     if y is not None:
-        values = _column(array_of(y, f"{name}: y"), name)
-        labels, words = class_numbers(values, name, num_classes=num_classes)
+        values = array_of(y, f"{name}: y")
+        if are_targets(values):
+            targets, labels = values, np.full(len(values), -1, dtype=np.int64)
+        else:
+            labels, words = class_numbers(_column(values, name), name, num_classes=num_classes)
     features = None if x is None else features_of(x, name)
     told = {
         "num_nodes": num_nodes,
@@ -54,7 +59,7 @@ def plain_graph(
     n = next(iter(given.values())) if given else _count_nodes(edges, name)
     check_edges(edges, n, name)
     labels = np.full(n, -1, dtype=np.int64) if labels is None else labels
-    return Graph(
+    graph = Graph(
         features=compact_features(np.zeros((n, 0), dtype=np.float32) if features is None else features),
         edges=edges,
         labels=labels,
@@ -68,6 +73,34 @@ def plain_graph(
         class_names=words,
         edge_weights=None if edge_weight is None else _weights(edge_weight, edges.shape[1], name),
     )
+    if targets is None:
+        return graph
+    found = with_targets(graph, targets)
+    what = "labels, of which a node may have several" if found.task == "multilabel" else "numbers to be estimated"
+    return replace(found, notes=(*found.notes, f"y is read as {what} (task {found.task})"))
+
+
+def are_targets(y: NDArray[Any]) -> bool:
+    """Whether what a node is told to have is no class: numbers that are not whole, or several of anything, but for
+    the one-hot rows of a class."""
+    if y.ndim == 2 and y.shape[1] > 1:
+        return not (((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
+    known = y[np.isfinite(y)] if y.dtype.kind == "f" else y[:0]
+    return y.ndim <= 2 and bool((known != np.floor(known)).any())
+
+
+def with_link_columns(graph: Graph, values: Any) -> Graph:
+    """The graph with columns of its edges, [e] or [e, k], as rows of one table of links."""
+    what = f"{graph.name}: edge_attr"
+    found = array_of(values, what)
+    if not found.ndim or len(found) != graph.num_edges:
+        raise DataError(f"{what} should have a row per edge, [{graph.num_edges}, k]; got shape {list(found.shape)}.")
+    columns = found.reshape(len(found), -1).astype(np.float64)
+    names = tuple(f"link.{column}" for column in range(columns.shape[1]))
+    kinds = np.zeros(len(columns), dtype=np.int16)
+    from graphsilo.data.links import LinkTable
+
+    return replace(graph, links=LinkTable(("link",), kinds, graph.edges.astype(np.int64), columns, names))
 
 
 def collection(
@@ -98,7 +131,14 @@ def collection(
         "give them to all or to none",
         name,
     )
+    columns = {place: 0 if part.links is None else part.links.features.shape[1] for place, part in linked.items()}
+    _check_alike(
+        {place: f"{count} columns of its edges" if count else "none" for place, count in columns.items()},
+        "give the edges of all graphs as many (edge_attr)",
+        name,
+    )
     pointer = np.concatenate([[0], np.cumsum([part.num_nodes for part in parts])]).astype(np.int64)
+    told = [(part.links, start) for part, start in zip(parts, pointer[:-1].tolist(), strict=True) if part.links]
     classes = class_count(labels, class_names, num_classes)
     union = Graph(
         features=compact_features(stack_features([part.features for part in described.values() or parts])),
@@ -113,6 +153,7 @@ def collection(
             if any(weighted.values())
             else None
         ),
+        links=type(told[0][0]).join([links for links, _ in told], [start for _, start in told]) if told else None,
     )
     return GraphCollection(union=union, pointer=pointer, labels=labels, num_classes=classes, name=name)
 
@@ -179,7 +220,7 @@ def _column(y: NDArray[Any], name: str) -> NDArray[Any]:
     if y.ndim > 1 and y.size != len(y):
         raise DataError(
             f"{name}: y should hold one class number per node, [{len(y)}]; got shape {y.shape}. Where its rows are "
-            f"one-hot, y.argmax(dim=1) makes classes of them; several labels of a node cannot be learned."
+            f"one-hot, y.argmax(dim=1) makes classes of them."
         )
     return y.reshape(-1)
 

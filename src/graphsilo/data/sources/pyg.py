@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphsilo.data.graph import SPLITS, Graph, GraphCollection
-from graphsilo.data.sources.plain import array_of, class_numbers, collection, plain_graph
+from graphsilo.data.sources.plain import array_of, class_numbers, collection, plain_graph, with_link_columns
 from graphsilo.errors import DataError, one_line, several
 
 _PER_NODE = ("pos", *(f"{key}_mask" for key in SPLITS))
@@ -21,23 +21,27 @@ _PER_NODE = ("pos", *(f"{key}_mask" for key in SPLITS))
 def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     """Reads a ``.pt`` file made with PyTorch Geometric, without running code from it.
 
-    Understood are a ``Data`` object, a dictionary of its tensors, a list of ``Data`` objects (a collection), and what
-    ``InMemoryDataset.save`` writes (``processed/data.pt``). Needed is ``edge_index``; ``x``, ``y``, ``edge_weight`` and
-    the masks ``train_mask``, ``val_mask``, ``test_mask`` are taken where they are there.
+    Understood are a ``Data`` or ``HeteroData`` object, a dictionary of its tensors, a list of ``Data`` objects (a
+    collection), and what ``InMemoryDataset.save`` writes (``processed/data.pt``). Needed is ``edge_index``; ``x``,
+    ``y``, ``edge_weight``, ``edge_attr`` and the masks ``train_mask``, ``val_mask``, ``test_mask`` are taken where they
+    are there.
 
     Raises:
         DataError: The file is missing or damaged, needs pickle, or lacks a tensor.
     """
     import torch
     import torch_geometric.data.data as pyg
-    from torch_geometric.data import storage
+    from torch_geometric.data import HeteroData, storage
 
     source = Path(path)
     if not source.is_file():
         raise DataError(f"the graph file {source} does not exist.")
     if not source.stat().st_size:
         raise DataError(f"the graph file {source} is empty: write it again with torch.save.")
-    allowed = [pyg.Data, pyg.DataEdgeAttr, pyg.DataTensorAttr, storage.BaseStorage, storage.GlobalStorage]
+    allowed = [
+        pyg.Data, pyg.DataEdgeAttr, pyg.DataTensorAttr, storage.BaseStorage, storage.GlobalStorage, HeteroData,
+        storage.NodeStorage, storage.EdgeStorage,
+    ]  # fmt: skip
     try:
         with torch.serialization.safe_globals(allowed):
             content = torch.load(source, map_location="cpu", weights_only=True)
@@ -54,6 +58,10 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
         ) from error
     name = source.stem
     match content:
+        case HeteroData():
+            return typed_from_pyg(content, name=name)
+        case dict() if any(isinstance(key, tuple) for key in content):
+            return typed_from_pyg(HeteroData.from_dict(dict(content)), name=name)
         case pyg.Data():
             return graph_from_pyg(content, name=name)
         case dict():
@@ -94,6 +102,31 @@ def graph_from_pyg(data: Any, *, name: str, num_classes: int | None = None) -> G
     return _graph(data, name, num_classes)
 
 
+def typed_from_pyg(
+    data: Any, *, name: str, features: str = "x", labels: str = "y", weights: str = "edge_weight",
+    target: str | None = None,
+) -> Graph:  # fmt: skip
+    """A Graph with types from a torch_geometric ``HeteroData``.
+
+    Raises:
+        ConfigError: It is not clear which type is classified.
+        DataError: A part is missing or does not fit.
+    """
+    from graphsilo.data.sources.hetero import Keys, typed_graph
+
+    nodes = {kind: (data[kind].num_nodes, dict(data[kind].items())) for kind in data.node_types}
+    links = {}
+    for triple in data.edge_types:
+        store = dict(data[triple].items())
+        ends = store.get("edge_index")
+        if ends is None and store.get("adj_t") is not None:
+            ends, store["edge_weight"] = _transpose(store["adj_t"], f"{name}: '{' '.join(triple)}'")
+        if ends is None:
+            raise DataError(f"{name}: the links '{' '.join(triple)}' have no edge_index [2, e].")
+        links[triple] = (ends, store)
+    return typed_graph(name, nodes, links, Keys(features, labels, weights, "edge_attr"), target)
+
+
 def collection_from_pyg(graphs: Sequence[Any], *, name: str, num_classes: int | None = None) -> GraphCollection:
     """A GraphCollection from torch_geometric ``Data`` objects with one label each.
 
@@ -116,12 +149,6 @@ def collection_from_pyg(graphs: Sequence[Any], *, name: str, num_classes: int | 
 def _graph(data: Any, name: str, num_classes: int | None = None, *, has_one_label: bool = False) -> Graph:
     keys = sorted(str(key) for key in data.keys())  # noqa: SIM118  # an object of PyG's, no mapping
     edges, weights = data.get("edge_index"), data.get("edge_weight")
-    if data.get("edge_attr") is not None and weights is None:
-        raise DataError(
-            f"{name} holds edge_attr {list(np.shape(data['edge_attr']))}, features of edges, which no model here uses. "
-            f"Where they are weights of the edges, let the data have them as edge_weight [e]; else leave them out "
-            f"(data.edge_attr = None)."
-        )
     if edges is None and data.get("adj_t") is not None:
         edges, weights = _transpose(data["adj_t"], name)
     if edges is None:
@@ -129,11 +156,13 @@ def _graph(data: Any, name: str, num_classes: int | None = None, *, has_one_labe
     told = None if "num_nodes" not in keys else data["num_nodes"]
     if told is None and data.get("x") is None and (has_one_label or data.get("y") is None):
         told = next((len(data[key]) for key in _PER_NODE if data.get(key) is not None), None)
-    return plain_graph(
+    made = plain_graph(
         name, x=data.get("x"), edge_index=edges, y=None if has_one_label else data.get("y"), edge_weight=weights,
         masks={key: data.get(f"{key}_mask") for key in SPLITS}, num_nodes=None if told is None else int(told),
         num_classes=num_classes,
     )  # fmt: skip
+    attributes = data.get("edge_attr")
+    return made if attributes is None else with_link_columns(made, attributes)
 
 
 def _transpose(adjacency: Any, name: str) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.graph import Graph
 from graphsilo.data.sources.classes import signed_note
 from graphsilo.data.sources.tables import Reading, TableSpec
 from graphsilo.errors import several
@@ -15,6 +16,8 @@ from graphsilo.errors import several
 MOSTLY_EMPTY = 0.5
 """Share of empty cells from which a column deserves a word."""
 SHOWN = 3
+_STEPS = 3650
+"""Days since 1970-01-01 below which numbers are taken for steps, such as weeks, and not for dates."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +47,64 @@ class LinkFacts:
 
 def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """What a person should look at: where, and what."""
-    said = [*_features(found), *_words(found, spec)]
+    said = [*_features(found), *_words(found, spec), *_dates(found)]
     if spec.classes is None:
         said += [("classes", note) for note in signed_note(found.graph.class_names)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
-    if facts.repeated:
-        effect = "weights add up" if spec.edges.weight is not None else "" if spec.directed else "it counts once"
+    counted = found.graph.links is None  # else every row is, and two directions are two things
+    if facts.repeated and counted:
+        effect = (
+            "weights add up"
+            if any(said.weight is not None for said in spec.edges.values())
+            else ""
+            if spec.directed
+            else "it counts once"
+        )
         text = f"{_rows(facts.repeated)} a link that stands there before"
         said.append(("links", f"{text}: {effect}" if effect else text))
-    if facts.reversed and not spec.directed:
+    if facts.reversed and counted and not spec.directed:
         all_ = "every link" if facts.reversed == facts.links else f"{facts.reversed} of {facts.links} links"
         said.append(("links", f"{all_} named in both directions: each is one link, since `directed` is false"))
     if facts.loops:
         left_out = "" if spec.directed else ": left out"
         said.append(("links", f"{_rows(facts.loops)} a node as linked with itself{left_out}"))
+    return said
+
+
+def dates_of(graph: Graph) -> dict[str, NDArray[np.float64]]:
+    """Days since 1970-01-01 of the rows of each table that has some, by the table's name."""
+    found = {}
+    if graph.time is not None:
+        kinds = ("nodes",) if graph.types is None else graph.types.names
+        of_node = np.zeros(graph.num_nodes, dtype=np.int16) if graph.types is None else graph.types.of_node
+        found = {kind: graph.time[of_node == number] for number, kind in enumerate(kinds)}
+    if graph.links is not None and graph.links.time is not None:
+        links = graph.links.time
+        found |= {name: links[graph.links.of_link == number] for number, name in enumerate(graph.links.relations)}
+    known = {name: days[~np.isnan(days)] for name, days in found.items()}
+    return {name: days for name, days in known.items() if len(days)}
+
+
+def date(days: float) -> str:
+    """Days since 1970-01-01 as a date; a number of the first years as it is, since steps are counted so."""
+    return f"{days:g}" if 0 <= days < _STEPS else str(np.datetime64(0, "D") + np.timedelta64(int(np.floor(days)), "D"))
+
+
+def _dates(found: Reading) -> list[tuple[str, str]]:
+    """Dates far outside those of nearly all rows of a table, such as 1900-01-01 for an unknown one."""
+    said = []
+    for name, days in dates_of(found.graph).items():
+        low, high = np.quantile(days, (0.02, 0.98), method="nearest")
+        span = max(high - low, 1.0)
+        for what, far in (("before", days < low - span), ("after", days > high + span)):
+            if far.any():
+                edge = days[far].min() if what == "before" else days[far].max()
+                rows = "one row is" if far.sum() == 1 else f"{far.sum()} rows are"
+                text = (
+                    f"{rows} dated long {what} nearly all others ({date(low)} to {date(high)}), up to {date(edge)}: a "
+                    f"slip, or a word for an unknown date? List such words under `empty` of the table"
+                )
+                said.append((name, text))
     return said
 
 
@@ -67,27 +114,29 @@ def _rows(number: int) -> str:
 
 def _features(found: Reading) -> list[tuple[str, str]]:
     graph = found.graph
-    names = graph.feature_names or ()
-    plain = [(name, place) for place, name in enumerate(names) if name in found.empty]
-    said = []
-    if plain and graph.num_nodes > 1:
-        part = graph.features[:, [place for _, place in plain]]
-        values = part if isinstance(part, np.ndarray) else part.toarray()
-        flat = [name for (name, _), same in zip(plain, (values == values[0]).all(axis=0), strict=True) if same]
-        if flat:
-            said.append(("features", f"{_some(flat)}: the same value in every row, which tells nothing"))
-    for name, empty in found.empty.items():
-        if empty > MOSTLY_EMPTY * graph.num_nodes:
-            share = 100 * empty / graph.num_nodes
+    said, flat = [], []
+    for place, name in enumerate(graph.feature_names or ()):
+        if name not in found.empty:
+            continue
+        values = graph.features[:, place]
+        column = values if isinstance(values, np.ndarray) else values.toarray().ravel()
+        if graph.types is not None:
+            column = column[graph.types.of_node == graph.types.of_feature[place]]
+        if len(column) > 1 and (column == column[0]).all():
+            flat.append(name)
+        if found.empty[name] > MOSTLY_EMPTY * len(column):
+            share = 100 * found.empty[name] / len(column)
             said.append(("features", f"'{name}': {share:.0f} % of the cells are empty, and filled in"))
+    if flat:
+        said.insert(0, ("features", f"{_some(flat)}: the same value in every row, which tells nothing"))
     return said
 
 
 def _words(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """Words that differ so little that one is probably meant; where they are spelled out they are."""
-    names = found.graph.feature_names or ()
+    names = (*(found.graph.feature_names or ()), *(found.graph.links.feature_names if found.graph.links else ()))
     lists = [] if spec.classes is not None else [("classes", "class", found.graph.class_names or ())]
-    for column, declared in spec.nodes.one_hot.items():
+    for column, declared in spec.one_hot.items():
         if declared is None:
             prefix = f"{column}="
             words = tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))

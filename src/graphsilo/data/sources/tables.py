@@ -8,7 +8,8 @@ classes: ["no", "yes"]
 features: {missing: {age: median}}
 ```
 
-:class:`TableDescription` and the classes of its tables say what each key means. A table may come from a database
+:class:`TableDescription` and the classes of its tables say what each key means. Nodes and edges may be several tables
+each, by the type of nodes and by what rows of links are called. A table may come from a database
 instead of a file: ``query`` and ``connection`` stand in place of ``path``; see :mod:`graphsilo.data.sources.sql`.
 
 Means and medians are those of the table's own rows, all but those that ``nodes.split`` calls ``test``. They stay with
@@ -19,137 +20,55 @@ the silo and its model, so that rows of a later table are filled alike
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo import documents
 from graphsilo.data.graph import SPLITS, Graph
 from graphsilo.data.links import OutsideLinks, names_among_silos
 from graphsilo.data.sources.arrow import pa, pc
+from graphsilo.data.sources.assembling import LinkRows, NodeRows, assemble
 from graphsilo.data.sources.classes import is_signed
-from graphsilo.data.sources.columns import DateRule, FeatureTable, find_gaps, parse_decimals, read_features
-from graphsilo.data.sources.description import (
-    Description,
-    Name,
-    Names,
-    Pairs,
-    Renames,
-    Units,
-    Vocabularies,
-    WordMaps,
+from graphsilo.data.sources.columns import (
+    DateRule,
+    FeatureTable,
+    Part,
+    find_gaps,
+    parse_decimals,
+    read_features,
+    read_targets,
+    read_time,
 )
-from graphsilo.data.sources.empty import Rules
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import UNLABELLED, Missing, far_notes, unlabelled_note
-from graphsilo.data.sources.table_files import (
-    Query,
-    Table,
-    TableFile,
-    TableSource,
-    distinct,
-    is_text,
-    mask,
+from graphsilo.data.sources.table_files import Query, Table, distinct, is_text, mask
+from graphsilo.data.sources.table_spec import (
+    LINK,
+    EdgeTable,
+    FeatureOptions,
+    LabelTable,
+    NodeTable,
+    OutsideTable,
+    TableDescription,
+    TableSpec,
+    read_spec,
+    spec_of,
 )
-from graphsilo.data.sources.transforms import compact_features, make_undirected, merge_parallel
+from graphsilo.data.sources.targets import with_targets
+from graphsilo.data.sources.transforms import make_undirected, merge_parallel
 from graphsilo.data.sources.vocabulary import Learned, sort_words
-from graphsilo.data.truth import TRUTH, Words
-from graphsilo.errors import ConfigError, DataError, several
-from graphsilo.settings import Positive, setting
+from graphsilo.errors import DataError, nearest, several
+
+__all__ = [
+    "DateRule", "EdgeTable", "FeatureOptions", "LabelTable", "NodeTable", "OutsideTable", "Reading",
+    "TableDescription", "TableSpec", "load_tables", "read_spec", "read_tables", "spec_of",
+]  # fmt: skip
 
 _MANY_CLASSES = 20
 """Classes from which a column with a class for every other node is taken for ids or for something measured."""
-
-
-class NodeTable(TableSource):
-    """The table of nodes."""
-
-    id: Name = setting(..., "column of texts or whole numbers, each once")
-    label: Name | None = setting(None, "column of classes; an empty cell means unlabelled")
-    features: Names = setting(("*",), "columns, beginnings of names with *, or * for every column that is left")
-    one_hot: Vocabularies = setting({}, "columns of words: their names, or a table of each one's words")
-    boolean: Pairs = setting({}, "columns of truth values: their names, or a table of each one's words of 0 and 1")
-    dates: dict[str, DateRule] = setting({}, "columns of dates")
-    decimal: Literal[".", ","] = setting(".", "how numbers are written")
-    empty: Names = setting((), "further words that mean an empty cell, or no label; numbers however they are written")
-    rename: Renames = setting({}, "columns, with the names that they have in this table")
-    words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
-    units: Units = setting({}, "columns of numbers, with what they are multiplied by")
-    split: Name | None = setting(None, "column with train, val, test")
-
-
-class EdgeTable(TableSource):
-    """The table of edges."""
-
-    source: Name = setting(..., "column of the node that an edge begins at")
-    target: Name = setting(..., "column of the node that it ends at")
-    weight: Name | None = setting(None, "column of weights above 0")
-    unit: Positive = setting(1.0, "what weights are multiplied by")
-    decimal: Literal[".", ","] = setting(".", "how weights are written")
-
-
-class LabelTable(TableSource):
-    """The table of labels, where they do not stand in that of nodes."""
-
-    id: Name = setting(..., "column of the node")
-    label: Name = setting(..., "column of its class")
-    words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
-
-
-class OutsideTable(TableSource):
-    """The table of links to nodes of other silos; both silos have each of them, and a table may have no rows."""
-
-    node: Name = setting(..., "column of the silo's own node")
-    silo: Name = setting(..., "column of the other silo's name")
-    other: Name = setting(..., "column of the id that the node at the other end has there")
-
-
-class FeatureOptions(Description):
-    """What ``features:`` says in a description of tables."""
-
-    missing: Rules | None = setting(None, "what stands in an empty cell's place; none refuses empty cells")
-
-
-class TableDescription(Description):
-    """A graph's tables."""
-
-    name: Name | None = setting(None, "of the graph; none: the file's")
-    nodes: NodeTable = setting(..., "the table of nodes")
-    edges: EdgeTable = setting(..., "the table of edges")
-    labels: LabelTable | None = setting(None, "the table of labels, in place of nodes.label")
-    outside: OutsideTable | None = setting(None, "the table of links to nodes of other silos")
-    directed: bool = setting(False, "whether a row of the edge table is a link in one direction only")
-    classes: Names | None = setting(None, "fixed vocabulary, in the order of class numbers; none: the words that occur")
-    features: FeatureOptions = setting(FeatureOptions(), "what holds for features")
-
-
-@dataclass(frozen=True)
-class TableSpec:
-    """A checked description of tables.
-
-    Attributes:
-        file: Where it stands.
-        name: Of the graph.
-        nodes, edges, labels: What it says of these tables.
-        places: Where these are, in this order; paths are absolute.
-        missing: What stands in an empty cell's place.
-        directed, classes: As in the description.
-    """
-
-    file: Path
-    name: str
-    nodes: NodeTable
-    edges: EdgeTable
-    labels: LabelTable | None
-    outside: OutsideTable | None
-    places: Mapping[str, TableFile | Query]
-    missing: Missing
-    directed: bool
-    classes: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -159,7 +78,7 @@ class Reading:
     Attributes:
         graph: The graph.
         empty: How many cells of each column of features were empty.
-        rows: [2, r] the ends of each row of the edge table, before duplicates and self-loops were dropped.
+        rows: [2, r] the ends of each row of the edge tables, before duplicates and self-loops were dropped.
     """
 
     graph: Graph
@@ -170,11 +89,12 @@ class Reading:
 def load_tables(path: str | os.PathLike[str]) -> Graph:
     """Reads the graph that a YAML file describes.
 
-    Nodes keep the order of their table. With ``directed: false`` every row of the edge table is a link in both
-    directions; duplicates, whose weights add up, and self-loops are dropped. Without ``classes``, class numbers follow
-    the sorted values of the label column (numeric order where all are whole numbers). Labels that are empty are
-    unknown, and so are those that are -1 where others than 1 are there, too. The ids of the node table stay with the
-    graph as ``node_names``.
+    Nodes keep the order of their table; of several types they stand behind each other, by the types' names. With
+    ``directed: false`` every row of an edge table is a link in both directions; duplicates, whose weights add up, and
+    self-loops are dropped, and stay among the rows of ``links``. Without ``classes``, class numbers follow the sorted
+    values of the label column (numeric order where all are whole numbers). Labels that are empty are unknown, and so
+    are those that are -1 where others than 1 are there, too. The ids of the node table stay with the graph as
+    ``node_names``; beside several types, ids of those that are not classified have theirs before them.
 
     Args:
         path: The YAML file; see :class:`TableDescription`.
@@ -187,69 +107,17 @@ def load_tables(path: str | os.PathLike[str]) -> Graph:
     return read_tables(read_spec(path)).graph
 
 
-def read_spec(path: str | os.PathLike[str]) -> TableSpec:
-    """Reads and checks the YAML file alone; tables are not opened.
+@dataclass
+class _Nodes:
+    """The nodes of one type, as far as their table could be read."""
 
-    Raises:
-        ConfigError: The file is missing or is not YAML, a key is unknown or missing, or a value is of the wrong kind.
-    """
-    file = Path(path).expanduser().absolute()
-    return spec_of(documents.read(file, "the data description"), file)
-
-
-def spec_of(content: object, file: Path) -> TableSpec:
-    """Checks what a YAML file, or a part of one, says of tables.
-
-    Args:
-        content: As parsed.
-        file: Where it stands: paths are relative to its folder, and errors name it.
-
-    Raises:
-        ConfigError: A key is unknown or missing, or a value is of the wrong kind.
-    """
-    description = TableDescription.of(content, origin=str(file))
-    nodes, edges, beyond = description.nodes, description.edges, description.outside
-    if beyond is not None and (description.directed or edges.weight is not None):
-        raise ConfigError(
-            f"{file}: links to other silos (outside) have neither direction nor weight, and edges have "
-            f"{'directions' if description.directed else 'weights'} here. Leave out outside, or "
-            f"{'directed' if description.directed else 'edges.weight'}."
-        )
-    spec = TableSpec(
-        file=file,
-        name=description.name or file.stem,
-        nodes=nodes,
-        edges=edges,
-        labels=description.labels,
-        outside=beyond,
-        places={
-            part: table.place(file, part)
-            for part, table in (("nodes", nodes), ("edges", edges), ("labels", description.labels), ("outside", beyond))
-            if table is not None
-        },
-        missing=Missing.parse(description.features.missing),
-        directed=description.directed,
-        classes=description.classes,
-    )
-    if nodes.label is not None and spec.labels is not None:
-        raise ConfigError(f"{file}: labels stand in one table, and nodes.label and labels name two; leave one out.")
-    declared = [*nodes.one_hot, *nodes.boolean, *nodes.dates]
-    twice = next((name for name in declared if declared.count(name) > 1), None)
-    if twice is not None:
-        raise ConfigError(
-            f"{file}: '{twice}' stands under two of nodes.one_hot, nodes.boolean and nodes.dates; a column is one of "
-            f"them."
-        )
-    for what, names in (("name", [spec.name]), ("classes", spec.classes or ())):
-        for name in names:
-            if wrong := name_fault(name):
-                raise ConfigError(f"{file}: {what} is {name!r}, which {wrong}. Choose another word.")
-    return spec
-
-
-def _booleans(spec: TableSpec) -> dict[str, Words]:
-    """Words of 0 and of 1 of every column of truth values."""
-    return {name: TRUTH if pair is None else ((pair[0],), (pair[1],)) for name, pair in spec.nodes.boolean.items()}
+    table: Table
+    part: Part
+    id: str
+    ids: Any
+    features: FeatureTable
+    time: NDArray[np.float64] | None = None
+    splits: Mapping[str, NDArray[np.bool_]] | None = None
 
 
 def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Learned | None = None) -> Reading:
@@ -258,13 +126,17 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     Args:
         spec: The description.
         missing: Rules for empty cells in place of the description's.
-        learned: Of a model that is to be asked about the graph, or of silos that it shares words with.
+        learned: Of a model that is to be asked about the graph, or of silos that it shares words and types with.
 
     Raises:
         ConfigError, DataError: As :func:`load_tables`.
     """
     if missing is not None:
         spec = replace(spec, missing=missing)
+    learned = learned or Learned()
+    types = learned.types or tuple(sorted(spec.nodes))
+    relations = learned.relations or spec.relations
+    _refuse_unknown(spec, types, relations)
     queries = [source for source in spec.places.values() if isinstance(source, Query)]
     fetched: dict[Query, Any] = {}
     if queries:
@@ -272,87 +144,204 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
 
         fetched = dict(zip(queries, read_queries(queries), strict=True))
     faults = Faults(spec.file)
-    parts = ("nodes", "edges", "labels", "outside")
-    nodes, edges, labelled, outside = (_table(part, spec, fetched, faults) for part in parts)
-    ids: Any = None
-    features, labels = FeatureTable(np.zeros((0, 0), dtype=np.float32)), np.zeros(0, dtype=np.int64)
+    tables = {key: _table(key, spec, fetched, faults) for key in spec.places}
+    nodes = {
+        kind: found
+        for kind in types
+        if kind in spec.nodes
+        and (found := _read_nodes(spec, kind, len(types) > 1, tables, faults, learned)) is not None
+    }
+    labels = np.zeros(0, dtype=np.int64)
     class_names: tuple[str, ...] = ()
     notes: list[str] = []
-    splits: dict[str, NDArray[np.bool_]] = {}
-    rows, weights = np.zeros((2, 0), dtype=np.int64), None
+    with faults.collect():
+        empty = {
+            f"{one.part.start}{name}": count for one in nodes.values() for name, count in one.features.empty.items()
+        }
+        if len(nodes) == len(spec.nodes):
+            known = [
+                name for one in nodes.values() for column in one.features.empty for name in one.part.called(column)
+            ]
+            spec.missing.check(known, f"{spec.file}: features.missing")
+    target = nodes.get(spec.target)
+    if target is not None:
+        with faults.collect():
+            labels, class_names = _read_labels(target.table, tables.get("labels"), spec, target.ids, notes)
+    values = None
+    if target is not None and spec.classified.targets:
+        with faults.collect():
+            values = read_targets(target.table, target.part, spec.classified.targets)
+    rows = {
+        name: read
+        for name in spec.edges
+        if (read := _read_relation(spec, name, tables, nodes, faults, learned)) is not None
+    }
+    rows |= _read_keys(spec, nodes, faults)
     links: OutsideLinks | None = None
-    if nodes is not None:
+    beyond = tables.get("outside")
+    if beyond is not None:
         with faults.collect():
-            ids = _read_ids(nodes, spec.nodes.id)
-        if spec.nodes.split is not None:
-            with faults.collect():
-                splits = _read_splits(nodes, spec.nodes.split)
-        counting = ~splits["test"] if splits else np.ones(nodes.rows, dtype=np.bool_)
-        with faults.collect():
-            features = read_features(nodes, spec, faults, counting, learned or Learned())
-        with faults.collect():
-            labels, class_names = _read_labels(nodes, labelled, spec, ids, notes)
-    if edges is not None:
-        with faults.collect():
-            rows = _read_edges(edges, spec, ids, "" if nodes is None else nodes.short)
-        if spec.edges.weight is not None:
-            with faults.collect():
-                weights = _read_weights(edges, spec.edges.weight, spec.edges)
-    if outside is not None:
-        with faults.collect():
-            links = _read_outside(outside, spec, ids, "" if nodes is None else nodes.short)
+            links = _read_outside(beyond, spec, None if target is None else target.ids, _short(target))
     faults.raise_if_any()
-    assert nodes is not None
-    if isinstance(spec.places["edges"], Query):
-        # Parallel edges by weight, too: their sum must not depend on the order in which a database gives them.
-        order = np.lexsort((rows[1], rows[0]) if weights is None else (weights, rows[1], rows[0]))
-        rows, weights = np.ascontiguousarray(rows[:, order]), None if weights is None else weights[order]
-    numbers = [name if name in features.empty else "" for name in features.names]
+    assert target is not None
+    made = assemble(
+        {kind: NodeRows(one.features, one.time) for kind, one in nodes.items()}, rows, spec.target,
+        types=types, relations=relations, learned=learned,
+    )  # fmt: skip
+    edges = made.parts["edges"]
+    own = slice(made.starts[spec.target], made.starts[spec.target] + target.table.rows)
+    total = sum(one.table.rows for one in nodes.values())
+    labelled = np.full(total, -1, dtype=np.int64)
+    labelled[own] = labels
+    for one in nodes.values():
+        names = [f"{one.part.start}{name}" for name in one.features.names]
+        numbers = [name if name in empty else "" for name in names]
+        notes += [*one.features.notes, *far_notes(one.features.values, numbers, made.fills)]
     graph = Graph(
-        features=compact_features(features.values),
-        edges=rows,
-        edge_weights=weights,
-        labels=labels,
+        **made.parts,
+        labels=labelled,
         num_classes=len(class_names),
         name=spec.name,
-        splits=splits,
-        feature_names=features.names,
+        splits={key: _spread(found, own, total) for key, found in (target.splits or {}).items()},
         class_names=class_names,
-        node_names=np.array(ids.to_pylist(), dtype=np.str_),
-        fills=features.fills or None,
-        estimated=features.estimated,
-        booleans=_booleans(spec),
+        node_names=np.concatenate([_names(one, kind, spec.target) for kind, one in nodes.items()]),
+        booleans=spec.booleans(len(types) > 1),
         outside=links,
-        notes=(*features.notes, *notes, *far_notes(features.values, numbers, features.fills)),
+        notes=tuple(notes),
     )
+    if values is not None:
+        every = np.full((total, values.shape[1]), np.nan)
+        every[own] = values
+        graph = with_targets(graph, every, spec.classified.targets)
     graph = merge_parallel(graph) if spec.directed else make_undirected(graph)
-    return Reading(graph, features.empty, rows)
+    return Reading(graph, empty, edges)
 
 
-def _table(part: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Faults) -> Table | None:
-    """One of the tables; None if there is none, or if it cannot be read, which is noted."""
-    source = spec.places.get(part)
-    if source is None:
+def _refuse_unknown(spec: TableSpec, types: Sequence[str], relations: Sequence[str]) -> None:
+    """Types and relations that others do not know."""
+    for what, own, known in (("nodes", spec.nodes, types), ("edges", spec.relations, relations)):
+        strange = [name for name in own if name not in known]
+        if strange:
+            raise DataError(
+                f"{spec.file}: {what} has a table '{strange[0]}', which the model or the federation does not know; "
+                f"{nearest(strange[0], known)} It was trained on tables of other names."
+            )
+
+
+def _read_nodes(
+    spec: TableSpec, kind: str, many: bool, tables: Mapping[str, Table | None], faults: Faults, learned: Learned
+) -> _Nodes | None:
+    """The nodes of one type; None if there is no table."""
+    table = tables.get(spec.node_key(kind))
+    if table is None:
         return None
+    part = spec.node_part(kind, many=many)
+    found = _Nodes(table, part, spec.nodes[kind].id, None, FeatureTable(np.zeros((0, 0), dtype=np.float32)))
     with faults.collect():
-        table = Table.of(source, part, fetched, faults)
-        if part == "nodes" and not table.rows:
+        found.ids = _read_ids(table, found.id, part.key)
+    counting = np.ones(table.rows, dtype=np.bool_)
+    split = spec.nodes[kind].split
+    if split is not None:
+        with faults.collect():
+            found.splits = _read_splits(table, split, part.key)
+            counting = ~found.splits["test"]
+    with faults.collect():
+        found.features = read_features(table, part, faults, counting, learned.of_table(part.start))
+    with faults.collect():
+        found.time = read_time(table, part)
+    return found
+
+
+def _read_relation(
+    spec: TableSpec, name: str, tables: Mapping[str, Table | None], nodes: Mapping[str, _Nodes], faults: Faults,
+    learned: Learned,
+) -> LinkRows | None:  # fmt: skip
+    """The rows of one table of edges; None if there is no table."""
+    part = spec.edge_part(name)
+    table, said, kinds = tables.get(part.key), spec.edges[name], spec.ends(name)
+    if table is None:
+        return None
+    rows, weights, time = np.zeros((2, 0), dtype=np.int64), None, None
+    features = FeatureTable(np.zeros((table.rows, 0), dtype=np.float32))
+    with faults.collect():
+        rows = _read_edges(table, part.key, said, [nodes.get(kind) for kind in kinds])
+    if said.weight is not None:
+        with faults.collect():
+            weights = _read_weights(table, said.weight, said, part.key)
+    with faults.collect():
+        counting = np.ones(table.rows, dtype=np.bool_)
+        features = read_features(table, part, faults, counting, learned.of_links(part.start))
+    with faults.collect():
+        time = read_time(table, part)
+    found = LinkRows(rows, kinds, features, weights, time)
+    return found.sorted() if isinstance(spec.places[part.key], Query) and not faults.found else found
+
+
+def _read_keys(spec: TableSpec, nodes: Mapping[str, _Nodes], faults: Faults) -> dict[str, LinkRows]:
+    """Links that columns of tables of nodes are: from each node to the one that a cell names, if it names one."""
+    found: dict[str, LinkRows] = {}
+    for kind, one in nodes.items():
+        for column, other in spec.nodes[kind].keys.items():
+            with faults.collect():
+                key = f"{one.part.key}.keys"
+                words = one.table.text(column, key=key)
+                if (ids := getattr(nodes.get(other), "ids", None)) is None:
+                    continue
+                place = pc.index_in(words, value_set=ids)
+                there = mask(pc.is_valid(place))
+                one.table.refuse(
+                    column, mask(pc.is_valid(words)) & ~there, f"the key names an unknown node ({key})", values=words,
+                    todo=f"Keys must occur in column '{nodes[other].id}' of {nodes[other].table.short}; empty the "
+                    f"cell, or add the node.",
+                )  # fmt: skip
+                rows = np.flatnonzero(there)
+                ends = np.stack([rows, place.filter(pa.array(there)).to_numpy().astype(np.int64)])
+                empty = FeatureTable(np.zeros((len(rows), 0), dtype=np.float32))
+                time = None if one.time is None else one.time[rows]
+                found[f"{kind}.{column}"] = LinkRows(ends, (kind, other), empty, None, time)
+    return found
+
+
+def _short(one: _Nodes | None) -> str:
+    return "" if one is None else one.table.short
+
+
+def _names(one: _Nodes, kind: str, target: str) -> NDArray[np.str_]:
+    """What nodes are called: ids of several types may be the same."""
+    ids = one.ids.to_pylist()
+    return np.array(ids if kind == target else [f"{kind}:{name}" for name in ids], dtype=np.str_)
+
+
+def _spread(part: NDArray[np.bool_], own: slice, total: int) -> NDArray[np.bool_]:
+    whole = np.zeros(total, dtype=np.bool_)
+    whole[own] = part
+    return whole
+
+
+def _table(key: str, spec: TableSpec, fetched: Mapping[Query, Any], faults: Faults) -> Table | None:
+    """One of the tables; None if there is none, or if it cannot be read, which is noted."""
+    source = spec.places[key]
+    part, _, name = key.partition(".")
+    with faults.collect():
+        table = Table.of(source, key, fetched, faults)
+        if part == "nodes" and name == spec.target and not table.rows:
             nothing = "returned no rows" if isinstance(source, Query) else "has a header but no data rows"
             raise DataError(f"{table.where} {nothing}; a graph needs at least one node.")
-        if part == "nodes" and not table.rename(spec.nodes.rename, key="nodes.rename"):
+        said = {"nodes": spec.nodes.get(name), "edges": spec.edges.get(name or LINK)}.get(part) or getattr(spec, part)
+        if not table.rename(getattr(said, "rename", {}), key=f"{key}.rename"):
             return None
-        for name, words in getattr(getattr(spec, part), "words", {}).items():
+        for column, words in getattr(said, "words", {}).items():
             with faults.collect():
-                table.replace_words(name, words, key=f"{part}.words")
+                table.replace_words(column, words, key=f"{key}.words")
         if part == "nodes" and isinstance(source, Query):
             # A database gives rows in any order, and the split is drawn in theirs: the same tomorrow as today.
-            table.sort(spec.nodes.id, key="nodes.id")
+            table.sort(said.id, key=f"{key}.id")
         return table
     return None  # type: ignore[unreachable]  # collect() goes on after an error
 
 
-def _read_ids(nodes: Table, name: str) -> Any:
-    ids = nodes.text(name, key="nodes.id")
+def _read_ids(nodes: Table, name: str, key: str) -> Any:
+    ids = nodes.text(name, key=f"{key}.id")
     empty = mask(pc.is_null(ids))
     nodes.refuse(name, empty, "the id is empty", todo="Each node needs an id of its own.")
     unseen = mask(pc.match_substring_regex(ids, UNSEEN))
@@ -368,18 +357,18 @@ def _read_ids(nodes: Table, name: str) -> Any:
     return ids
 
 
-def _read_edges(edges: Table, spec: TableSpec, ids: Any, nodes: str) -> NDArray[np.int64]:
-    """[2, r] node numbers of both ends of every row; without ``ids``, only whether ends are there."""
+def _read_edges(edges: Table, key: str, said: EdgeTable, nodes: Sequence[_Nodes | None]) -> NDArray[np.int64]:
+    """[2, r] node numbers of both ends of every row, within their types; without these, only whether ends are there."""
     ends = []
-    todo = f"Ends must occur in column '{spec.nodes.id}' of {nodes}; remove the edge or add the node."
-    for name, key in ((spec.edges.source, "edges.source"), (spec.edges.target, "edges.target")):
+    for name, end, kind in ((said.source, "source", nodes[0]), (said.target, "target", nodes[1])):
         with edges.faults.collect():
-            words = edges.text(name, key=key)
+            words = edges.text(name, key=f"{key}.{end}")
             empty = mask(pc.is_null(words))
             edges.refuse(name, empty, "the end of an edge is empty", todo="Name a node, or remove the edge.")
-            if ids is not None:
-                place = pc.index_in(words, value_set=ids)
+            if kind is not None and kind.ids is not None:
+                place = pc.index_in(words, value_set=kind.ids)
                 strange = mask(pc.is_null(place)) & ~empty
+                todo = f"Ends must occur in column '{kind.id}' of {kind.table.short}; remove the edge or add the node."
                 edges.refuse(name, strange, "the edge names an unknown node", values=words, todo=todo)
                 ends.append(np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64))
     return np.stack(ends) if len(ends) == 2 else np.zeros((2, 0), dtype=np.int64)
@@ -402,7 +391,7 @@ def _read_outside(table: Table, spec: TableSpec, ids: Any, nodes: str) -> Outsid
         return None
     place = pc.index_in(node, value_set=ids)
     strange = mask(pc.is_null(place)) & ~mask(pc.is_null(node))
-    todo = f"Own ends must occur in column '{spec.nodes.id}' of {nodes}; remove the link or add the node."
+    todo = f"Own ends must occur in column '{spec.classified.id}' of {nodes}; remove the link or add the node."
     table.refuse(asked.node, strange, "the link names an unknown node", values=node, todo=todo)
     if table.faults.found:
         return None
@@ -420,16 +409,16 @@ def _read_outside(table: Table, spec: TableSpec, ids: Any, nodes: str) -> Outsid
     return found.where(first)
 
 
-def _read_weights(edges: Table, name: str, how: EdgeTable) -> NDArray[np.float32]:
+def _read_weights(edges: Table, name: str, how: EdgeTable, key: str) -> NDArray[np.float32]:
     """[r] weights of the rows, all finite and above 0 unless a fault was noted."""
-    column = edges.column(name, key="edges.weight")
+    column = edges.column(name, key=f"{key}.weight")
     kind = column.type
     if is_text(kind):
         none, todo = np.zeros(edges.rows, dtype=np.bool_), "Give each edge a number above 0."
         words = pc.utf8_trim_whitespace(column)
-        numbers = parse_decimals(edges, name, words, how.decimal, ("weight", "edges"), none, todo=todo)
+        numbers = parse_decimals(edges, name, words, how.decimal, ("weight", key), none, todo=todo)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise DataError(f"{edges.where}: column '{name}' (edges.weight) holds {kind}; weights must be numbers.")
+        raise DataError(f"{edges.where}: column '{name}' ({key}.weight) holds {kind}; weights must be numbers.")
     else:
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
@@ -456,8 +445,8 @@ def _read_labels(
     if spec.labels is None:
         return (
             (none, spec.classes or ())
-            if spec.nodes.label is None
-            else _read_classes(nodes, spec.nodes.label, "nodes.label", spec, notes)
+            if spec.classified.label is None
+            else _read_classes(nodes, spec.classified.label, f"{spec.node_key(spec.target)}.label", spec, notes)
         )
     if labelled is None or ids is None:
         return none, ()
@@ -465,7 +454,7 @@ def _read_labels(
     place = pc.index_in(whose, value_set=ids)
     labelled.refuse(
         spec.labels.id, mask(pc.is_null(place)), "the label is of an unknown node", values=whose,
-        todo=f"Nodes must occur in column '{spec.nodes.id}' of {nodes.short}; remove the label or add the node.",
+        todo=f"Nodes must occur in column '{spec.classified.id}' of {nodes.short}; remove the label or add the node.",
     )  # fmt: skip
     again = mask(pc.is_valid(place)) & (pc.index_in(whose, value_set=whose).to_numpy() != np.arange(labelled.rows))
     labelled.refuse(spec.labels.id, again, "the node occurred before", values=whose, todo="A node has one label.")
@@ -525,13 +514,13 @@ def _normalise_truth(words: Any, classes: tuple[str, ...] | None) -> Any:
 def _clear_unlabelled(spec: TableSpec, words: Any, where: str, notes: list[str]) -> Any:
     """Labels without the words that stand for none. Where -1 and 1 are all that there is, they are classes."""
     known = pc.is_in(words, value_set=pa.array(spec.classes or (), pa.string()))
-    found, _ = find_gaps(words, spec, UNLABELLED)
+    found, _ = find_gaps(words, spec.classified, UNLABELLED)
     if is_signed(distinct(found)):
         found = pc.if_else(pc.equal(found, "+1"), "1", found)
     else:
         found = pc.if_else(pc.equal(found, "-1"), pa.scalar(None, pa.string()), found)
     found = pc.if_else(pc.fill_null(known, False), words, found)
-    undeclared, _ = find_gaps(words, spec, ())
+    undeclared, _ = find_gaps(words, spec.classified, ())
     usual = pc.and_(pc.is_null(found), pc.fill_null(pc.not_equal(undeclared, "-1"), False))
     counts = {item["values"]: item["counts"] for item in pc.value_counts(undeclared.filter(usual)).to_pylist()}
     if counts:
@@ -539,8 +528,8 @@ def _clear_unlabelled(spec: TableSpec, words: Any, where: str, notes: list[str])
     return found
 
 
-def _read_splits(nodes: Table, name: str) -> dict[str, NDArray[np.bool_]]:
-    words = nodes.text(name, key="nodes.split")
+def _read_splits(nodes: Table, name: str, key: str) -> dict[str, NDArray[np.bool_]]:
+    words = nodes.text(name, key=f"{key}.split")
     known = mask(pc.is_null(words)) | mask(pc.is_in(words, value_set=pa.array(SPLITS)))
     nodes.unknown(
         name,

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from graphsilo.data.sources.missing import INDICATOR
 from graphsilo.errors import DataError
 
 if TYPE_CHECKING:
-    from graphsilo.data.sources.tables import TableSpec
+    from graphsilo.data.sources.table_spec import TableSpec
 
+Value = TypeVar("Value")
 ANY_OTHER = "*"
 """Among the words of a one_hot column: whatever is none of the others."""
 _COLUMNS = "the columns under nodes.features and the words of nodes.one_hot"
@@ -31,14 +32,34 @@ class Learned:
     Attributes:
         names: Of all features, in order: give the words of one_hot columns that declare none.
         fills: What an empty cell of each feature becomes.
+        types, relations, links: Of nodes, of links, and names of the columns of links, where others have more of them.
+        ends: Types of the nodes that the rows of each relation begin and end at.
     """
 
     names: tuple[str, ...] = ()
     fills: Mapping[str, float] | None = None
+    types: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    ends: tuple[tuple[str, str], ...] = ()
+
+    def of_table(self, start: str) -> Learned:
+        """What is known of a table of nodes, whose columns' names begin so among those of all."""
+        fills = self.fills if self.fills is None or not start else _below(start, self.fills)
+        return Learned(tuple(_below(start, dict.fromkeys(self.names))), fills)
+
+    def of_links(self, start: str) -> Learned:
+        """The same of a table of edges."""
+        return Learned(tuple(_below(start, dict.fromkeys(self.links))))
 
     def words(self, column: str) -> tuple[str, ...]:
         """The words that a one_hot column has."""
         return spread_words(column, self.names)
+
+
+def _below(start: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """What begins so, without it."""
+    return {name[len(start) :]: value for name, value in values.items() if name.startswith(start)}
 
 
 @dataclass(frozen=True)
@@ -58,10 +79,10 @@ class Vocabulary:
     open: frozenset[str]
 
     @classmethod
-    def of(cls, owner: str, spec: TableSpec, names: Sequence[str]) -> Vocabulary:
-        """Of a description and the features that were read by it."""
-        declared = spec.nodes.one_hot
-        words = {column: spread_words(column, names) for column in declared}
+    def of(cls, owner: str, spec: TableSpec, names: Sequence[str], links: Sequence[str] = ()) -> Vocabulary:
+        """Of a description, and the features and columns of links that were read by it."""
+        declared = spec.one_hot
+        words = {column: spread_words(column, (*names, *links)) for column in declared}
         return cls(owner, tuple(names), words, frozenset(name for name in declared if declared[name] is None))
 
     def replace_words(self, column: str, words: Sequence[str]) -> Vocabulary:

@@ -40,7 +40,7 @@ from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.setup import ClientSetup
 from graphsilo.runtime.transport import Transport
-from graphsilo.types import ClientId, Task
+from graphsilo.types import CLASS_TASKS, ClientId, Task
 
 _WHERE_DATA_IS = ("data", "partition", "scenario", "perturb")
 """Sections that say where a simulation gets its data; between machines the silos say it."""
@@ -97,7 +97,7 @@ def remote_participants(
         "nodes": sum(row["nodes"] for row in rows),
         "edges": sum(row["edges"] for row in rows),
         "features": schema.num_features,
-        "classes": schema.num_classes,
+        "classes" if task in CLASS_TASKS or task == "link" else "targets": schema.num_classes,
     }
     digest = hashlib.sha256(text.encode()).hexdigest()
     return RemoteParticipants(
@@ -214,7 +214,7 @@ def _count_trained(
 ) -> tuple[int, ...] | None:
     """Training items of each class at all silos together; kept with the run, so that it goes on by the same ones."""
     kept = disk.read_json(folder / "run.json", "the run's name")
-    if participants.task == "link":
+    if participants.task not in CLASS_TASKS:
         return None
     if "trained" not in kept:
         settings = config.method_config()

@@ -259,7 +259,7 @@ class ClientScores(Record, kw_only=True):
     Attributes:
         missing_classes: Without a training item.
         best_round, mode: If it has its own.
-        rare_items: How many of its test items are of the rarer of two classes, where there is one.
+        rare_items: How many of its test items are of the one of two classes that is looked for, where there are two.
         test: Its scores.
         errors: Their standard errors over which items are tested, of those that are made of counts.
         paired: In a reference row, standard errors of the differences to the run that it stands beside, whose models
@@ -359,15 +359,22 @@ class MethodFacts(Record):
 
 
 class DataFacts(Record, kw_only=True):
-    """Of the whole data; ``hash`` is the sha256 of its contents."""
+    """Of the whole data, which has classes or targets; ``hash`` is the sha256 of its contents."""
 
     name: str
     graphs: int | None = None
     nodes: int
     edges: int
     features: int
-    classes: int
+    classes: int | None = None
+    targets: int | None = None
     hash: str
+
+    @property
+    def outputs(self) -> str:
+        """How many classes or targets there are, in words."""
+        count, word = (self.classes, "classes") if self.targets is None else (self.targets, "targets")
+        return f"{count:,} {word if count != 1 else word.removesuffix('s')}"
 
 
 class Holder(Record, kw_only=True):
@@ -446,6 +453,7 @@ class References(Record):
     majority: Means | None = None
     local: Means | None = None
     alone: Means | None = None
+    trees_alone: Means | None = None
     fedavg: Means | None = None
     fedridge: Means | None = None
     auto: Means | None = None

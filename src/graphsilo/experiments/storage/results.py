@@ -16,6 +16,7 @@ from graphsilo.__about__ import __version__
 from graphsilo.evaluate.metrics import find_leading, score_clients
 from graphsilo.evaluate.spread import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
+from graphsilo.experiments.evaluation import fold_targets
 from graphsilo.experiments.outcome import (
     backbone_warnings,
     find_one_class,
@@ -165,7 +166,7 @@ def seed_result(
         rounds=rounds,
         clients=_clients(reported, simulation),
         setup=setup,
-        confusion=counts.of("test").sum(axis=(0, 1)).tolist() if counted and simulation.task != "link" else None,
+        confusion=counts.of("test").sum(axis=(0, 1)).tolist() if counted else None,
         per_class_f1=main.test.per_class("per_class_f1") if counted else None,
         one_class=find_one_class(counts) if counted else None,
         untrained=find_untrained(counts, len(simulation.clients)) if counted else None,
@@ -203,7 +204,7 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
                 paired.setdefault(client, {})[metric] = None if value != value else value
     errors: dict[int, dict[str, float | None]] = {}
     rare: dict[int, int] = {}
-    if scores.counts is not None and simulation.task != "link":
+    if scores.counts is not None:
         tables = scores.of("test").sum(axis=1)
         if scores.rare is not None:
             rare = dict(zip(scores.clients, tables[:, scores.rare].sum(axis=1).tolist(), strict=True))
@@ -228,7 +229,11 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
             errors=None if pooled else errors.get(facts["client"]),
             paired=paired.get(facts["client"]),
             test=Scores.of(
-                {key: value for key, value in found.get(facts["client"], {}).items() if key not in ("client", "items")}
+                {
+                    key: value
+                    for key, value in fold_targets(found.get(facts["client"], {})).items()
+                    if key not in ("client", "items")
+                }
             ),
         )
         for facts in cut

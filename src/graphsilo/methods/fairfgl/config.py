@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
+from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, OwnLoss, setting
 
 
-class FairFGLConfig(LocalTrainingConfig):
+class FairFGLConfig(OwnLoss, LocalTrainingConfig):
     """Settings of FairFGL."""
 
     rounds: int = setting(150, "communication rounds", source="FairFGL, section V", ge=1)

@@ -120,7 +120,7 @@ class Client(fedavg.Client[FedGCNConfig]):
         added = places @ (sp.csr_matrix(totals) if sp.issparse(own) else totals)
         rows = dense_if_filled(sp.csr_matrix(own + added)) if sp.issparse(own) else own + added
         self._given = GivenTensors(matrix, rows, count, self.silo.schema.num_classes, self.context.device)
-        self.trainer.objective = ClassifyItems(self._given, self.silo)
+        self.trainer.objective = ClassifyItems(self._given, self.silo, self.item_loss)
 
     def _choose_tensors(self, data: GraphTensors) -> GraphTensors:
         return data if self._given is None or data.graph is not self.silo.graph else self._given

@@ -51,7 +51,9 @@ class Client(fedavg.Client[FedGLConfig]):
 
     def objective_on(self, data: GraphTensors) -> Objective:
         everywhere = self.config.strength > 0
-        return ClassifyItems(data, self.silo, all_items=everywhere, fan_out=self.fan_out, unless="method.strength=0")
+        return ClassifyItems(
+            data, self.silo, self.item_loss, all_items=everywhere, fan_out=self.fan_out, unless="method.strength=0"
+        )
 
     @handler
     def name_nodes(self, request: Empty) -> Nodes:

@@ -27,7 +27,7 @@ METHOD = Method(
     config=FedRidgeConfig,
     client=Client,
     server=Server,
-    tasks=("node", "graph"),
+    tasks=("node", "graph", "regression", "multilabel"),
     backbone=False,
     edge_weights=True,
     balances="balance=[0,0.5,1]",

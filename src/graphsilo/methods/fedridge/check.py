@@ -7,6 +7,8 @@ With rows φ that hold a constant c, weights w_v of their classes, M = Σ w φ �
 - columns whose part of a row has bounded length have a bounded sum of squares;
 - |m_ij| ≤ √(m_ii m_jj), and Σ_k B_kj² / Σ_k w ≤ m_jj, by Cauchy and Schwarz: in M, and of B with M.
 
+Of targets y, B = Σ y φ, the squares of B_j are at most m_jj Σ y², and Σ y² at most that of all silos.
+
 Whoever stays within can still lie: about labels, and about as many rows as its card lets it have.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
@@ -39,6 +42,32 @@ def is_semidefinite(packed: Tensor, size: int) -> bool:
     rounded = size * float(np.finfo(np.float32).eps) * diagonal.max(initial=0.0)
     diagonal += rounded + NOTHING
     return int(lapack.dpotrf(square, lower=1, overwrite_a=1)[1]) == 0
+
+
+def find_target_fault(
+    packed: Tensor, products: Tensor, num_samples: int, *, squares: Tensor, constant: int, weights: Tensor,
+    blocks: Sequence[tuple[int, float]], clients: int = 1,
+) -> str:  # fmt: skip
+    """As ``find_fault``, of targets: all rows are as of one class.
+
+    Args:
+        packed, num_samples, blocks, constant, clients: As there.
+        products: [C, p] Σ y φ.
+        squares: [C] Σ y² over the rows of all clients.
+        weights: [C].
+    """
+    size = sum(columns for columns, _ in blocks)
+    if tuple(packed.shape) != (size * (size + 1) // 2,) or tuple(products.shape) != (len(squares), size):
+        return f"{tuple(packed.shape)} and {tuple(products.shape)} numbers came for {size} columns"
+    square = unpack(packed, size)
+    rows = torch.cat([square[:constant, constant], square[constant, constant:]])[None] / CONSTANT
+    trouble = find_fault(
+        packed, rows, num_samples, blocks=blocks, constant=constant, weights=torch.ones(1), clients=clients
+    )
+    largest = torch.outer(squares, square.diagonal()) * (1 + ROUNDING) + NOTHING * clients * (1.0 + num_samples)
+    if not trouble and bool((products.double() ** 2 > largest).any()):
+        return "the products with a target are larger than its rows"
+    return trouble
 
 
 def find_fault(

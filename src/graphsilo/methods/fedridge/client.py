@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import Judge, confusions, weight_scores
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.evaluate.scores import Score
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
@@ -31,12 +33,16 @@ from graphsilo.methods.fedridge.messages import (
     ScoreRequest,
     Statistics,
     StatisticsRequest,
+    TargetCounts,
+    TargetStatisticsRequest,
     halves,
 )
 from graphsilo.methods.fedridge.private import NOISY, SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.columns import BLOCK, label_columns
+from graphsilo.models.shares import Linear, Shares, explain_sum
 from graphsilo.models.view import GraphTensors
+from graphsilo.training.losses import binary_focal
 
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 """What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
@@ -52,7 +58,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def __init__(self, context: ClientContext[FedRidgeConfig]):
         super().__init__(context)
-        self.metric = METRICS[context.select_by]
+        self.metric = find_selecting(context.select_by, self.silo.schema.task)
         self._size = 1.0
         self.released = Released(self.config, SENSITIVITY)
         self._models: dict[str, Tensors] = {}
@@ -78,6 +84,19 @@ class Client(ClientBase[FedRidgeConfig]):
         return Counts(classes=torch.from_numpy(counts), sizes=sizes)
 
     @handler
+    def count_targets(self, request: CountRequest) -> TargetCounts:
+        """Training items, and the squares of their targets."""
+        found = self.count(request)
+        squares = self._wanted(self._train).square().sum(0)
+        return TargetCounts(classes=found.classes, sizes=found.sizes, squares=squares)
+
+    def _wanted(self, items: NDArray[np.int64]) -> Tensor:
+        """[items, C] float64 what a ridge is to say of training items: 1 for their class and 0 else, or targets."""
+        if self.silo.has_targets:
+            return torch.from_numpy(scaled_targets(self.silo)[items]).double()
+        return F.one_hot(torch.from_numpy(self.silo.labels[items]), self.silo.schema.num_classes).double()
+
+    @handler
     def statistics(self, request: StatisticsRequest) -> Statistics:
         """The sums, for each kind of features and each balance."""
         refuse_without_noise(self.config)
@@ -101,7 +120,10 @@ class Client(ClientBase[FedRidgeConfig]):
                     labels = torch.from_numpy(self.silo.labels[items])
                     scaled = rows if bool((weight == 1).all()) else rows * weight[labels][:, None].to(rows.dtype)
                     square = upper_product(rows, scaled, square)
-                    cross.index_add_(0, labels, scaled.double())
+                    if self.silo.has_targets:
+                        cross += self._wanted(items).t() @ scaled.double()
+                    else:
+                        cross.index_add_(0, labels, scaled.double())
                 if square is None:
                     square = torch.zeros(features.width, features.width)
                 moments[f"{kind}/{place}"], products[f"{kind}/{place}"] = pack(square), cross
@@ -112,6 +134,11 @@ class Client(ClientBase[FedRidgeConfig]):
             moments=single, products=single_products, moments_rest=rest, products_rest=products_rest,
             num_samples=len(self._train),
         )  # fmt: skip
+
+    @handler
+    def target_statistics(self, request: TargetStatisticsRequest) -> Statistics:
+        """The same of targets."""
+        return self.statistics(request)
 
     @handler
     def noisy_statistics(self, request: ReleaseRequest) -> Release:
@@ -137,7 +164,8 @@ class Client(ClientBase[FedRidgeConfig]):
         refuse_unless(self._are_models(request.candidates, 3, request.dim, request.shifts), "candidates")
         self._size = request.size
         items, classes = self._validation, self.silo.schema.num_classes
-        labels, shifts = self.silo.seen.graph.labels[items], request.shifts.float()
+        labels, shifts = self._judge.labels, request.shifts.float()
+        has_targets = self.silo.has_targets
         found, ranked = [], list[Score]()
         for kind, candidates in request.candidates.items():
             features = self._features(self._seen, kind, request.dim)
@@ -146,11 +174,14 @@ class Client(ClientBase[FedRidgeConfig]):
             for start in range(0, len(items), BLOCK):
                 part = slice(start, start + BLOCK)
                 output = features.times(each, items[part]).view(-1, len(candidates), 1, classes) + shifts
-                counts += confusions(labels[part], output.argmax(3).flatten(1).numpy(), classes)
+                if has_targets:
+                    counts[:, 0, 0] += len(items[part])
+                else:
+                    counts += confusions(labels[part], output.argmax(3).flatten(1).numpy(), classes)
             found.append(counts)
             if self.metric.ranking is not None:  # all items at once, one candidate after the other
                 outputs = (features.times(each, items) + shift for each in candidates for shift in shifts)
-                ranked += [self.metric.rank(labels, _logarithms(output)) for output in outputs]
+                ranked += [self.metric.rank(labels, self._say(output).numpy()) for output in outputs]
         self._forget_others(self._seen, request.candidates, request.dim)
         return Candidates(
             counts=torch.from_numpy(np.concatenate(found)),
@@ -272,7 +303,7 @@ class Client(ClientBase[FedRidgeConfig]):
         rows = torch.cat([part for _, part in parts])
         labels = torch.from_numpy(self.silo.labels[self._train])
         root = class_weights[labels].sqrt()[:, None]
-        target = F.one_hot(labels, self.silo.schema.num_classes).double()
+        target = self._wanted(self._train)
         # From the strongest penalty on: of equals the one nearest to the common model is kept.
         penalties = sorted(self.config.own_ridge, reverse=True)
         rows, fit = root * rows, partial(corrections, root * rows)
@@ -282,14 +313,28 @@ class Client(ClientBase[FedRidgeConfig]):
 
     @property
     def _judge(self) -> Judge:
-        return Judge(self.metric, self.silo.seen.graph.labels[self._validation])
+        seen = self.silo.seen.graph
+        labels = scaled_targets(self.silo, seen) if self.silo.has_targets else seen.labels
+        return Judge(self.metric, labels[self._validation])
 
     def _to_scores(self, output: Tensor) -> np.ndarray[Any, Any]:
-        return output.numpy() if self.metric.ranking is None else _logarithms(output)
+        found: np.ndarray[Any, Any] = (output if self.metric.ranking is None else self._say(output)).numpy()
+        return found
+
+    def _say(self, output: Tensor, sharpness: float = USUAL_SHARPNESS) -> Tensor:
+        """What a ridge's scores mean: log-probabilities, numbers, or logits of labels."""
+        if self.silo.schema.task == "regression":
+            return output
+        if self.silo.schema.task == "multilabel":  # the middle of what 0 and 1 were
+            return sharpness * (output - 0.5)
+        return F.log_softmax(sharpness * output, dim=1)
 
     def _sharpest(self, output: Tensor) -> float:
-        if not len(output):
+        if not len(output) or self.silo.schema.task == "regression":
             return USUAL_SHARPNESS
+        if self.silo.has_targets:
+            targets = torch.from_numpy(self._judge.labels)
+            return min(SHARPNESS, key=lambda s: float(binary_focal(self._say(output, s), targets, gamma=0.0).mean()))
         labels = torch.from_numpy(self.silo.seen.graph.labels[self._validation])
         return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
 
@@ -321,7 +366,57 @@ class Client(ClientBase[FedRidgeConfig]):
         names = self._fitting(models, data)
         sharpness = self._sharpness.get("own" if view == "own" else "common", {}).get(names[0], USUAL_SHARPNESS)
         output = torch.stack([self._features(data, name).times(models[name]) for name in names]).sum(0)
-        return F.log_softmax(sharpness * output, dim=1).to(data.device)
+        return self._say(output, sharpness).to(data.device)
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        from graphsilo.methods.fedridge.shares import label_parts, linear_parts
+
+        models = self._aggregate if view == "aggregate" else self._models.get(view)
+        if models is None:
+            return super().explain(data, items, output, view)
+        names = self._fitting(models, data)
+        factor, start = self._factor(view, names[0])
+        terms, bias = list[Linear](), -start * float(output.sum())
+        for name in names:
+            weights = models[name].double() @ output.double()
+            recipe = self._recipe(name)
+            width = recipe.width(data.num_features, graphs=data.collection is not None)
+            parts, constant = linear_parts(data, recipe, weights[:width])
+            terms, bias = [*terms, *parts], bias + constant
+            if name.endswith(LABELLED):
+                terms += label_parts(data, *self._labels_on(data), weights[width:], self.class_names)
+        scale = [replace(term, weights=factor * term.weights) for term in terms]
+        return explain_sum(scale, factor * bias, items, self._labels_on(data)[0])
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        from graphsilo.methods.fedridge.shares import portable_part
+
+        models = self._aggregate if view == "aggregate" else self._models.get(view)
+        names = self._fitting_of(models or {}, own=labelled)
+        if self.data.collection is not None or not models or not names:
+            return super().portable(view, labelled=labelled)
+        factor, middle = self._factor(view, names[0])
+        schema = self.silo.schema
+        return [
+            portable_part(self._recipe(name), models[name], schema.num_features, {
+                "factor": factor, "middle": middle if name == names[0] else 0.0,
+                "labelled": name.endswith(LABELLED), "classes": schema.num_classes,
+            })
+            for name in names
+        ]  # fmt: skip
+
+    def _factor(self, view: str, name: str) -> tuple[float, float]:
+        """What a ridge's scores are multiplied by to be logits, and what is taken off before."""
+        factor = self._sharpness.get("own" if view == "own" else "common", {}).get(name, USUAL_SHARPNESS)
+        known = {"regression": (1.0, 0.0), "multilabel": (factor, 0.5)}
+        return known.get(self.silo.schema.task, (factor, 0.0))
+
+    def _labels_on(self, data: GraphTensors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Training nodes as a graph numbers them, and their classes."""
+        train = self._train
+        if data.graph is not self.data.graph:
+            train = data.graph.rows_of(self.data.graph.global_ids[train])
+        return train, self.silo.labels[self._train]
 
     def predict_held_out(self) -> Tensor:
         """[validation items, C] log-probabilities of each by an own model that it had no part in choosing: what tells
@@ -329,7 +424,7 @@ class Client(ClientBase[FedRidgeConfig]):
         if not self._models:  # it has missed them
             return self.predict_undecided(len(self._validation)).cpu()
         name = self._fitting(self._models["own"], self._seen)[0]
-        return F.log_softmax(self._sharpness["own"][name] * self._held_out[name], dim=1)
+        return self._say(self._held_out[name], self._sharpness["own"][name])
 
     def _fitting(self, models: Tensors, data: GraphTensors) -> list[str]:
         """The features whose scores are added up for a graph: with label features where validation could judge them, on
@@ -337,7 +432,9 @@ class Client(ClientBase[FedRidgeConfig]):
 
         Elsewhere nodes may be of classes that the silo has no label of, and label features would speak against them.
         """
-        own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
+        return self._fitting_of(models, own=data.graph is self.silo.graph or data.graph is self.silo.seen.graph)
+
+    def _fitting_of(self, models: Tensors, *, own: bool) -> list[str]:
         noisy = [name for name in models if name.endswith(NOISY)]
         exact = [name for name in models if name not in noisy]
         return [next((name for name in exact if name.endswith(LABELLED) == own), exact[0]), *noisy] if exact else noisy
@@ -381,9 +478,3 @@ def shift_scores(weights: Tensor, shift: Tensor, constant: int) -> Tensor:
     weights = weights.clone()
     weights[constant] += (shift / CONSTANT).to(weights.dtype)
     return weights
-
-
-def _logarithms(output: Tensor) -> np.ndarray[Any, Any]:
-    """Log-probabilities of a ridge's scores."""
-    found: np.ndarray[Any, Any] = F.log_softmax(USUAL_SHARPNESS * output, dim=1).numpy()
-    return found

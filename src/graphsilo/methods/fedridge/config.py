@@ -48,14 +48,15 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     random_features: int = setting(0, "random ReLU features of φ, appended", source="ours", ge=0, le=WIDEST)
     balance: tuple[Share, ...] = setting(
         (0.0,), "class weights (n / (C · n_c))^balance that are tried: 0 counts nodes alike, 1 classes", source="ours",
-        min_length=1, when={"epsilon": (None,)},
+        min_length=1, when={"task": ("node", "graph"), "epsilon": (None,)},
     )  # fmt: skip
     ridge: tuple[Positive, ...] = setting(
         (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0), "penalties λ that are tried", source="ours", min_length=1
     )
     prior: tuple[NotNegative, ...] = setting(
         (0.0, 0.02, 0.05, 0.1, 0.2), "strengths t that are tried of adding −t log(n_c / n) to the score of class c",
-        source="ours; logit adjustment, Menon et al. 2021", min_length=1, when={"epsilon": (None,)},
+        source="ours; logit adjustment, Menon et al. 2021", min_length=1,
+        when={"task": ("node", "graph"), "epsilon": (None,)},
     )  # fmt: skip
     own: bool = setting(
         True, "whether silos correct the common model towards their own rows, or take these alone", source="ours"

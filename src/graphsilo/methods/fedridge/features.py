@@ -13,7 +13,7 @@ Machines", NeurIPS 2007.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -181,7 +181,8 @@ def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple[Any, ...]:
     return (_KEY, recipe.kind, recipe.hops, narrow, size if graphs else None, recipe.centred)
 
 
-def _project(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:
+def project(matrix: Matrix, width: int, seed: int, block: int = 0) -> Matrix:
+    """Rows projected at random onto ``width`` columns; ``block`` says by which of the draws."""
     thrown = projection(matrix.shape[1], width, seed, block)
     if not sp.issparse(matrix):
         found = scratch.empty((len(matrix), width))
@@ -199,29 +200,53 @@ def _small_or_filled(matrix: sp.csr_matrix) -> Matrix:
     return np.asarray(matrix.toarray()) if matrix.shape[0] * matrix.shape[1] <= SMALL else dense_if_filled(matrix)
 
 
-def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
-    """φ of the nodes without the constant, rows of length 1."""
+def start_rows(data: GraphTensors, recipe: Recipe) -> Matrix:
+    """Rows of length 1 of the nodes as they are before propagation; projected and centred where the recipe says so, but
+    those of ``separate``, whose hops are projected each in another way."""
     features = data.graph.features
     own = unit_rows(features, data.cached(("ridge lengths",), lambda: inverse_lengths(features)))
-    graphs = data.collection is not None
-    narrow = recipe.projects(data.num_features, graphs=graphs)
-    width = recipe.base_width(data.num_features, graphs=graphs)
+    narrow = recipe.projects(data.num_features, graphs=data.collection is not None)
     if not narrow and sp.issparse(own):
         # Where one hop fills it, products of sparse matrices would be the dearer way there.
         fills = recipe.hops and data.hop_cost(1, "gcn") >= data.num_features
         own = np.asarray(own.toarray()) if fills else _small_or_filled(own)
     if recipe.kind == "separate":
+        return own
+    projected = project(own, _width(data, recipe), recipe.seed) if narrow else own
+    return unit_rows(_centre(data, recipe, own, projected), in_place=True) if recipe.centred else projected
+
+
+def _width(data: GraphTensors, recipe: Recipe) -> int:
+    return recipe.base_width(data.num_features, graphs=data.collection is not None)
+
+
+def _centre(data: GraphTensors, recipe: Recipe, raw: Matrix, own: Matrix) -> NDArray[np.float32]:
+    # Projecting is linear: what a row loses is projected, too, and nothing sparse becomes dense before.
+    width, narrow = _width(data, recipe), own is not raw
+    even = projection(data.num_features, width, recipe.seed).sum(axis=0) if narrow else np.ones((1, width))
+    lost = np.asarray(raw.sum(axis=1)).reshape(-1, 1) * ((1 - CONSTANT) / data.num_features)
+    return np.asarray(_dense(own) - lost * np.asarray(even), dtype=np.float32)
+
+
+def centring_lengths(data: GraphTensors, recipe: Recipe) -> NDArray[np.float64]:
+    """[n] what a centred row is multiplied by to have length 1."""
+    raw = start_rows(data, replace(recipe, dim=0, centred=False))
+    narrow = recipe.projects(data.num_features)
+    own = project(raw, _width(data, recipe), recipe.seed) if narrow else raw
+    return inverse_lengths(_centre(data, recipe, raw, own)).astype(np.float64)
+
+
+def _nodes(data: GraphTensors, recipe: Recipe) -> Matrix:
+    """φ of the nodes without the constant, rows of length 1."""
+    own = start_rows(data, recipe)
+    if recipe.kind == "separate":
+        narrow = recipe.projects(data.num_features, graphs=data.collection is not None)
+        width = _width(data, recipe)
         return _project_hops(data, own, recipe, width) if narrow else _join_hops(data, own, recipe.hops)
-    raw, own = own, _project(own, width, recipe.seed) if narrow else own
-    if recipe.centred:
-        # Projecting is linear: what a row loses is projected, too, and nothing sparse becomes dense before.
-        even = projection(data.num_features, width, recipe.seed).sum(axis=0) if narrow else np.ones((1, width))
-        lost = np.asarray(raw.sum(axis=1)).reshape(-1, 1) * ((1 - CONSTANT) / data.num_features)
-        own = unit_rows(np.asarray(_dense(own) - lost * np.asarray(even), dtype=np.float32), in_place=True)
-    return unit_rows(_propagate(data, own, "gcn", recipe.hops, again=recipe.kind == "mean"), in_place=True)
+    return unit_rows(propagate(data, own, "gcn", recipe.hops, again=recipe.kind == "mean"), in_place=True)
 
 
-def _propagate(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, again: bool = False) -> Matrix:
+def propagate(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, again: bool = False) -> Matrix:
     """A^hops X; ``again``: X + A (X + A (X + …)), the sum over all hops."""
     current = matrix
     while hops and sp.issparse(current):  # until a hop fills it
@@ -251,7 +276,7 @@ def _project_hops(data: GraphTensors, own: Matrix, recipe: Recipe, width: int) -
     """X, NX, …, N^h X of unit rows, each projected by a matrix of its own, added up: their projection side by side."""
     total: Matrix | None = None
     for level in range(recipe.hops, -1, -1):  # a dense one first: it is what the others are added to
-        block = _propagate(data, _project(own, width, recipe.seed, level), "mean", level)
+        block = propagate(data, project(own, width, recipe.seed, level), "mean", level)
         block = unit_rows(block, in_place=True)
         total = block if total is None else add_weighted(total, block, 1.0)
     assert total is not None
@@ -262,7 +287,7 @@ def _join_hops(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
     """X, NX, …, N^h X of unit rows."""
     blocks = [own]
     for _ in range(hops):
-        blocks.append(_propagate(data, blocks[-1], "mean", 1))
+        blocks.append(propagate(data, blocks[-1], "mean", 1))
     if all(sp.issparse(block) for block in blocks):
         return unit_rows(sp.csr_matrix(sp.hstack([sp.csr_matrix(unit_rows(block)) for block in blocks])))
     rows, columns = own.shape

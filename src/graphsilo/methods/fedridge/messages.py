@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from graphsilo.errors import MessageError
 from graphsilo.federation.candidates import CandidatesRequest
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.methods.fedridge.check import find_fault, is_semidefinite
+from graphsilo.methods.fedridge.check import find_fault, find_target_fault, is_semidefinite
 
 
 class CountRequest(Message):
@@ -39,6 +40,24 @@ class Counts(Message):
             )
 
 
+class TargetCounts(Counts):
+    """The same of targets.
+
+    Attributes:
+        squares: [C] Σ y² over these items.
+    """
+
+    squares: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("classes",), per_class=False, only_with={"epsilon": None},
+        compared=False,
+    )  # fmt: skip
+
+    def check(self) -> None:
+        super().check()
+        if bool((self.squares < 0).any()):
+            raise MessageError("TargetCounts has a sum of squares below 0.")
+
+
 class StatisticsRequest(Message):
     """Ask for the sums.
 
@@ -56,6 +75,16 @@ class StatisticsRequest(Message):
     size: float = sends("counts")
     blocks: dict[str, list[list[float]]] = sends("control")
     constants: dict[str, int] = sends("control")
+
+
+class TargetStatisticsRequest(StatisticsRequest):
+    """The same of targets.
+
+    Attributes:
+        squares: [C] Σ y² over the items of all clients.
+    """
+
+    squares: Tensor = sends("statistic", dtype=torch.float64, shape=("classes",), per_class=False)
 
 
 class Statistics(Message):
@@ -96,7 +125,10 @@ class Statistics(Message):
             blocks = [(int(columns), bound) for columns, bound in request.blocks[kind]]
             for place, weights in enumerate(request.class_weights):
                 name = f"{kind}/{place}"
-                trouble = find_fault(
+                find = find_fault
+                if isinstance(request, TargetStatisticsRequest):
+                    find = partial(find_target_fault, squares=request.squares)
+                trouble = find(
                     moments[name], products[name], self.num_samples, blocks=blocks, constant=request.constants[kind],
                     weights=weights, clients=clients,
                 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.evaluate.choice import rate_candidates
-from graphsilo.evaluate.metrics import METRICS
-from graphsilo.federation.interface import Federation
+from graphsilo.evaluate.metrics import find_selecting
+from graphsilo.federation.interface import Federation, Handler
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.release import ReleaseRequest, count_sharers, read_sum
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -25,13 +25,16 @@ from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     CountRequest,
     ScoreRequest,
+    Statistics,
     StatisticsRequest,
+    TargetCounts,
+    TargetStatisticsRequest,
     whole,
 )
 from graphsilo.methods.fedridge.private import SENSITIVITY
 from graphsilo.methods.fedridge.solve import ridges, unpack
 from graphsilo.models.columns import SCALE
-from graphsilo.types import ClientId
+from graphsilo.types import TARGET_TASKS, ClientId
 
 USUAL_RIDGE = 1.0
 """The penalty next to this is taken where there are several, and nobody has a validation node."""
@@ -61,18 +64,23 @@ class Server(ServerBase[FedRidgeConfig]):
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
+        self.has_targets = self.schema.task in TARGET_TASKS
         if self.config.epsilon is not None and self.schema.task != "node":
             raise UnsupportedError(
-                "method.epsilon promises privacy of nodes, and this task is about graphs, whose sums of nodes have no "
-                "bound; leave it out, or choose a node task."
+                f"method.epsilon promises privacy of nodes, and this task is about "
+                f"{'targets' if self.has_targets else 'graphs'}, whose sums of nodes have no bound; leave it out, or "
+                f"choose a task of one class per node."
             )
+        self.balances = (0.0,) if self.has_targets else self.config.balance
+        self.priors = (0.0,) if self.has_targets else self.config.prior
         self.sigma = 0.0
         self.kinds = self.config.kinds(self.schema.task) if self.config.epsilon is None else (self.config.released,)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
         self.products: dict[str, Tensor] = {}
-        self.class_weights = torch.ones(len(self.config.balance), self.schema.num_classes, dtype=torch.float64)
-        self.shifts = torch.zeros(len(self.config.prior), self.schema.num_classes, dtype=torch.float64)
+        self.class_weights = torch.ones(len(self.balances), self.schema.num_classes, dtype=torch.float64)
+        self.shifts = torch.zeros(len(self.priors), self.schema.num_classes, dtype=torch.float64)
+        self.squares: Tensor | None = None
         self.weights: dict[str, Tensor] = {}
 
     def expected_bytes(self) -> tuple[int, int]:
@@ -86,9 +94,9 @@ class Server(ServerBase[FedRidgeConfig]):
         each = 8 if config.precise(widths[kind] for kind in asked) else 4
         for kind, width in widths.items():
             if kind in asked:
-                up += each * len(config.balance) * (width * (width + 1) // 2 + width * classes)
-            down += 4 * width * classes * len(config.balance) * len(config.ridge)
-            up += 8 * classes**2 * len(config.balance) * len(config.ridge) * len(config.prior)
+                up += each * len(self.balances) * (width * (width + 1) // 2 + width * classes)
+            down += 4 * width * classes * len(self.balances) * len(config.ridge)
+            up += 8 * classes**2 * len(self.balances) * len(config.ridge) * len(self.priors)
         return up * self.asked, down * self.asked
 
     def _width(self, kind: str, dim: int) -> int:
@@ -103,13 +111,16 @@ class Server(ServerBase[FedRidgeConfig]):
         if config.epsilon is not None:
             self._take_release(federation, asked)
             return
-        counts = federation.sum(Client.count, CountRequest(), to=asked).require(config.min_clients)
+        step: Any = Client.count_targets if self.has_targets else Client.count
+        counts = federation.sum(step, CountRequest(), to=asked).require(config.min_clients)
         total = counts.classes.double()
         present = total > 0
         even = total.sum() / (present.sum().clamp_min(1) * total.clamp_min(1))
-        self.class_weights = torch.stack([torch.where(present, even**each, 0.0) for each in config.balance])
-        rarity = torch.where(present, -(total.clamp_min(1) / total.sum().clamp_min(1)).log(), 0.0)
-        self.shifts = torch.tensor(config.prior, dtype=torch.float64)[:, None] * rarity
+        if not self.has_targets:
+            self.class_weights = torch.stack([torch.where(present, even**each, 0.0) for each in config.balance])
+            rarity = torch.where(present, -(total.clamp_min(1) / total.sum().clamp_min(1)).log(), 0.0)
+            self.shifts = torch.tensor(config.prior, dtype=torch.float64)[:, None] * rarity
+        self.squares = counts.squares if isinstance(counts, TargetCounts) else None
         if not present.any() and config.min_count > 1:
             raise FederationError(
                 f"no silo has a training item that counts: every class has fewer than method.min_count="
@@ -145,7 +156,11 @@ class Server(ServerBase[FedRidgeConfig]):
             },
             constants={kind: recipe.constant(features, graphs=graphs) for kind, recipe in recipes.items()},
         )
-        found = federation.sum(Client.statistics, request, to=asked).require(self.config.min_clients)
+        step: Handler[Any, Statistics] = Client.statistics
+        if self.squares is not None:
+            request = TargetStatisticsRequest(**vars(request), squares=self.squares)
+            step = Client.target_statistics
+        found = federation.sum(step, request, to=asked).require(self.config.min_clients)
         self.moments = whole(found.moments, found.moments_rest)
         self.products = whole(found.products, found.products_rest)
 
@@ -193,7 +208,7 @@ class Server(ServerBase[FedRidgeConfig]):
             for kind, each in solved.items()
             for place in each
             for at in range(len(config.ridge))
-            for strength in range(len(config.prior))
+            for strength in range(len(self.priors))
         ]
         plain = [number for number, name in enumerate(names) if not name[0].endswith(LABELLED)]
         labelled = [number for number, name in enumerate(names) if name[0].endswith(LABELLED)]
@@ -207,13 +222,14 @@ class Server(ServerBase[FedRidgeConfig]):
             }
             request = ScoreRequest(candidates=candidates, shifts=self.shifts, dim=dim, size=self.size)
             found = federation.sum(Client.score, request, to=asked).require(config.min_clients)
-            if values := rate_candidates(METRICS[self.context.select_by], found.counts.numpy(), found.ranked):
+            metric = find_selecting(self.context.select_by, self.schema.task)
+            if values := rate_candidates(metric, found.counts.numpy(), found.ranked):
                 scores = values
-                self.log["validation"] = max(scores[number] for number in known)
+                self.log["validation"] = metric.goodness(max(scores[number] for number in known))
         best = max(known, key=scores.__getitem__)  # the first of equals
         kind, place, at, strength = names[best]
         self.log.update(
-            ridge=config.ridge[at], balance=config.balance[place], prior=config.prior[strength],
+            ridge=config.ridge[at], balance=self.balances[place], prior=self.priors[strength],
             features=float(KINDS.index(kind_of(kind))), labels=float(kind.endswith(LABELLED)),
         )  # fmt: skip
         chosen = [best] if best in plain else [best, max(plain, key=scores.__getitem__)]
@@ -229,7 +245,7 @@ class Server(ServerBase[FedRidgeConfig]):
         noise = 10 * torch.finfo(torch.float64 if precise else torch.float32).eps
         found: dict[str, dict[int, list[Tensor]]] = {kind: {} for kind in self.kinds}
         for asked in _widest(self.kinds):
-            for place in range(len(self.config.balance)):
+            for place in range(len(self.balances)):
                 right = self.products[f"{asked}/{place}"].double().t()
                 square = unpack(self.moments[f"{asked}/{place}"], len(right))
                 for kind in {asked, asked.removesuffix(LABELLED)} & found.keys():

@@ -13,15 +13,23 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.silos.targets import scaled_targets
 from graphsilo.errors import MessageError, RequestError, refuse_unless
 from graphsilo.evaluate.choice import CLEAR, Judge
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import node_columns, round_to_grid, second_moments, views_of
+from graphsilo.methods.fedtrees.columns import (
+    node_columns,
+    own_columns,
+    relation_columns,
+    round_to_grid,
+    second_moments,
+    views_of,
+)
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
@@ -40,6 +48,7 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
+from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
 
@@ -74,6 +83,11 @@ class Client(ClientBase[FedTreesConfig]):
     def _labels(self) -> NDArray[np.int64]:
         found: NDArray[np.int64] = self.silo.labels[self.train]
         return found
+
+    @cached_property
+    def _targets(self) -> NDArray[np.float64]:
+        """[n, m] of these nodes."""
+        return scaled_targets(self.silo)[self.train].astype(np.float64)
 
     @handler
     def count(self, request: CountRequest) -> Counts:
@@ -140,8 +154,8 @@ class Client(ClientBase[FedTreesConfig]):
             edges.shape == (self._trained.shape[1], self.config.bins - 1) and (edges[:, 1:] >= edges[:, :-1]).all()
             and (np.abs(edges) <= bins.LARGEST).all()
             and len(weights) == self.silo.schema.num_classes and np.isfinite(weights).all() and (weights >= 0).all()
-            and len(request.base) == forest.outputs_of(len(weights)) and bool(request.base.isfinite().all())
-            and steps >= 1 and steps & (steps - 1) == 0 and forest.fits(steps, 1, float(weights.max(initial=0.0)))
+            and len(request.base) == forest.outputs_of(self.silo.schema) and bool(request.base.isfinite().all())
+            and steps >= 1 and steps & (steps - 1) == 0 and forest.fits(steps, 1, self._heaviest(weights))
             and (self.config.own or not request.own),
             "a beginning",
         )  # fmt: skip
@@ -152,10 +166,15 @@ class Client(ClientBase[FedTreesConfig]):
         self._forget()
         self._forests = {COMMON: forest.empty(request.base.double().numpy(), self.config.depth)}
         if request.own:
-            base = forest.base_of(weights * np.bincount(self._labels, minlength=len(weights)))
+            base = np.zeros(len(request.base))
+            if not self.silo.has_targets:
+                base = forest.base_of(weights * np.bincount(self._labels, minlength=len(weights)))
             self._forests[CORRECTED] = dict(self._forests[COMMON])
             self._forests[ALONE] = forest.empty(base, self.config.depth)
         return Done(clients=1)
+
+    def _heaviest(self, weights: NDArray[np.float64]) -> float:
+        return forest.heaviest_of(self.silo.schema, weights)
 
     def _has_begun(self, request: StartRequest) -> bool:
         common = self._forests.get(COMMON)
@@ -178,7 +197,7 @@ class Client(ClientBase[FedTreesConfig]):
             and len(wanted) and (wanted >= 0).all() and (wanted < [outputs, upper + 1]).all()
             and len(np.unique(wanted, axis=0)) == len(wanted)
             and np.array_equal(request.ends.numpy(), layout.ends)
-            and request.largest == forest.largest_of(self._scale, float(self._class_weights.max())),
+            and request.largest == forest.largest_of(self._scale, self._heaviest(self._class_weights.numpy())),
             "histograms",
         )  # fmt: skip
         nodes = forest.leaves_of(self._trained, request.columns, request.thresholds)
@@ -216,6 +235,8 @@ class Client(ClientBase[FedTreesConfig]):
 
     def _gradients(self, track: str) -> tuple[Floats, Floats]:
         margins = self._update_margins(track, self.data)[self.train]
+        if self.silo.has_targets:
+            return forest.target_gradients(margins, self._targets, self.silo.schema.task)
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
 
     def layout(self, step: int) -> tuple[Layout, NDArray[np.int32]]:
@@ -253,6 +274,7 @@ class Client(ClientBase[FedTreesConfig]):
             return _hold_columns(data, (dim, seed), (), lambda: graph_columns(data, dim, seed))
         config, classes = self.config, self.silo.schema.num_classes
         own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
+        labelled = config.has_labels(self.silo.schema)
         if self._directions.shape[1] != config.principal(self.silo.schema):
             raise RequestError("this silo has missed the directions onto which its features are projected.")
         key = (config.dim, self.context.seed, config.label_features, self._which)
@@ -260,14 +282,17 @@ class Client(ClientBase[FedTreesConfig]):
         def make() -> NDArray[np.float32]:
             views = views_of(data, self.silo.schema)
             found = [node_columns(views, config.dim, self._directions.numpy(), self.context.seed)]
-            for view in views if config.label_features else ():
+            for view in views if labelled else ():
                 columns = sp.csr_matrix((data.num_nodes, 2 * classes))
                 if own:
                     columns = label_columns(view, self.train, self._labels, classes, of=self.data)
                 found.append(columns.toarray().astype(np.float32))
+            if self.silo.schema.relations:
+                mine = own_columns(data, config.dim, self._directions.numpy(), self.context.seed)
+                found.append(relation_columns(data, self.silo.schema, mine, config.dim))
             return np.hstack(found, dtype=np.float32)
 
-        mine = (self.train.tobytes(), self._labels.tobytes()) if config.label_features and own else ()
+        mine = (self.train.tobytes(), self._labels.tobytes()) if labelled and own else ()
         return _hold_columns(data, key, mine, make)
 
     # -- the forests ---------------------------------------------------------------------------------------------
@@ -325,12 +350,14 @@ class Client(ClientBase[FedTreesConfig]):
     def _judge(self) -> tuple[Judge, NDArray[np.int64]]:
         """Of the own validation nodes, and these."""
         items = self.silo.labelled_validation()
-        return Judge(METRICS[self.context.select_by], self.silo.seen.graph.labels[items], CLEAR), items
+        seen = self.silo.seen.graph
+        labels = scaled_targets(self.silo, seen) if self.silo.has_targets else seen.labels
+        return Judge(find_selecting(self.context.select_by, self.silo.schema.task), labels[items], CLEAR), items
 
     def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
         (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
-        outputs = [_log_shares(self._update_margins(track, data)[items]) for track in FORESTS]
+        outputs = [self._say(self._update_margins(track, data)[items]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
         return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes)
@@ -360,7 +387,49 @@ class Client(ClientBase[FedTreesConfig]):
                 forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
         else:
             margins = self._update_margins(self._track(view), data)
-        return torch.from_numpy(_log_shares(margins)).to(data.device)
+        return torch.from_numpy(self._say(margins)).to(data.device)
+
+    def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
+        from graphsilo.methods.fedtrees.shares import describe_columns, explain_rows, tree_shares
+
+        known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
+        if known is None or data.collection is not None:
+            return super().explain(data, items, output, view)
+        weights, rows = output.double().numpy(), self._rows(data)
+        weights = weights[1:] if len(known["base"]) < len(weights) else weights  # of two classes one has no trees
+        base, shares = tree_shares(rows[items], self._trained, known, weights)
+        train, labels = self.train, None
+        if data.graph is not self.data.graph:
+            train = data.graph.rows_of(self.data.graph.global_ids[train])
+        if self.config.has_labels(self.silo.schema):
+            shape = (data.num_nodes, self.silo.schema.num_classes)
+            labels = sp.csr_matrix((np.ones(len(train)), (train, self._labels)), shape=shape)
+        described = describe_columns(
+            views_of(data, self.silo.schema), rows, self._directions.numpy(), self.config.dim, self.context.seed,
+            labels, self.class_names, self.silo.schema,
+        )  # fmt: skip
+        return explain_rows(rows, shares, base, items, train, described)
+
+    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
+        from graphsilo.methods.fedtrees.shares import portable_forest
+
+        known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
+        schema = self.silo.schema
+        if known is None or schema.task == "graph" or schema.relations:
+            return super().portable(view, labelled=labelled)
+        width, dim, seed = schema.num_features, self.config.dim, self.context.seed
+        return [{
+            **portable_forest(known, self._directions.numpy(), dim, width, seed), "directed": schema.directed,
+            "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
+            "labelled": self.config.has_labels(schema),
+        }]  # fmt: skip
+
+    def _say(self, margins: Floats) -> NDArray[np.float32]:
+        """[n, C] log-probabilities; of targets as they are: numbers, or logits of labels."""
+        if self.silo.has_targets:
+            return margins.astype(np.float32)
+        found: NDArray[np.float32] = F.log_softmax(torch.from_numpy(forest.logits(margins)), dim=1).float().numpy()
+        return found
 
     def install_aggregate(self, weights: Tensors) -> None:
         if weights and not self._is_forest(weights):
@@ -368,7 +437,7 @@ class Client(ClientBase[FedTreesConfig]):
         self._aggregate = dict(weights) or None
 
     def _is_forest(self, found: Tensors) -> bool:
-        like = forest.empty(np.zeros(forest.outputs_of(self.silo.schema.num_classes)), self.config.depth)
+        like = forest.empty(np.zeros(forest.outputs_of(self.silo.schema)), self.config.depth)
         return (
             dict(found).keys() == like.keys()
             and all(
@@ -439,12 +508,6 @@ def _hold_columns(
     if mine not in held[key]:
         held[key][mine] = make()
     return held[key][mine]
-
-
-def _log_shares(margins: Floats) -> NDArray[np.float32]:
-    """[n, C] log-probabilities."""
-    found: NDArray[np.float32] = F.log_softmax(torch.from_numpy(forest.logits(margins)), dim=1).float().numpy()
-    return found
 
 
 def _are_equal(one: Tensors, other: Tensors) -> bool:

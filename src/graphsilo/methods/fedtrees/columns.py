@@ -1,12 +1,13 @@
 """FedTrees' columns: a node's features, those of its neighbourhood, its degree, and how its neighbours are labelled.
 
 With N = D^-1 A: X, N X, N² X; the standard deviation of X over the neighbours, where X is narrow; log(1 + degree) and
-its mean over the neighbours; FedRidge's label features. Links count both ways and alike in them; where they have
-directions or weights, all but X comes again for these (``views_of``). A wide X has rows of length 1 and is projected
-onto its first principal directions, found by subspace iteration over sums of all silos (Halko, Martinsson and Tropp,
-"Finding Structure with Randomness", SIAM Review 2011), and onto random ones. All sums run over the links of one node
-in their order, in float64; what is added over features or nodes lies on a grid that makes it exact: a node's row does
-not depend on who else is in its silo, to the last bit.
+its mean over the neighbours; FedRidge's label features, but for tables of links. Links count both ways and alike in
+them; where they have directions or weights, all but X comes again for these (``views_of``); where tables of links are
+known apart, each relation adds in both directions what the nodes at the other end look like (``relation_columns``). A
+wide X has rows of length 1 and is projected onto its first principal directions, found by subspace iteration over sums
+of all silos (Halko, Martinsson and Tropp, "Finding Structure with Randomness", SIAM Review 2011), and onto random ones.
+All sums run over the links of one node in their order, in float64; what is added over features or nodes lies on a grid
+that makes it exact: a node's row does not depend on who else is in its silo, to the last bit.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ PASSES = 3
 """Sums from which the directions are found."""
 WIDEST = 1 << 14
 """Features beyond which all directions are random: a sum has ``dim`` / 2 numbers for each."""
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Share of a mean of squares below which a variance is rounding."""
-_ROW, _DIRECTION, _PRODUCT = 2.0**14, 2.0**20, 2.0**12
+ROW, _DIRECTION, _PRODUCT = 2.0**14, 2.0**20, 2.0**12
 """Steps of a row of length 1, of a direction, and of their product in a sum: 2^26 rows add up without rounding."""
-LARGEST_MOMENT = int(1.01 * _ROW * _PRODUCT)
+LARGEST_MOMENT = int(1.01 * ROW * _PRODUCT)
 """What one row adds to a sum of ``second_moments`` at most: its length may be rounded up."""
 
 
@@ -62,8 +63,47 @@ def views_of(data: GraphTensors, schema: Schema) -> list[GraphTensors]:
     return [data if each is graph else GraphTensors(each) for each in views]
 
 
+def relation_sources(schema: Schema, dim: int) -> list[tuple[int, bool, NDArray[np.int64] | None]]:
+    """Relations along and against their rows: which one, whether against, and the features of nodes where they come
+    from; None for all columns of X, which are projected.
+
+    Features of other types would be 0 there. Names tell whose they are: ``account.balance``, ``transfer out: count``.
+
+    Args:
+        schema: Of the federation: the same at all silos.
+        dim: Most columns of X that are taken as they are.
+    """
+    names, found = schema.feature_names or (), []
+    for number in range(len(schema.relations)):
+        for turned in (False, True):
+            columns = None
+            if schema.num_features <= dim:
+                kind = schema.ends[number][turned] if schema.ends else ""
+                starts = tuple(
+                    f"{relation} {direction}: "
+                    for relation, ends in zip(schema.relations, schema.ends, strict=False)
+                    for direction, end in zip(("out", "in"), ends, strict=True)
+                    if end == kind
+                )
+                columns = np.array(
+                    [at for at, name in enumerate(names) if not kind or name.startswith((f"{kind}.", *starts))]
+                    if names
+                    else range(schema.num_features),
+                    dtype=np.int64,
+                )
+            found.append((number, turned, columns))
+    return found
+
+
+def width_of_relations(schema: Schema, dim: int) -> int:
+    """Columns that relations add."""
+    wide = schema.num_features > dim
+    widths = (dim if columns is None else 2 * len(columns) for _, _, columns in relation_sources(schema, dim))
+    return sum(width + (1 if wide else 2) for width in widths)
+
+
 def width_of(num_features: int, dim: int, labelled: int, views: int = 1) -> int:
-    """p, the columns of a node.
+    """p, the columns of a node, but for those of relations.
 
     Args:
         num_features: Of X.
@@ -91,14 +131,8 @@ def node_columns(
         principal: [d, k] principal directions; k = 0: all are random.
         seed: Of the random ones.
     """
-    features, width = views[0].graph.features, views[0].num_features
-    narrow = width <= dim
-    if narrow:
-        own = _dense(features)
-    else:
-        thrown = projection(width, dim - principal.shape[1], seed)
-        known = principal.astype(np.float64)
-        own = np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _round_rows(features)])
+    narrow = views[0].num_features <= dim
+    own = own_columns(views[0], dim, principal, seed)
     parts = [own]
     for data in views:
         step = data.matrix("mean").astype(np.float64)
@@ -107,9 +141,48 @@ def node_columns(
         if narrow:
             squares = step @ (own * own)
             variance = squares - one * one
-            parts.append(np.sqrt(np.where(variance > _ROUNDING * squares, variance, 0.0)))
+            parts.append(np.sqrt(np.where(variance > ROUNDING * squares, variance, 0.0)))
         degree = np.log1p(np.asarray(data.matrix("sum").sum(axis=1), dtype=np.float64))
         parts += [degree, step @ degree]
+    return np.hstack(parts).astype(np.float32)
+
+
+def own_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
+    """[n, d] X, or of a wide one [n, dim] its projection; arguments as of :func:`node_columns`."""
+    features, width = data.graph.features, data.num_features
+    if width <= dim:
+        return _dense(features)
+    thrown = projection(width, dim - principal.shape[1], seed)
+    known = principal.astype(np.float64)
+    return np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _round_rows(features)])
+
+
+def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64], dim: int) -> NDArray[np.float32]:
+    """[n, q] for each relation and direction, of the nodes at the other end of a node's rows: mean and, where X is
+    narrow, standard deviation of X; log(1 + how many there are) and, of that, their mean.
+
+    Nothing passes back in time, and parallel rows are one link (:mod:`graphsilo.models.relations`).
+
+    Args:
+        data: The graph.
+        schema: Says which relations there are.
+        own: [n, ...] X, or its projection.
+        dim: Most columns of X that are taken as they are.
+    """
+    from graphsilo.models.relations import relation_matrix
+
+    parts = []
+    for number, turned, columns in relation_sources(schema, dim):
+        step = relation_matrix(data, number, "mean", turned=turned).astype(np.float64)
+        here = own if columns is None else own[:, columns]
+        one = step @ here
+        parts.append(one)
+        degree = np.log1p(np.diff(step.indptr).astype(np.float64))[:, None]
+        parts.append(degree)
+        if columns is not None:
+            squares = step @ (here * here)
+            variance = squares - one * one
+            parts += [np.sqrt(np.where(variance > ROUNDING * squares, variance, 0.0)), step @ degree]
     return np.hstack(parts).astype(np.float32)
 
 
@@ -124,7 +197,7 @@ def second_moments(features: Matrix, nodes: NDArray[np.int64], basis: NDArray[np
     total = np.zeros(basis.shape, dtype=np.int64)
     for rows in _round_rows(features[nodes]):
         products = np.rint((rows @ basis.astype(np.float64)) * _PRODUCT)
-        total += np.asarray((rows * _ROW).T @ products).astype(np.int64)
+        total += np.asarray((rows * ROW).T @ products).astype(np.int64)
     return total
 
 
@@ -161,10 +234,10 @@ def _round_rows(features: Matrix) -> Iterator[Any]:
         rows = unit_rows(features[start : start + BLOCK])
         if sp.issparse(rows):
             rows = rows.astype(np.float64)
-            rows.data = np.rint(rows.data * _ROW) / _ROW
+            rows.data = np.rint(rows.data * ROW) / ROW
             yield rows
         else:
-            yield np.rint(rows.astype(np.float64) * _ROW) / _ROW
+            yield np.rint(rows.astype(np.float64) * ROW) / ROW
 
 
 def _dense(matrix: Any) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ child. So a forest of T trees for each of C' outputs is
 - ``values`` [T, C', 2^d] of the leaves,
 - ``base`` [C'], what it says before the first tree.
 
-C' is 1 for two classes and the number of classes for more.
+C' is 1 for two classes and the number of classes for more; of targets it is their number.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.message import Tensors
 from graphsilo.methods.fedtrees.bins import LARGEST
 from graphsilo.random import numpy_generator
+from graphsilo.types import CLASS_TASKS, Task
 
 Whole: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
@@ -36,15 +38,29 @@ LARGEST_SUM = (1 << 31) - 1
 """Sums of gradients stay below, and so do those of hessians, which are sent in 32 bits."""
 
 
-def outputs_of(classes: int) -> int:
+FAR = 16.0
+"""Standard deviations: of a number that is further off a gradient grows no more, so that it has a bound."""
+
+
+def outputs_of(schema: Schema) -> int:
     """C', the numbers that a forest says of a row."""
-    return 1 if classes == 2 else classes
+    return 1 if schema.num_classes == 2 and schema.task in CLASS_TASKS else schema.num_classes
+
+
+def heaviest_of(schema: Schema, weights: Floats) -> float:
+    """How large a gradient of one row is at most.
+
+    Args:
+        schema: Of the run.
+        weights: [C] of the classes.
+    """
+    return FAR if schema.task == "regression" else float(weights.max(initial=0.0))
 
 
 def base_of(counts: Floats) -> Floats:
     """[C'] what is said of every row before the first tree: logarithms of the classes' (weighted) shares."""
     if not counts.any():
-        return np.zeros(outputs_of(len(counts)))
+        return np.zeros(1 if len(counts) == 2 else len(counts))
     shares: Floats = np.log(np.maximum(counts, 1e-3) / counts.sum())
     return shares[1:] - shares[:1] if len(counts) == 2 else shares
 
@@ -83,6 +99,20 @@ def gradients(margins: Floats, labels: Whole, weights: Floats) -> tuple[Floats, 
         shares /= shares.sum(axis=1, keepdims=True)
         truth = labels[:, None] == np.arange(margins.shape[1])
     return weights[:, None] * (shares - truth), weights[:, None] * shares * (1 - shares)
+
+
+def target_gradients(margins: Floats, targets: Floats, task: Task) -> tuple[Floats, Floats]:
+    """[n, m] the same of targets: of numbers half the squared error, of labels the logistic loss of each.
+
+    Args:
+        margins: [n, m].
+        targets: [n, m].
+        task: ``regression`` or ``multilabel``.
+    """
+    if task == "regression":
+        return (margins - targets).clip(-FAR, FAR), np.ones_like(margins)
+    shares = 1 / (1 + np.exp(-margins.clip(-500, 500)))
+    return shares - targets, shares * (1 - shares)
 
 
 def logits(margins: Floats) -> Floats:

@@ -10,7 +10,7 @@ import torch
 
 from graphsilo.errors import FederationError
 from graphsilo.evaluate.choice import describe_choice, rate_candidates
-from graphsilo.evaluate.metrics import METRICS
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -27,7 +27,7 @@ from graphsilo.methods.fedtrees.messages import (
     MomentsRequest,
     StartRequest,
 )
-from graphsilo.types import ClientId
+from graphsilo.types import CLASS_TASKS, ClientId
 
 
 class Server(ServerBase[FedTreesConfig]):
@@ -57,12 +57,12 @@ class Server(ServerBase[FedTreesConfig]):
         self.begun: set[ClientId] = set()
         self.current, self.given = set(context.clients), 0
         self.preferred = 0
-        outputs = forest.outputs_of(self.schema.num_classes)
+        outputs = forest.outputs_of(self.schema)
         self.forest = forest.empty(np.zeros(outputs), self.config.depth)
 
     def expected_bytes(self) -> tuple[int, int]:
         config, columns = self.config, self.config.width(self.schema)
-        outputs = forest.outputs_of(self.schema.num_classes)
+        outputs = forest.outputs_of(self.schema)
         drawn = config.num_drawn(columns)
         # A level's smaller children: 1, 1, 2, 4, ...
         each = 3 * 4 * (1 + drawn * config.bins) * outputs * 2 ** (config.depth - 1)
@@ -85,12 +85,15 @@ class Server(ServerBase[FedTreesConfig]):
                 f"{config.min_count} of them at every silo. Lower it."
             )
         self.log["training_items"] = float(total.sum())
-        weights = np.zeros(len(total))
-        weights[present] = (total.sum() / (present.sum() * total[present])) ** config.balance
-        base = forest.base_of(weights * total)
+        weights, base = np.zeros(len(total)), np.zeros(len(total))
+        if self.schema.task in CLASS_TASKS:
+            weights[present] = (total.sum() / (present.sum() * total[present])) ** config.balance
+            base = forest.base_of(weights * total)
+        else:
+            weights[:] = 1.0
         self._find_directions(federation, asked)
         self.edges = self._find_edges(federation, asked)
-        heaviest = float(weights.max(initial=0.0))
+        heaviest = forest.heaviest_of(self.schema, weights)
         self.scale = forest.scale_of(int(total.sum()), heaviest)
         self.largest = forest.largest_of(self.scale, heaviest)
         self.forest = forest.empty(base, config.depth)
@@ -167,7 +170,7 @@ class Server(ServerBase[FedTreesConfig]):
         scores = found.require(self.config.min_clients)
         self.current, self.given = set(found.clients), len(self.forest["columns"])
         self.begun.difference_update(found.failures)  # a site that was started again may have lost the beginning
-        metric = METRICS[self.context.select_by]
+        metric = find_selecting(self.context.select_by, self.schema.task)
         if values := rate_candidates(metric, scores.counts.numpy(), scores.ranked):
             self.preferred = int(np.argmax(values))  # the first of equals
             self.log.update(describe_choice(self.preferred, metric, values))

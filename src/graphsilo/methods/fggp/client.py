@@ -78,7 +78,9 @@ class Client(fedavg.Client[FGGPConfig]):
     def objective_on(self, data: GraphTensors) -> ClassifyItems:
         # Of one graph every node says something of the prototypes; a step over graphs takes those that it is about.
         everywhere = self.config.augment > 0 and self.silo.schema.task == "node"
-        return ClassifyItems(data, self.silo, all_items=everywhere, fan_out=self.fan_out, unless="method.augment=0")
+        return ClassifyItems(
+            data, self.silo, self.item_loss, all_items=everywhere, fan_out=self.fan_out, unless="method.augment=0"
+        )
 
     @handler
     def train(self, request: fpl.TrainRequest) -> fedavg.TrainReply:  # type: ignore[override]

@@ -128,10 +128,10 @@ class Client(TrainingClient[FGPLConfig]):
     def objective_on(self, data: GraphTensors) -> Objective:
         config = self.config
         if not config.synthesis:
-            return ClassifyItems(data, self.silo)
+            return ClassifyItems(data, self.silo, self.item_loss)
         return OversampledItems(
-            data, self.silo, share=config.mix, heat=config.heat, restart=config.restart, reach=config.reach,
-            warm_up=config.warm_up,
+            data, self.silo, self.item_loss, share=config.mix, heat=config.heat, restart=config.restart,
+            reach=config.reach, warm_up=config.warm_up,
         )  # fmt: skip
 
     @handler

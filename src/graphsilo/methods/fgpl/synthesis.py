@@ -22,7 +22,7 @@ from graphsilo.data.silos.silo import Silo
 from graphsilo.data.sources.transforms import stack_features
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.label_propagation import propagate_labels
-from graphsilo.training.objective import Classified, ClassifyItems
+from graphsilo.training.objective import Classified, ClassifyItems, ItemLoss
 
 _ENTRIES = 1 << 24
 """Scores of walks that are in memory at once."""
@@ -38,6 +38,7 @@ class OversampledItems(ClassifyItems):
     Args:
         data: The training graph.
         silo: Its items.
+        each: The loss of an item; None for cross-entropy.
         share: γ, the share of the anchor in a made node's features.
         heat: τ of the softmax of the model's outputs, by which anchors and partners are drawn.
         restart: Chance of a walk to return to its start.
@@ -50,9 +51,10 @@ class OversampledItems(ClassifyItems):
     """
 
     def __init__(
-        self, data: GraphTensors, silo: Silo, *, share: float, heat: float, restart: float, reach: int, warm_up: int
-    ):
-        super().__init__(data, silo)
+        self, data: GraphTensors, silo: Silo, each: ItemLoss | None = None, *, share: float, heat: float,
+        restart: float, reach: int, warm_up: int,
+    ):  # fmt: skip
+        super().__init__(data, silo, each)
         self.share, self.heat, self.restart, self.reach, self.warm_up = share, heat, restart, reach, warm_up
         self.outputs: Tensor | None = None
         self.steps = 0

@@ -204,7 +204,7 @@ class RemoteSites:
     @property
     def limits(self) -> dict[ClientId, float]:
         """How much each silo can count for at most in this task, by what it said it holds: see ``Exchange.sum``."""
-        return {client: items[self.facts["task"]] for client, items in self._items.items()}
+        return {client: items.get(self.facts["task"], items["node"]) for client, items in self._items.items()}
 
     # -- during a run ---------------------------------------------------------------------------------------------
 

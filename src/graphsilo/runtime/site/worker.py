@@ -72,7 +72,7 @@ from graphsilo.federation.model_files import (
 )
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
-from graphsilo.federation.scaling import AgreedScale, ScalingClient, scale_from
+from graphsilo.federation.scaling import AgreedScale, AgreedTargetScale, ScalingClient, scale_from
 from graphsilo.federation.secure import STEPS
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
@@ -226,7 +226,8 @@ class SiteWorker:
             raise ConfigError("a reference row stands beside a run of the same name.")
         agreeing, scaling = bool(header["agreeing"]), Scaling.from_tree(header["scaling"])
         counting = bool(header.get("counting"))
-        agreed = decode(aligned_view(packet.payloads[0]), AgreedScale) if packet.payloads else None
+        told = AgreedTargetScale if header["task"] == "regression" else AgreedScale
+        agreed = decode(aligned_view(packet.payloads[0]), told) if packet.payloads else None
         scale = None if agreed is None else scale_from(agreed)
         secure, report = bool(header.get("secure_sums")), str(header.get("report"))
         singles = (frozenset({"evaluate"}) if report == "silos" else frozenset()) if secure else None
@@ -250,7 +251,8 @@ class SiteWorker:
         common = _spec(*header["common"])
         for client, spec in specs.items():
             member = self._member(client)
-            if (agreeing or agreed is not None) and not member.file.scaling.is_agreed:
+            of_features = agreeing and header["task"] != "regression" if scale is None else len(scale.shift) > 0
+            if of_features and not member.file.scaling.is_agreed:
                 asked = "sums were asked of it" if agreeing else "was sent a scale"
                 raise ConfigError(
                     f"silo '{member.file.name}' scales its features by itself ({member.file.scaling.words()}), and "
@@ -275,7 +277,7 @@ class SiteWorker:
                 least = getattr(config, "min_count", 1)
                 sent = 0 if method.alone else config.square_columns(schema)
                 texts = [warn_silo(method.title, sent, counts, least), *silo.graph.union.notes]
-                if scale is not None:
+                if scale is not None and len(scale.shift):
                     texts += other_units_here(silo, scale)
                 for text in filter(None, texts):
                     member.journal.note("warned", run, method.name, 0, "open", text)

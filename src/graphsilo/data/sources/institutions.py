@@ -1,0 +1,144 @@
+"""Graphs of several types of nodes and tables of links, as institutions keep them, put together from arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Graph
+from graphsilo.data.links import LinkTable, NodeTypes, Owners
+from graphsilo.data.sources.directions import to_undirected
+
+FIRST_DAY = 20089.0
+"""Of all generated tables: 2025-01-01 in days since 1970-01-01."""
+MONTH = 365 / 12
+"""Days."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTable:
+    """All nodes of one type.
+
+    Attributes:
+        names: [n] what they are called, different ones within a type.
+        columns: [n] numbers by name; a category has a column of zeros and ones for each word, ``segment=sme``.
+        owner: [n] number of the institution that each is at, -1 for none.
+        labels: [n] class, -1 unknown; None where nodes of this type are not classified.
+        time: [n] days since 1970-01-01; None where nodes are not looked at on a day.
+    """
+
+    names: NDArray[np.str_]
+    columns: Mapping[str, NDArray[np.floating]]
+    owner: NDArray[np.int64]
+    labels: NDArray[np.int64] | None = None
+    time: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRows:
+    """All rows of one table of links.
+
+    Attributes:
+        source, target: Types of their ends.
+        ends: [2, r] numbers within these types.
+        columns: [r] numbers by name.
+        time: [r] days since 1970-01-01, or None.
+    """
+
+    source: str
+    target: str
+    ends: NDArray[np.int64]
+    columns: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
+    time: NDArray[np.float64] | None = None
+
+
+def spread(words: Sequence[str], chosen: NDArray[np.integer], name: str) -> dict[str, NDArray[np.float32]]:
+    """A category as a column of zeros and ones for each word."""
+    return {f"{name}={word}": (chosen == number).astype(np.float32) for number, word in enumerate(words)}
+
+
+def put_together(
+    name: str,
+    nodes: Mapping[str, NodeTable],
+    links: Mapping[str, LinkRows],
+    owners: Sequence[str],
+    classes: Sequence[str],
+) -> Graph:
+    """One graph of all types: their columns side by side, zeros where a type lacks one, and a column per type.
+
+    Args:
+        name: Of the graph.
+        nodes: By type; the one with labels is classified.
+        links: By relation.
+        owners: Names of the institutions.
+        classes: What the classes are called.
+
+    Returns:
+        Undirected edges, each link once, and the rows of all tables beside them.
+    """
+    types = list(nodes)
+    start = dict(zip(types, np.cumsum([0, *map(len, nodes.values())]), strict=False))
+    count = sum(map(len, nodes.values()))
+    target = next(number for number, table in enumerate(nodes.values()) if table.labels is not None)
+    of_node = np.repeat(np.arange(len(types), dtype=np.int16), [len(table) for table in nodes.values()])
+    width = sum(len(table.columns) for table in nodes.values())
+    features = np.zeros((count, width + len(types)), dtype=np.float32)
+    words: list[str] = []
+    of_feature: list[int] = []
+    for number, (kind, table) in enumerate(nodes.items()):
+        rows = slice(start[kind], start[kind] + len(table))
+        for key, values in table.columns.items():
+            features[rows, len(words)] = values
+            words.append(f"{kind}.{key}")
+            of_feature.append(number)
+    for number in range(len(types)):
+        features[of_node == number, width + number] = 1.0
+    rows_of = _join_links(links, start)
+    return Graph(
+        features,
+        to_undirected(rows_of.ends, count),
+        np.concatenate([np.full(len(table), -1) if table.labels is None else table.labels for table in nodes.values()]),
+        num_classes=len(classes),
+        name=name,
+        class_names=tuple(classes),
+        feature_names=(*words, *(f"type={kind}" for kind in types)),
+        node_names=np.concatenate([table.names for table in nodes.values()]),
+        types=NodeTypes(
+            tuple(types), of_node, np.array([*of_feature, *[-1] * len(types)], dtype=np.int16), target=target
+        ),
+        links=rows_of,
+        time=np.concatenate(
+            [np.full(len(table), np.nan) if table.time is None else table.time for table in nodes.values()]
+        ),
+        owners=Owners(tuple(owners), np.concatenate([table.owner for table in nodes.values()])),
+    )
+
+
+def _join_links(links: Mapping[str, LinkRows], start: Mapping[str, int]) -> LinkTable:
+    sizes = [table.ends.shape[1] for table in links.values()]
+    width = sum(len(table.columns) for table in links.values())
+    features = np.full((sum(sizes), width), np.nan)
+    names: list[str] = []
+    first = 0
+    for relation, table in links.items():
+        for key, values in table.columns.items():
+            features[first : first + len(values), len(names)] = values
+            names.append(f"{relation}.{key}")
+        first += table.ends.shape[1]
+    ends = [table.ends + np.array([[start[table.source]], [start[table.target]]]) for table in links.values()]
+    times = [
+        np.full(size, np.nan) if table.time is None else table.time
+        for size, table in zip(sizes, links.values(), strict=True)
+    ]
+    types = list(start)
+    between = [[types.index(table.source), types.index(table.target)] for table in links.values()]
+    return LinkTable(
+        tuple(links), np.repeat(np.arange(len(links), dtype=np.int16), sizes), np.concatenate(ends, axis=1), features,
+        tuple(names), np.concatenate(times), np.array(between, dtype=np.int16),
+    )  # fmt: skip

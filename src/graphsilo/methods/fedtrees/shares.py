@@ -1,0 +1,331 @@
+"""What columns add to what a forest says of a row: exact Shapley values.
+
+A tree whose split on a column is not looked at follows both children, each with the share of the training rows that
+went there (Lundberg et al., "From Local Explanations to Global Understanding with Explainable AI for Trees", Nature
+Machine Intelligence 2020, path-dependent). One leaf is reached with the product over its path of o, whether the row
+goes that way, for columns that are known, and of the share z for those that are not. A column's Shapley value in such
+a product is (o - z) times the integral over t from 0 to 1 of the product over the other columns of t o + (1 - t) z
+(Owen, "Multilinear Extensions of Games", 1972), a polynomial that Gauss's rule integrates exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphsilo.data.silos.silo import Schema
+from graphsilo.federation.message import Tensors
+from graphsilo.methods.fedtrees.columns import ROUNDING, ROW, relation_sources
+from graphsilo.methods.fedtrees.forest import Floats, leaves_of
+from graphsilo.models.columns import SCALE, projection, unit_rows
+from graphsilo.models.relations import relation_matrix
+from graphsilo.models.shares import PLACES, Part, Shares, apportion, name_columns
+from graphsilo.models.view import GraphTensors, Matrix
+
+
+def tree_shares(
+    rows: NDArray[np.float32], trained: NDArray[np.float32], forest: Tensors, output: Floats
+) -> tuple[float, Floats]:
+    """The mean over training rows of a forest's score, and [m, p] what each column adds to it.
+
+    Args:
+        rows: [m, p] those that are asked about.
+        trained: [n, p] training rows.
+        forest: Of C' outputs.
+        output: [C'] a score is what the forest says times these.
+    """
+    base, shares = float(forest["base"].double().numpy() @ output), np.zeros(rows.shape)
+    for tree in range(len(forest["columns"])):
+        columns, thresholds = forest["columns"][tree], forest["thresholds"][tree]
+        leaves = leaves_of(trained, columns, thresholds)
+        for place in np.flatnonzero(output):
+            values = output[place] * forest["values"][tree, place].double().numpy()
+            if not values.any():
+                continue
+            counts = np.bincount(leaves[:, place], minlength=len(values))
+            which = columns[place].numpy().astype(np.int64)
+            usual, each, looked_at = _one_tree(rows, counts, which, thresholds[place].numpy(), values)
+            base += usual
+            for column, share in zip(looked_at.reshape(-1, looked_at.shape[-1]).T, each, strict=True):
+                np.add.at(shares.T, column, share)
+    return base, shares
+
+
+def _one_tree(
+    rows: NDArray[np.float32],
+    counts: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    thresholds: NDArray[np.float32],
+    values: Floats,
+) -> tuple[float, Floats, NDArray[np.int64]]:
+    """The tree's mean, [d, 2^d, m] shares of the columns at each place of each leaf's path, and [2^d, d] these."""
+    width = len(values)
+    depth = width.bit_length() - 1
+    leaf = np.arange(width)
+    goes, share, looked_at = np.ones((depth, width, len(rows))), np.ones((depth, width)), np.zeros((width, depth), int)
+    for level in range(depth):
+        node = leaf >> (depth - level)
+        child = leaf >> (depth - level - 1)
+        place = 2**level - 1 + node
+        below = counts.reshape(2 ** (level + 1), -1).sum(axis=1)
+        both = below.reshape(-1, 2).sum(axis=1)[node]
+        share[level] = np.divide(below[child], both, out=np.full(width, 0.5), where=both > 0)
+        looked_at[:, level] = columns[place]
+        goes[level] = ((rows[:, columns[place]] >= thresholds[place]) == (child & 1)[None]).T
+    usual = float(values @ share.prod(axis=0))
+    for level in range(depth):  # a column that was met before counts at the first place
+        for before in range(level):
+            same = looked_at[:, level] == looked_at[:, before]
+            goes[before, same] *= goes[level, same]
+            share[before, same] *= share[level, same]
+            goes[level, same], share[level, same] = 1.0, 1.0
+    points, weights = np.polynomial.legendre.leggauss((depth + 1) // 2)
+    found = np.zeros(goes.shape)
+    for point, weight in zip((points + 1) / 2, weights / 2, strict=True):
+        mixed = point * goes + (1 - point) * share[:, :, None]
+        # Products of all others, without dividing by what may be 0.
+        first = np.concatenate([np.ones_like(mixed[:1]), mixed[:-1].cumprod(axis=0)])
+        rest = np.concatenate([mixed[:0:-1].cumprod(axis=0)[::-1], np.ones_like(mixed[:1])])
+        found += weight * first * rest
+    return usual, found * (goes - share[:, :, None]) * values[:, None], looked_at
+
+
+def explain_rows(
+    rows: NDArray[np.float32],
+    shares: Floats,
+    base: float,
+    items: NDArray[np.int64],
+    train: NDArray[np.int64],
+    described: Described,
+) -> list[Shares]:
+    """Shares of columns as such of raw features and of nodes.
+
+    Args:
+        rows: [n, p] columns of all nodes.
+        shares: [m, p] of the items' columns.
+        base: The mean score.
+        items, train: Numbers of the items, and of the training nodes.
+        described: What the columns are.
+    """
+    usual = rows[train].mean(axis=0, dtype=np.float64)
+    return [
+        Shares(base, tuple(described.parts(rows, usual, item, each)), *described.nodes(rows, usual, item, each))
+        for item, each in zip(items, shares, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Columns that stand side by side: means over the nodes so many links away of others, or these themselves.
+
+    Attributes:
+        start: Of the first one.
+        source: [n, q] whose means they are.
+        names: In words, of the columns, or of the raw features that were projected onto them.
+        operator: N; None for columns of the nodes themselves.
+        hops: How many links away.
+        spread: Whether they are deviations over the neighbours.
+        kind: ``features``, ``projected``, or empty for others.
+        links: Whether all neighbours made them alike, as a number of links.
+        without_self: Whether nothing comes back to a node.
+        natural: Makes of its numbers what a person is shown.
+        which: Numbers of the raw features, where they are not all of them.
+    """
+
+    start: int
+    source: NDArray[np.floating[Any]]
+    names: Sequence[str]
+    operator: sp.csr_matrix | None = None
+    hops: int = 0
+    spread: bool = False
+    kind: str = ""
+    links: bool = False
+    without_self: bool = False
+    natural: Callable[[Floats], Floats] = np.asarray
+    which: NDArray[np.int64] | None = None
+
+    @property
+    def place(self) -> slice:
+        return slice(self.start, self.start + self.source.shape[1])
+
+    def row(self, item: int) -> tuple[NDArray[np.int64], Floats]:
+        """The nodes that a node's columns came from, and what each counts."""
+        if self.operator is None:
+            return np.array([item]), np.ones(1)
+        found = self.operator[item]
+        for _ in range(self.hops - 1):
+            found = found @ self.operator
+        nodes, counts = found.indices.astype(np.int64), found.data
+        if self.without_self:
+            nodes, counts = nodes[nodes != item], counts[nodes != item]
+        return (nodes, counts) if len(nodes) else (np.array([item]), np.ones(1))
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the columns of nodes are, block after block, and how wide features were projected.
+
+    Attributes:
+        blocks: Of all columns.
+        features: [n, d] raw features, where these were projected; rows of length 1 count.
+        turned: [d, k] by what.
+    """
+
+    blocks: Sequence[_Block]
+    features: Matrix | None = None
+    turned: NDArray[np.floating[Any]] | None = None
+
+    def parts(self, rows: NDArray[np.float32], usual: Floats, item: int, shares: Floats) -> Iterator[Part]:
+        """Of columns, or of the raw features behind these."""
+        for block in self.blocks:
+            mine = shares[block.place]
+            if block.kind == "projected":
+                yield from self._raw_parts(block, usual[block.place], item, mine)
+                continue
+            for k in np.flatnonzero(mine).tolist():
+                raw = k if block.which is None else int(block.which[k])
+                feature = raw if block.kind == "features" else None
+                read = partial(_column, rows, block.start + k, block.natural)
+                yield Part(block.names[k], float(mine[k]), feature, block.spread, read)
+
+    def _raw_parts(self, block: _Block, usual: Floats, item: int, shares: Floats) -> Iterator[Part]:
+        assert self.features is not None
+        assert self.turned is not None
+        nodes, counts = block.row(item)
+        raw = counts @ unit_rows(self.features[nodes]).astype(np.float64)
+        found = np.asarray(raw).ravel()
+        there = np.flatnonzero(found)
+        if not len(there):
+            yield Part(f"no feature, {block.names[-1]}", float(shares.sum()))
+            return
+        # Of what lies away from the usual, all features have as much as makes their sum what it is.
+        moved = found[there, None] * self.turned[there] - usual * (found[there] / found[there].sum())[:, None]
+        each = apportion(shares, moved, np.abs(found[there]))
+        for k, share in zip(there.tolist(), each, strict=True):
+            if share:
+                read = None if block.operator is not None else partial(_read_raw, self.features, k)
+                yield Part(block.names[k], float(share), k, read=read)
+
+    def nodes(self, rows: NDArray[np.float32], usual: Floats, item: int, shares: Floats) -> tuple[Any, Floats]:
+        """Numbers of the nodes that the columns came from, and what each adds."""
+        found, added = [np.array([item])], [np.zeros(1)]
+        for block in self.blocks:
+            mine = shares[block.place]
+            if not mine.any():
+                continue
+            nodes, counts = block.row(item)
+            values = np.asarray(block.source[nodes], dtype=np.float64)
+            if block.links:
+                moved = np.ones_like(values)
+            elif block.spread:
+                moved = counts[:, None] * (values - counts @ values) ** 2
+            else:
+                moved = counts[:, None] * (values - usual[block.place])
+            found.append(nodes)
+            added.append(apportion(mine, moved, counts))
+        every, place = np.unique(np.concatenate(found), return_inverse=True)
+        return every, np.bincount(place, np.concatenate(added), minlength=len(every)).astype(np.float64)
+
+
+def _column(rows: NDArray[np.float32], column: int, natural: Callable[[Floats], Floats]) -> Floats:
+    return natural(rows[:, column].astype(np.float64))
+
+
+def _share_labelled(columns: Floats) -> Floats:
+    return columns / SCALE
+
+
+def _read_raw(features: Matrix, column: int) -> Floats:
+    values = features[:, column]
+    return np.asarray(values.toarray() if sp.issparse(values) else values, dtype=np.float64).ravel()
+
+
+def describe_columns(
+    views: Sequence[GraphTensors], rows: NDArray[np.float32], principal: NDArray[np.float32], dim: int, seed: int,
+    known: sp.csr_matrix | None, class_names: Sequence[str], schema: Schema,
+) -> Described:  # fmt: skip
+    """What ``columns.node_columns``, with label columns or those of relations behind them, are.
+
+    Args:
+        views: The graph, as ``views_of`` gives it.
+        rows: [n, p] the columns.
+        principal: [d, k] directions of wide features.
+        dim: Most columns of X that are taken as they are.
+        seed: Of random directions.
+        known: [n, C] classes of the training nodes; None without label columns.
+        class_names: Of them.
+        schema: Of the federation: which relations there are.
+    """
+    data = views[0]
+    width, names = data.num_features, data.graph.feature_names
+    narrow = width <= dim
+    own = rows[:, : min(width, dim)]
+    kind = "features" if narrow else "projected"
+    blocks, at = [_Block(0, own, name_columns(names, width, ""), kind=kind)], own.shape[1]
+    for place, view in enumerate(views):
+        step, words = view.matrix("mean").astype(np.float64), WAYS[len(views)][place]
+        for hops in (1, 2):
+            blocks.append(_Block(at, own, name_columns(names, width, PLACES[hops] + words), step, hops, kind=kind))
+            at += own.shape[1]
+        if narrow:
+            said = name_columns(names, width, f"how it varies around it{words}")
+            blocks.append(_Block(at, own, said, step, 1, spread=True, kind=kind))
+            at += own.shape[1]
+        degree = rows[:, at : at + 1]
+        blocks.append(_Block(at, degree, [f"number of links{words}"], step, 1, links=True, natural=np.expm1))
+        blocks.append(_Block(at + 1, degree, [f"number of links (logarithm), around it{words}"], step, 1))
+        at += 2
+    for place, view in enumerate(views if known is not None else ()):
+        assert known is not None
+        step, words = view.matrix("mean").astype(np.float64), WAYS[len(views)][place]
+        source = SCALE * known.toarray()
+        for hops in (1, 2):
+            said = [f"nodes labelled {name}, {PLACES[hops]}{words}" for name in class_names]
+            blocks.append(_Block(at, source, said, step, hops, without_self=hops == 2, natural=_share_labelled))
+            at += len(class_names)
+    for number, turned, which in relation_sources(schema, dim):
+        relation = schema.relations[number]
+        words = f", {relation} {'out' if turned else 'in'}"
+        step = relation_matrix(data, number, "mean", turned=turned).astype(np.float64)
+        there: NDArray[np.floating[Any]] = own if which is None else own[:, which]
+        heard = names if which is None or names is None else [names[column] for column in which.tolist()]
+        said = name_columns(heard, width if which is None else len(which), PLACES[1] + words)
+        blocks.append(_Block(at, there, said, step, 1, kind=kind, which=which))
+        at += there.shape[1]
+        degree = rows[:, at : at + 1]
+        blocks.append(_Block(at, degree, [f"number of links{words}"], step, 1, links=True, natural=np.expm1))
+        at += 1
+        if narrow:
+            said = name_columns(heard, there.shape[1], f"how it varies around it{words}")
+            blocks.append(_Block(at, there, said, step, 1, spread=True, kind=kind, which=which))
+            at += there.shape[1]
+            blocks.append(_Block(at, degree, [f"number of links (logarithm), around it{words}"], step, 1))
+            at += 1
+    if narrow:
+        return Described(blocks)
+    thrown = projection(width, dim - principal.shape[1], seed)
+    return Described(blocks, data.graph.features, np.hstack([principal, thrown.toarray()]))
+
+
+WAYS = {1: ("",), 2: ("", ", by weight"), 3: ("", ", links in", ", links out")}
+"""How links are looked at, by the number of views."""
+
+
+def portable_forest(
+    forest: Tensors, principal: NDArray[np.float32], dim: int, num_features: int, seed: int
+) -> dict[str, Any]:
+    """A forest, and how its columns are made, as plain values and arrays."""
+    thrown: list[NDArray[Any]] = []
+    if num_features > dim:
+        known = projection(num_features, dim - principal.shape[1], seed).toarray()
+        thrown = [principal, known] if principal.shape[1] else [known]
+    return {
+        "kind": "trees", "forest": {name: each.numpy() for name, each in forest.items()}, "principal": thrown,
+        "grid": ROW, "rounding": ROUNDING,
+    }  # fmt: skip

@@ -1,0 +1,207 @@
+"""Trees alone — every silo boosts scikit-learn's histogram trees on its own columns, by itself.
+
+What has to be beaten where nodes come from tables: the columns of the nodes, with what is added up over their links
+where the data has such sums, and nothing of what neighbours look like. How large trees are and how many, a silo's own
+validation items say. Nothing leaves a silo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from graphsilo.evaluate.metrics import find_selecting
+from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.registry import Method, Trial
+from graphsilo.federation.server import ServerBase
+from graphsilo.federation.settings import OneRoundConfig, setting
+from graphsilo.models.view import GraphTensors
+from graphsilo.settings import Widths
+
+_STEP = 10
+"""Boosting steps after which validation items are asked."""
+_TINY = 1e-12
+
+
+Leaves: TypeAlias = Annotated[int, Field(ge=2, le=1024)]
+
+
+class TreesAloneConfig(OneRoundConfig):
+    """Settings of trees alone."""
+
+    leaves: tuple[Leaves, ...] = setting(
+        (7, 31), "most leaves of a tree: those to choose among", source="ours; scikit-learn: 31", min_length=1
+    )
+    min_child: Widths = setting(
+        (5, 20), "fewest training nodes in a leaf: those to choose among", source="ours; scikit-learn: 20"
+    )
+    iterations: int = setting(200, "steps of boosting, of which validation chooses", source="ours", ge=1, le=10_000)
+    lr: float = setting(0.05, "what a tree's leaves are multiplied by", source="ours; scikit-learn: 0.1", gt=0, le=1)
+
+    @property
+    def chooses_by_validation(self) -> bool:
+        """Each silo how large its trees are, and how many."""
+        return True
+
+
+class GrowRequest(Message):
+    """Grow your trees."""
+
+
+class GrowReply(Message):
+    """Done; the trees stay."""
+
+    clients: int = sends("counts", known=True)
+
+
+class Client(ClientBase[TreesAloneConfig]):
+    """Grows trees of its own rows, and keeps those that its validation items prefer."""
+
+    kept = ("trees",)
+
+    def __init__(self, context: ClientContext[TreesAloneConfig]):
+        super().__init__(context)
+        self.metric = find_selecting(context.select_by, self.silo.schema.task)
+        self.trees: Tensors = {}
+
+    @handler
+    def grow(self, request: GrowRequest) -> GrowReply:
+        """Choose leaves, fewest rows and steps by validation items; of equals the first."""
+        items = self.silo.labelled_validation()
+        labels, rows = self.silo.seen.graph.union.labels[items], _rows(self.tensors(self.silo.seen.graph), items)
+        nodes = self.silo.train_of_classes(1)
+        known = self.silo.labels[nodes]
+        best = -np.inf
+        self.trees = {}
+        if len(np.unique(known)) < 2:
+            if len(known):  # the one class is the answer
+                share = np.bincount(known, minlength=self.silo.schema.num_classes) / len(known)
+                self.trees = {"base": torch.from_numpy(np.log(np.maximum(share, _TINY)))}
+            return GrowReply(clients=1)
+        for leaves, fewest in product(self.config.leaves, self.config.min_child):
+            grown = self._grow(_rows(self.data, nodes), known, leaves, fewest)
+            for step, scores in enumerate(_scores(grown, rows), start=1):
+                if step % _STEP and step != self.config.iterations:
+                    continue
+                value = self.metric.of_outputs(labels, self._logarithms(grown, scores)) if len(items) else None
+                worth = -np.inf if value is None else self.metric.goodness(value)
+                if worth > best or not self.trees:
+                    best, self.trees = worth, {**grown, "start": grown["start"][: step + 1]}
+            if not len(items):
+                self.trees = grown
+                break
+        return GrowReply(clients=1)
+
+    def _grow(self, rows: NDArray[np.float32], labels: NDArray[np.int64], leaves: int, fewest: int) -> Tensors:
+        """scikit-learn's trees as tensors, those of a step side by side: nodes of one after the other."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        made = HistGradientBoostingClassifier(
+            learning_rate=self.config.lr, max_iter=self.config.iterations, max_leaf_nodes=leaves,
+            min_samples_leaf=fewest, early_stopping=False, random_state=self.context.seed,
+        ).fit(rows, labels)  # fmt: skip
+        steps = [[tree.nodes for tree in step] for step in made._predictors]
+        nodes = np.concatenate([tree for step in steps for tree in step])
+        sizes = np.array([[len(tree) for tree in step] for step in steps], dtype=np.int64)
+        start = np.cumsum(sizes.ravel()).reshape(sizes.shape) - sizes
+        known = {
+            "feature": nodes["feature_idx"].astype(np.int64),
+            "threshold": nodes["num_threshold"].astype(np.float64),
+            "left": np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64)),
+            "right": nodes["right"].astype(np.int64),
+            "value": nodes["value"].astype(np.float64),
+            "start": np.vstack([start[:1], start]),  # the first row stands for no step at all
+            "base": np.asarray(made._baseline_prediction, dtype=np.float64).ravel(),
+            "classes": made.classes_.astype(np.int64),
+        }
+        return {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in known.items()}
+
+    def _logarithms(self, trees: Tensors, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n, C] log-probabilities of all classes, also of those that the silo has never seen."""
+        if scores.shape[1] == 1:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        found = np.full((len(scores), self.silo.schema.num_classes), np.log(_TINY))
+        shares = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+        found[:, trees["classes"].numpy()] = np.maximum(shares, np.log(_TINY))
+        return found
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        if not self.trees:
+            return self.predict_undecided(data.full.num_items)
+        if "value" not in self.trees:
+            return self.trees["base"].float().expand(data.full.num_items, -1).to(data.device)
+        *_, scores = _scores(self.trees, _rows(data, np.arange(data.num_nodes)))
+        return torch.from_numpy(self._logarithms(self.trees, scores).astype(np.float32)).to(data.device)
+
+    def final_models(self) -> dict[str, Tensors]:
+        return {"own": dict(self.trees)}
+
+    def load_final(self, models: Mapping[str, Tensors]) -> None:
+        self.trees = dict(models["own"])
+
+
+def _scores(trees: Tensors, rows: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]:
+    """[n, 1 or C] scores of some rows after each step."""
+    feature, threshold, left, right, value, start = (
+        trees[name].numpy() for name in ("feature", "threshold", "left", "right", "value", "start")
+    )
+    total = np.tile(trees["base"].numpy(), (len(rows), 1))
+    for step in start[1:]:
+        for output, first in enumerate(step.tolist()):
+            place = np.zeros(len(rows), dtype=np.int64)
+            moving = np.arange(len(rows)) if left[first] >= 0 else np.zeros(0, dtype=np.int64)
+            while len(moving):
+                at = first + place[moving]
+                goes = rows[moving, feature[at]] <= threshold[at]
+                place[moving] = np.where(goes, left[at], right[at])
+                moving = moving[left[first + place[moving]] >= 0]
+            total[:, output] += value[first + place]
+        yield total
+
+
+def _rows(data: GraphTensors, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+    """[nodes, d] features of some nodes."""
+    rows = data.graph.features[nodes]
+    return np.asarray(rows.toarray() if sp.issparse(rows) else rows)
+
+
+class Server(ServerBase[TreesAloneConfig]):
+    """Only says when to grow."""
+
+    def round(self, federation: Federation, number: int) -> None:
+        # There is no other round: with ``participation``, too, every silo has trees.
+        federation.sum(Client.grow, GrowRequest()).require(self.config.min_clients)
+
+
+METHOD = Method(
+    name="trees_alone",
+    family="references",
+    title="Trees alone",
+    citation="Friedman, Greedy function approximation, Annals of Statistics 2001; scikit-learn's histogram trees.",
+    summary="Every silo boosts trees on its own columns, without neighbours and without the others.",
+    config=TreesAloneConfig,
+    client=Client,
+    server=Server,
+    tasks=("node",),
+    heterogeneous=True,
+    evaluates=("own",),
+    alone=True,
+    backbone=False,
+    edge_weights=True,
+    quick={"iterations": 20, "leaves": (7,), "min_child": (1,)},
+    trials={
+        "participation": Trial(reason="every silo is by itself"),
+        "leaves": Trial([(2,)]),
+        "min_child": Trial([(20,)]),
+    },
+)

@@ -1,0 +1,58 @@
+"""Shares of a node's score add up to it, and a run's nodes are found by their names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments.config import load_config
+from graphsilo.experiments.predict import predict
+from graphsilo.experiments.runner import run
+from graphsilo.experiments.why import explain_items, open_member, why
+
+BASE = {
+    "data.name": "citation-sbm", "data.generator": {"nodes": 150, "classes": 3, "features": 40},
+    "partition.rule": "random", "partition.clients": 3,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    settings = {
+        "fedridge": {}, "fedtrees": {"rounds": 3}, "auto": {"rounds": 6}, "fedavg": {"rounds": 2},
+        "majority": {},
+    }  # fmt: skip
+    for name, own in settings.items():
+        method = {"name": name, **own}
+        run(load_config(overrides={**BASE, "method": method}), out=folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["fedridge", "fedtrees", "auto", "fedavg"])
+def test_shares_of_columns_and_of_nodes_add_up(runs, name):
+    asked = open_member(runs / name, client=1)
+    found = explain_items(asked, np.asarray(asked.silo.seen.items["test"][:5]))
+    chances = predict(runs / name, client=1)
+    for each in found:
+        off = each.score - each.base - each.gap
+        assert sum(reason.share for reason in each.reasons) == pytest.approx(off, abs=2e-5)
+        assert sum(node.share for node in each.nodes) == pytest.approx(off, abs=2e-5)
+        assert each.is_exact is (name != "fedavg")
+        assert abs(each.gap) < 0.1 * max(1.0, abs(each.score))
+        row = chances.places([each.node])[0]
+        assert each.probability == pytest.approx(chances.probabilities[row, int(each.of)], abs=1e-5)
+
+
+def test_who_is_asked(runs):
+    found = why(runs / "fedridge", 3)
+    assert found.node == "3"
+    assert found.nodes
+    assert why(runs / "fedridge", "3", of=1).of == "1"
+    with pytest.raises(ConfigError, match="no client of the run has a node 9999"):
+        why(runs / "fedridge", 9999)
+    with pytest.raises(ConfigError, match=r"a score is asked of 'mule'.*0 to 2"):
+        why(runs / "fedridge", 3, of="mule")
+    with pytest.raises(UnsupportedError, match="'majority'"):
+        why(runs / "majority", 3)

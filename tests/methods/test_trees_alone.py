@@ -1,0 +1,50 @@
+"""Trees alone: scikit-learn's, chosen on validation, the same from a file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from graphsilo.data.graph import Graph
+from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.methods.trees_alone import GrowRequest
+
+
+def silo_of():
+    """Nodes on a line whose label is whether their first feature is above 0."""
+    draw = np.random.default_rng(0)
+    features = draw.normal(size=(120, 3)).astype(np.float32)
+    labels = (features[:, 0] > 0).astype(np.int64)
+    train, val, test = np.arange(60), np.arange(60, 90), np.arange(90, 120)
+    graph = Graph(features, np.zeros((2, 0), dtype=np.int64), labels, 2)
+    asked = (EvaluationSet("seen", graph, {"val": val, "test": test}),)
+    return Silo(0, graph, train, asked, Schema("node", 3, 2)), features, labels
+
+
+def test_it_is_scikit_learn_on_own_rows(kit):
+    silo, features, labels = silo_of()
+    server, federation = kit.build("trees_alone", [silo], leaves=(4,), min_child=(5,), iterations=30, lr=0.2)
+    kit.rounds(server, federation)
+    client = federation.client(0)
+    steps = len(client.trees["start"]) - 1
+    assert steps in (10, 20, 30)
+    other = HistGradientBoostingClassifier(
+        learning_rate=0.2, max_iter=steps, max_leaf_nodes=4, min_samples_leaf=5, early_stopping=False, random_state=0
+    ).fit(features[:60], labels[:60])
+    found = client.predict(client.data).exp().numpy()
+    assert found == pytest.approx(other.predict_proba(features), abs=1e-6)
+    again = kit.build("trees_alone", [silo], leaves=(4,), min_child=(5,), iterations=30, lr=0.2)[1].client(0)
+    again.load_final(client.final_models())
+    assert torch.equal(again.predict(again.data), client.predict(client.data))
+
+
+@pytest.mark.parametrize(("train", "share"), [((0, 2, 4), 1.0), ((), 0.5)])
+def test_one_class_or_none(kit, train, share):
+    silo = kit.tiny_silo(0, train=train)  # labels 0 1 0 1 0 1
+    _, federation = kit.build("trees_alone", [silo])
+    client = federation.client(0)
+    assert client.predict(client.data).exp()[0].tolist() == [pytest.approx(0.5)] * 2
+    client.grow(GrowRequest())
+    assert client.predict(client.data).exp()[0].tolist() == pytest.approx([share, 1 - share])
