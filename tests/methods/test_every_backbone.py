@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from graphsilo import models
+from graphsilo.data.sources import catalog
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
@@ -17,10 +18,12 @@ from graphsilo.federation.registry import Trial
 from graphsilo.testing.settings import add_starts
 from graphsilo.training import neighbour_sampling
 from graphsilo.training.neighbour_sampling import SampledView
+from kit.backbones import typed
 from kit.broad import broadly
 
 METHODS = {name: method for name in registry.names() if (method := registry.load(name)).backbone}
 NODE_MODELS = [name for name in models.names() if "node" in models.entry(name).tasks]
+LOAD = catalog.load
 OWN = str(Path(__file__).resolve().parents[2] / "examples" / "own_net.py")
 ADVICE = (
     r"[Uu]se --model (?P<model>\w+)|--set (?P<setting>\S+)=(?P<value>\w+)|[Ss]et model\.layers to (?P<layers>2)"
@@ -33,6 +36,12 @@ def _methods_found_at_once(monkeypatch):
     """Reading every package's entry points anew would be half of these tests."""
     for name, method in METHODS.items():
         monkeypatch.setitem(registry._REGISTERED, name, method)
+
+
+@pytest.fixture(autouse=True)
+def _links_have_tables(monkeypatch):
+    """Which backbones that read none do not see."""
+    monkeypatch.setattr(catalog, "load", lambda *given, **more: typed(LOAD(*given, **more)))
 
 
 def config_of(method, model, **more):

@@ -30,7 +30,7 @@ lose their digits in less; whatever a model sees is scaled first and float32 the
 
 
 SPLITS = ("train", "val", "test")
-_PARTS = ("outside", "types", "links", "owners", "targets")
+PARTS = ("outside", "types", "links", "owners", "targets")
 """What a graph may have beside its arrays, each of which knows how it looks for some of the nodes."""
 
 
@@ -310,7 +310,7 @@ class Graph:
         table = self.number_table() if table is None else table
         table[nodes] = np.arange(len(nodes))
         local = table[edges]
-        parts = {key: part.of_nodes(nodes, table) for key in _PARTS if (part := getattr(self, key)) is not None}
+        parts = {key: part.of_nodes(nodes, table) for key in PARTS if (part := getattr(self, key)) is not None}
         table[nodes] = -1
         kept = (local >= 0).all(axis=0)
         return replace(
@@ -437,7 +437,7 @@ def content_hash(graphs: Sequence[Graph | GraphCollection]) -> str:
         arrays: list[np.ndarray] = [graph.edges, graph.labels]
         if graph.edge_weights is not None:
             arrays.append(graph.edge_weights)
-        for part in (getattr(graph, key) for key in _PARTS):
+        for part in (getattr(graph, key) for key in PARTS):
             found = () if part is None else vars(part).values()
             arrays += [each for each in found if isinstance(each, np.ndarray) and each.dtype.kind != "U"]
         if graph.time is not None:

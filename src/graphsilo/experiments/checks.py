@@ -157,7 +157,13 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
                 f"model '{spec.name}' does not do task '{simulation.task}', only {', '.join(tasks)}. For this task "
                 f"there are: {', '.join(able)}."
             )
-        models.check_relations(models.entry(spec.name), simulation.schema.relations)
+        entry = models.entry(spec.name)
+        models.check_relations(entry, simulation.schema.relations)
+        if entry.relational and method.makes_graphs:
+            raise UnsupportedError(
+                f"{method.title} has models compute on graphs that it makes, whose links are of no relation, and model "
+                f"'{spec.name}' reads relations alone. Use --model gcn or --model sage."
+            )
     different = {(spec.name, tuple(sorted(map(str, spec.settings.items())))) for spec in simulation.models.values()}
     if len(different) > 1 and not method.heterogeneous:
         able = [listing.name for listing in registry.listings() if listing.heterogeneous]

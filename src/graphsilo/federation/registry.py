@@ -119,6 +119,7 @@ class Method(Listing):
 
     Attributes:
         config, client, server: Its classes.
+        makes_graphs: Whether models compute on graphs that the method makes or mends, of which it knows no relations.
         trials: How settings are tried of which their type does not say it.
         reduces_to: Another method, and the settings with which this one is that, bit for bit.
     """
@@ -126,6 +127,7 @@ class Method(Listing):
     config: type[MethodConfig]
     client: type[ClientBase[Any]]
     server: type[ServerBase[Any]]
+    makes_graphs: bool = False
     trials: Mapping[str, Trial] = field(default_factory=dict)
     reduces_to: tuple[str, Mapping[str, Any]] | None = None
 

@@ -157,6 +157,7 @@ METHOD = Method(
     config=CoBoostingConfig,
     client=Client,
     server=Server,
+    makes_graphs=True,
     tasks=("node",),
     heterogeneous=True,
     evaluates=("aggregate", "own"),

@@ -77,6 +77,7 @@ METHOD = Method(
     config=DenseConfig,
     client=Client,
     server=Server,
+    makes_graphs=True,
     tasks=("node",),
     heterogeneous=True,
     evaluates=("aggregate", "own"),

@@ -233,6 +233,7 @@ METHOD = Method(
     name="fed_pub",
     family="silos that are unlike",
     title="Fed-PUB",
+    makes_graphs=True,
     citation='Baek et al. "Personalized Subgraph Federated Learning". ICML 2023.',
     summary="Each client's model is the mean over clients whose models answer alike on a random graph, under masks of "
     "its own.",

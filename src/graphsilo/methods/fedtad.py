@@ -320,6 +320,7 @@ METHOD = Method(
     config=FedTADConfig,
     client=Client,
     server=Server,
+    makes_graphs=True,
     tasks=("node",),
     evaluates=("aggregate", "own"),
     edge_weights=True,

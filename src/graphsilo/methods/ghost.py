@@ -289,6 +289,7 @@ METHOD = Method(
     config=GhostConfig,
     client=Client,
     server=Server,
+    makes_graphs=True,
     tasks=("node",),
     evaluates=("aggregate",),
     model={"name": "gcn", "hidden": 128, "dropout": 0.3},

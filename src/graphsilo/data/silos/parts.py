@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import SPLITS, Graph
+from graphsilo.data.graph import PARTS, SPLITS, Features, Graph
 from graphsilo.data.partition.adjacency import both_directions
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.silos.silo import Items, Silo
@@ -44,6 +45,29 @@ def with_added_links(graph: Graph, partition: Partition) -> Graph:
     if weights is not None:
         weights = np.concatenate([weights, np.ones(added.shape[1], dtype=np.float32)])
     return replace(graph, edges=np.concatenate([graph.edges, added], axis=1), edge_weights=weights)
+
+
+def with_more_nodes(graph: Graph, features: Features, edges: NDArray[np.int64]) -> Graph:
+    """The graph with unlabelled nodes behind its own, of which nothing is known but features and links.
+
+    Types, tables of links, times and the like, which they do not have, are left out for all.
+
+    Args:
+        graph: With n nodes.
+        features: [n + m, d] of its nodes and the new ones.
+        edges: [2, e] further ones, of weight 1.
+    """
+    count, weights = features.shape[0] - graph.num_nodes, graph.edge_weights
+    unknown: dict[str, Any] = dict.fromkeys(("node_ids", "node_names", "time", *PARTS))
+    return replace(
+        graph,
+        features=features,
+        edges=np.concatenate([graph.edges, edges], axis=1),
+        labels=np.concatenate([graph.labels, np.full(count, -1, dtype=np.int64)]),
+        edge_weights=None if weights is None else np.concatenate([weights, np.ones(edges.shape[1], np.float32)]),
+        splits={},
+        **unknown,
+    )
 
 
 def detach(graph: Graph, whole: Partition, partition: Partition) -> Graph:

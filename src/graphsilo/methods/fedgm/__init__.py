@@ -25,6 +25,7 @@ METHOD = Method(
     config=FedGMConfig,
     client=Client,
     server=Server,
+    makes_graphs=True,
     tasks=("node",),
     evaluates=("aggregate", "own"),
     edge_weights=True,

@@ -25,6 +25,7 @@ METHOD = Method(
     config=FedLoGConfig,
     client=Client,
     server=Server,
+    makes_graphs=True,
     tasks=("node",),
     evaluates=("own",),
     model={"name": "sage", "hidden": [128]},

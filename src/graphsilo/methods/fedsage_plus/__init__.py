@@ -25,6 +25,7 @@ METHOD = Method(
         "encoder_widths": (8, 16),
     },
     title="FedSage+",
+    makes_graphs=True,
     citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
     near=("FedNI", "FedDEP"),
     summary="FedSage on graphs mended with neighbours from generators that clients train with each other's gradients.",

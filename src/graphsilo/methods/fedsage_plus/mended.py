@@ -6,7 +6,7 @@ appendix D.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphsilo.data.graph import Features, Graph
 from graphsilo.data.partition.adjacency import undirected_adjacency
+from graphsilo.data.silos.parts import with_more_nodes
 from graphsilo.models.operators import ChainOperator, DenseOperator, Operator, SparseOperator, operator, product
 from graphsilo.models.view import GraphTensors, Norm, View, normalise
 
@@ -72,18 +73,8 @@ class Mended:
         new = n + np.arange(len(anchors))
         links = np.stack([np.concatenate([anchors, new]), np.concatenate([new, anchors])])
         own, more = graph.features, self.features.numpy()
-        weights = graph.edge_weights
         features = np.vstack([own, more]) if isinstance(own, np.ndarray) else _above(own, more)
-        return replace(
-            graph,
-            features=features,
-            edges=np.concatenate([graph.edges, links], axis=1),
-            labels=np.concatenate([graph.labels, np.full(len(anchors), -1, dtype=np.int64)]),
-            edge_weights=None if weights is None else np.concatenate([weights, np.ones(links.shape[1], np.float32)]),
-            splits={},
-            node_ids=None,
-            node_names=None,
-        )
+        return with_more_nodes(graph, features, links)
 
 
 class MendedTensors(GraphTensors):

@@ -267,6 +267,7 @@ METHOD = Method(
     name="fgpl",
     family="prototypes and distillation",
     title="FGPL",
+    makes_graphs=True,
     citation='"Mitigating Data Imbalance and Generating Better Prototypes in Heterogeneous Federated Graph Learning". '
     "Knowledge-Based Systems 296, 2024.",
     summary="Clients with models of their own share clusters of class prototypes, and make nodes of rare classes.",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.silos.parts import with_more_nodes
 from graphsilo.data.silos.silo import Silo
 from graphsilo.data.sources.transforms import stack_features
 from graphsilo.models.view import GraphTensors
@@ -118,17 +118,7 @@ class OversampledItems(ClassifyItems):
         taken = np.arange(nodes.shape[1]) < reached[:, None]
         sources = np.take_along_axis(nodes[anchors], order, 1)[taken]
         links = np.stack([sources, graph.num_nodes + np.repeat(np.arange(count), reached)])
-        own = graph.edge_weights
-        return replace(
-            graph,
-            features=stack_features([graph.features, features.astype(graph.features.dtype)]),
-            edges=np.concatenate([graph.edges, links], axis=1),
-            labels=np.concatenate([graph.labels, np.full(count, -1, dtype=np.int64)]),
-            edge_weights=None if own is None else np.concatenate([own, np.ones(links.shape[1], np.float32)]),
-            splits={},
-            node_ids=None,
-            node_names=None,
-        )
+        return with_more_nodes(graph, stack_features([graph.features, features.astype(graph.features.dtype)]), links)
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:

@@ -27,6 +27,7 @@ METHOD = Method(
         "stage2_check": 10,
     },
     title="O-pFGL",
+    makes_graphs=True,
     citation='Yan et al. "Personalized One-shot Federated Graph Learning for Heterogeneous Clients". arXiv 2411.11304.',
     summary="Class statistics up, a surrogate graph down, once; every client then makes a model of its own.",
     config=OpFGLConfig,
