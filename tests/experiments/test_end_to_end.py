@@ -146,7 +146,7 @@ def test_link_prediction(small, method):
     config = small(task="link", method__name=method, method__lr=0.05)
     tree = run(config).tree
     (seed,) = tree["seeds"]
-    assert set(seed["test"]) == {"auc", "ap"}
+    assert set(seed["test"]) == {"auc", "ap", "hits_at_10"}
     assert fair(seed["test"]["auc"])
     assert fair(seed["test"]["ap"])
     scores = [row["validation"]["auc"] for row in seed["rounds"]]
