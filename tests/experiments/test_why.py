@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphsilo.cli import main
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
@@ -46,17 +45,6 @@ def test_shares_of_columns_and_of_nodes_add_up(runs, name):
         assert each.probability == pytest.approx(chances.probabilities[row, int(each.of)], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "kind", [{"features": "separate"}, {"features": "separate", "dim": 16}, {"features": "sgc", "dim": 16, "hops": 1}]
-)
-def test_shares_of_other_ridges_add_up(tmp_path, kind):
-    method = {"name": "fedridge", "label_features": "always", **kind}
-    run(load_config(overrides={**BASE, "method": method}), out=tmp_path / "run")
-    asked = open_member(tmp_path / "run", client=0)
-    for each in explain_items(asked, np.arange(4)):
-        assert sum(node.share for node in each.nodes) == pytest.approx(each.score - each.base, abs=2e-5)
-
-
 def test_who_is_asked(runs):
     found = why(runs / "fedridge", 3)
     assert found.node == "3"
@@ -68,11 +56,3 @@ def test_who_is_asked(runs):
         why(runs / "fedridge", 3, of="mule")
     with pytest.raises(UnsupportedError, match="'majority'"):
         why(runs / "majority", 3)
-
-
-def test_the_page_and_the_table(runs, tmp_path, capsys):
-    page = tmp_path / "why.html"
-    assert main(["why", "--run", str(runs / "auto"), "--client", "0", "--top", "2", "--page", str(page)]) == 0
-    assert [f'id="node-{place}"' in page.read_text() for place in range(3)] == [True, True, False]
-    assert main(["why", "--run", str(runs / "auto"), "--node", "3", "--top", "2"]) == 0
-    assert "itself" in capsys.readouterr().out

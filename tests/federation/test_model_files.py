@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load
 
 from graphsilo.data.silos.scaling import FeatureScale
+from graphsilo.evaluate.rare import Decision
 from graphsilo.federation.model_files import (
     Kept,
     embedding_path,
@@ -63,3 +64,15 @@ def test_models_that_need_nothing_of_features():
 
 def test_without_models_there_is_no_file():
     assert kept_tensors({"best": None, "last": {}, "scale": scale_tensors(SCALE)}, "best") == {}
+
+
+def test_the_best_models_keep_how_their_scores_are_read():
+    models = {"own": {"w": torch.ones(1)}}
+    found = {
+        "best": models,
+        "last": models,
+        "decision": {"own": torch.tensor([1, -2.5, 0.5, -1, 1], dtype=torch.float64)},
+    }
+    kept = {when: Kept.of(kept_tensors(found, when)).decisions for when in ("best", "last")}
+    assert kept == {"best": {"own": [1.0, -2.5, 0.5, -1.0, 1.0]}, "last": {}}
+    assert Decision.of(kept["best"]["own"]) == Decision(1, -2.5, 0.5, -1.0, True)

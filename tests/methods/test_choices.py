@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 from graphsilo.data.silos.silo import CutLinks
-from graphsilo.evaluate import scores
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation import registry
 
@@ -28,7 +28,10 @@ def test_the_runs_metric_is_asked_and_no_other(name, metric, kit, monkeypatch):
             continue
         way = "counts" if found.counts else "ranking"
         compute = getattr(found, way)
-        noted = partial(_noted, asked, each, getattr(scores, compute) if isinstance(compute, str) else compute)
+        if isinstance(compute, str):
+            module, _, function = compute.rpartition(".")
+            compute = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), function)
+        noted = partial(_noted, asked, each, compute)
         monkeypatch.setitem(METRICS, each, replace(found, **{way: noted}))
     nothing = np.zeros(0, dtype=np.int64)
     silos = [

@@ -12,6 +12,7 @@ import typer
 
 from graphsilo.cli import complete
 from graphsilo.cli.attack import attack
+from graphsilo.cli.contribution import contribution
 from graphsilo.cli.doctor import doctor
 from graphsilo.cli.examples import demo, examples
 from graphsilo.cli.export import export
@@ -391,6 +392,7 @@ def report(
 app.command(cls=Once)(reproduce)
 app.command(cls=Once)(predict)
 app.command(cls=Once)(why)
+app.command(cls=Once)(contribution)
 app.command(cls=Once)(export)
 app.command(cls=Once)(gntk)
 app.command(cls=Once)(attack)

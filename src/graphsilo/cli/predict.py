@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from graphsilo.experiments.predict import Prediction
 
+_NUMBERS = ("score", "calibrated")
 SHOWN = 20
 """Rows on a terminal; a pipe or a file gets all of them."""
 
@@ -39,6 +40,7 @@ def predict(
     ),
     graph: Path | None = option("FILE", "Graph to predict on (.yaml, .npz, .pt); else the client's own."),
     nodes: list[str] | None = option("ID,ID", "Only these nodes, by the ids of your table; else numbers. Repeatable."),
+    top: int | None = option("N", "Only so many, the highest scores of the class looked for first.", min=1),
     out: Path | None = option("PREDS.csv", "Write all rows to this file."),
     own: OwnCode = None,
     debug: Debug = False,
@@ -58,9 +60,11 @@ def predict(
         model=model,
     )
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_select_nodes(found, nodes))
+    rows = rows if top is None else found.rank(rows, top)
     if out is not None:
         disk.write_text(out.expanduser(), to_csv(found, rows))
         say(f"{len(rows)} predictions on {found.on}, by {found.by}: {out}")
+        _say_decided(found)
     elif is_terminal():
         _print(found, rows)
     else:
@@ -69,20 +73,45 @@ def predict(
 
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
     """A line per node: id, class, its name where it has one, its probability, and the probability of every class; or
-    id and what is estimated, under the name of each target."""
+    id and what is estimated, under the name of each target. Then what ``_beside`` has."""
     if found.values is not None:
         numbers = [[str(found.node_ids[row]), *(f"{value:.9g}" for value in found.values[row])] for row in rows]
         return csv_text([["node", *_target_names(found)], *numbers])
+    beside = _beside(found, rows)
     names = found.class_names
     count = found.probabilities.shape[1]
     headings = [f"p_{names[index] if names else index}" for index in range(count)]
     lines: list[list[Any]] = [["node", "class", *(["class_name"] if names else []), "probability", *headings]]
-    for row in rows:
+    lines[0] += beside
+    for place, row in enumerate(rows):
         chosen = int(found.classes[row])
         values = [f"{float(value):.9g}" for value in found.probabilities[row]]
         name = [names[chosen]] if names else []
-        lines.append([str(found.node_ids[row]), chosen, *name, values[chosen], *values])
+        more = [column[place] for column in beside.values()]
+        lines.append([str(found.node_ids[row]), chosen, *name, values[chosen], *values, *more])
     return csv_text(lines)
+
+
+def _beside(found: Prediction, rows: Sequence[int], form: str = ".9g") -> dict[str, list[str]]:
+    """By heading, of these rows, as far as known: score and calibrated probability of the class looked for, decision at
+    the threshold, split, true class."""
+    columns: dict[str, tuple[Any, Callable[[Any], str]]] = {
+        "score": (found.scores, lambda value: f"{float(value):{form}}"),
+        "calibrated": (found.calibrated, lambda value: f"{float(value):{form}}"),
+        "decision": (found.decisions, lambda label: _name(found, int(label))),
+        "split": (found.splits, str),
+        "label": (found.labels, lambda label: "" if label < 0 else _name(found, int(label))),
+    }
+    return {
+        heading: [write(values[row]) for row in rows]
+        for heading, (values, write) in columns.items()
+        if values is not None
+    }
+
+
+def _say_decided(found: Prediction) -> None:
+    if found.decided:
+        say(f"{found.decided[0].upper()}{found.decided[1:]}.")
 
 
 def _select_nodes(found: Prediction, nodes: Sequence[str]) -> Sequence[str | int]:
@@ -104,6 +133,15 @@ def _print(found: Prediction, rows: Sequence[int]) -> None:
         grid = table("node", *_target_names(found), numbers=range(1, 1 + found.values.shape[1]))
         for row in rows[:SHOWN]:
             grid.add_row(str(found.node_ids[row]), *(f"{value:,.4g}" for value in found.values[row]))
+        _end(grid, rows)
+        return
+    if found.positive is not None:
+        beside = _beside(found, rows[:SHOWN], ".3f")
+        grid = table("node", *beside, numbers=(0, *(place for place, name in enumerate(beside, 1) if name in _NUMBERS)))
+        for place, row in enumerate(rows[:SHOWN]):
+            grid.add_row(str(found.node_ids[row]), *(column[place] for column in beside.values()))
+        _say_decided(found)
+        say()
         _end(grid, rows)
         return
     grid = table("node", "class", "probability", "second", "probability", numbers=(0, 2, 4))

@@ -16,7 +16,7 @@ is nobody's label, so it counts as a miss of class 0 and not as a class of its o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -123,17 +123,20 @@ class Metric:
             counts are not enough.
         ranking: From a client's labels and scores to its value, or what that is called in ``evaluate.scores``, with
             another module's name before a dot; None where counts are enough.
+        takes: What else ``ranking`` is given by name, and it is measured only where that is known: the ``positive`` one
+            of two classes that is looked for, the ``budget``, the ``decision`` (``evaluate.rare``).
         group: Of ``GROUPS``: whose items are scored.
         tasks: Where it is measured; for links there are no counts.
         is_share: From 0 to 1, so that it is shown in percent.
+        bounds: Least and largest value that there is; by default 0 and 1 of a share, else none.
         higher_is_better: The direction of "best", "worst" and "better than".
         each_round: Recorded in every round, for curves; only these can select a round.
         selects: May choose the reported round (``evaluation.select_by``).
         tie: Metric that decides between rounds with equal values, where it is measured; empty: the first is taken.
         is_main: Has a column in the tables of the terminal and of comparisons.
         per_class: A list with a score of each class, or of each of several targets.
-        of_rare: Where data has two classes, it looks at the rarer one alone. One of counts takes the class's entry of
-            ``counts``, and there is none where data has more; a ranking is given the class.
+        of_rare: Where data has two classes, it looks at the one that is looked for alone, by default the rarer. One of
+            counts takes the class's entry of ``counts``, and there is none where data has more; a ranking is given it.
 
     Raises:
         ConfigError: It is computed in no way or in two, or selects without being recorded in each round.
@@ -154,6 +157,8 @@ class Metric:
     is_main: bool = False
     per_class: bool = False
     of_rare: bool = False
+    takes: tuple[str, ...] = ()
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if (self.counts is None) == (self.ranking is None):
@@ -166,9 +171,12 @@ class Metric:
         if self.selects and not (self.each_round or self.ranking):
             raise ConfigError(f"the metric '{self.name}' can select a round only if each round records it.")
 
-    def rank(self, labels: NDArray[Any], scores: NDArray[np.floating[Any]], rare: int | None = None) -> Score:
-        """The value of a client's ranking; ``ranking`` says what it takes, ``rare`` is the rarer of two classes. Labels
-        of which a node may have several come as numbers with NaN, or as whole ones with -1, where one is not known.
+    def rank(
+        self, labels: NDArray[Any], scores: NDArray[np.floating[Any]], rare: int | None = None, **known: Any
+    ) -> Score:  # fmt: skip
+        """The value of a client's ranking; ``ranking`` says what it takes, ``rare`` is the class that is looked for and
+        ``known`` holds what ``takes`` names. Labels of which a node may have several come as numbers with NaN, or as
+        whole ones with -1, where one is not known.
 
         Raises:
             DataError: The metric is one of counts.
@@ -181,8 +189,14 @@ class Metric:
         if isinstance(rank, str):
             module, _, name = rank.rpartition(".")
             rank = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), name)
-        found: Score = rank(labels, scores, *((rare,) if self.of_rare and rare is not None else ()))
+        looked_for = (rare,) if self.of_rare and rare is not None else ()
+        found: Score = rank(labels, scores, *looked_for, **{name: known[name] for name in self.takes})
         return found
+
+    def may_be(self, value: float) -> bool:
+        """Whether there can be such a value."""
+        low, high = self.bounds or ((0.0, 1.0) if self.is_share else (-math.inf, math.inf))
+        return math.isfinite(value) and low <= value <= high
 
     def of_outputs(self, labels: NDArray[Any], outputs: NDArray[np.floating[Any]]) -> float | None:
         """The value of what a model says of some items; None where it is undefined.
@@ -262,9 +276,10 @@ def select_main(names: Iterable[str]) -> list[str]:
     return [name for name in found if metric_of(name).is_main and name != hidden] or found
 
 
-def rankings(task: Task) -> list[Metric]:
-    """The metrics of a task that clients compute from their own scores."""
-    return [each for each in METRICS.values() if each.ranking is not None and task in each.tasks]
+def rankings(task: Task, known: Collection[str] = ()) -> list[Metric]:
+    """The metrics of a task that clients compute from their own scores, where so much is known beside these."""
+    ranked = (each for each in METRICS.values() if each.ranking is not None and task in each.tasks)
+    return [each for each in ranked if set(each.takes) <= set(known)]
 
 
 def list_selecting(task: Task | None = None) -> list[str]:
@@ -285,6 +300,9 @@ def find_leading(values: Iterable[str]) -> str | None:
 
 _RANKED: tuple[Task, ...] = ("node", "link", "graph", "multilabel")
 _OF_NUMBERS: Any = {"tasks": ("regression",), "is_share": False}
+_BUDGET: Any = {"takes": ("positive", "budget")}
+_DECIDED: Any = {"takes": ("decision",)}
+_ERROR: Any = {"is_share": False, "bounds": (0, 1), "higher_is_better": False}
 
 for _metric in (
     Metric("accuracy", "Accuracy", "share predicted right", accuracy, each_round=True, selects=True, is_main=True),
@@ -299,12 +317,12 @@ for _metric in (
     ),
     Metric(
         "ap", "Average precision", "likewise: precision averaged over the recall that each threshold adds; of two "
-        "classes that of the rarer one, of more the mean of each against the others", ranking="average_precision",
+        "classes that of the one looked for, of more the mean of each against the others", ranking="average_precision",
         tasks=_RANKED, selects=True, is_main=True, of_rare=True,
     ),
     Metric(
-        "rare_f1", "F1 of the rare class", "of two classes, the F1 of the one that fewer training items of all silos "
-        "have", f1, each_round=True, is_main=True, of_rare=True,
+        "rare_f1", "F1 of the positive class", "of two classes, the F1 of the one that is looked for: the rarer one among "
+        "all silos' training items, or `evaluation.positive`", f1, each_round=True, is_main=True, of_rare=True,
     ),
     Metric(
         "macro_f1_present", "Macro-F1 of classes present", "the same as `macro_f1` over the classes among the labels "
@@ -354,6 +372,27 @@ for _metric in (
            "where the chance is above one half", ranking="targets.micro_f1", tasks=("multilabel",), is_main=True),
     Metric("label_ap", "Average precision per label", "a number per label; none where all have it, or none",
            ranking="average_precision", tasks=("multilabel",), per_class=True),
+    Metric("precision_at_budget", "Precision at budget", "of two classes, share of the one looked for among the items "
+           "that a client can look into (`evaluation.budget`), the highest scores first",
+           ranking="rare.precision_at_budget", **_BUDGET),
+    Metric("recall_at_budget", "Recall at budget", "share of that class that is among these items",
+           ranking="rare.recall_at_budget", **_BUDGET),
+    Metric("threshold_f1", "F1 at threshold", "F1 of that class at the threshold that each client chooses on its "
+           "validation items (`evaluation.threshold`)", ranking="rare.threshold_f1", **_DECIDED),
+    Metric("threshold_precision", "Precision at threshold", "likewise; none where nothing is above it",
+           ranking="rare.threshold_precision", **_DECIDED),
+    Metric("threshold_recall", "Recall at threshold", "likewise", ranking="rare.threshold_recall", **_DECIDED),
+    Metric("brier", "Brier score", "mean of (p - y)², p the probability of that class and y 1 or 0",
+           ranking="rare.brier", takes=("positive",), **_ERROR),
+    Metric("calibration_error", "Calibration error", "expected calibration error: how far, in each of ten equal ranges "
+           "of p, its mean is from the share of the class, weighted by items", ranking="rare.calibration_error",
+           takes=("positive",), **_ERROR),
+    Metric("calibrated_brier", "Brier score, calibrated", "the same of probabilities calibrated on a client's "
+           "validation items (Platt scaling)", ranking="rare.calibrated_brier", **_DECIDED, **_ERROR),
+    Metric("calibrated_error", "Calibration error, calibrated", "likewise", ranking="rare.calibrated_error",
+           **_DECIDED, **_ERROR),
+    Metric("hits_at_10", "Hits@10", "share of a client's links that rank above all but nine of the pairs that are none",
+           ranking="rare.hits_at_10", tasks=("link",)),
 ):  # fmt: skip
     register(_metric)
 

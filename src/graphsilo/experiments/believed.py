@@ -79,7 +79,6 @@ def _find_trouble(
         if f"{view}/{which}" not in named or not asked or len(pair) != 2:
             return "it has a score that was not asked for"
         value, weight = pair
-        possible = 0 <= value <= 1 if metrics.METRICS[metric].is_share else math.isfinite(value)
-        if not (math.isnan(value) or possible) or not 0 <= weight <= limit:
+        if not (math.isnan(value) or metrics.METRICS[metric].may_be(value)) or not 0 <= weight <= limit:
             return f"it has a score of {value:g} over {weight:g} items"
     return ""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
-from pydantic import PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from graphsilo.data.partition.rule import BY_TIME, Moment, Seed, SplitBy, SplitMode, TimeOptions
 from graphsilo.errors import ConfigError, quote
@@ -165,6 +165,18 @@ class EvaluationConfig(Settings):
         False,
         "also the area under the ROC curve and average precision, computed at the clients; by itself where the "
         "commonest class has more than 80 % of all training items",
+    )
+    positive: str | int | None = setting(
+        None,
+        "of two classes the one that is looked for, by name or number; none: the one that fewer training items have",
+    )
+    budget: float | None = setting(
+        None, "how many items a silo can look into, the highest scores first; below 1 a share of them; none: 1 %", gt=0
+    )
+    threshold: Literal["f1", "budget"] | Annotated[float, Field(gt=0, le=1)] = setting(
+        "f1",
+        "what the threshold that validation items choose is good for. f1: the largest F1; budget: no more than the "
+        "budget is found; a number: the most that is found with this precision",
     )
     embeddings: bool = setting(False, "save every client's embeddings under embeddings/")
     study: bool = setting(

@@ -195,6 +195,8 @@ def evaluate(
     *,
     auc: bool,
     rare: int | None = None,
+    budget: float = 1.0,
+    aim: str = "",
     minimum: int | None = None,
     to: Sequence[ClientId] | None = None,
     holders: Sequence[ClientId] = (),
@@ -204,13 +206,14 @@ def evaluate(
 
     Aggregates are sent where their view is wanted. On the pooled graph one client scores the aggregate for all, where
     all have the same. ``to`` names who is asked; None asks everybody. ``holders`` are those whose data a pooled silo
-    holds. ``rare`` is the rarer of two classes. ``summed`` has only sums over clients sent, so that no client's own
-    scores are seen.
+    holds. ``auc``, ``rare``, ``budget`` and ``aim`` are as an ``EvaluateRequest`` has them. ``summed`` has only sums
+    over clients sent, so that no client's own scores are seen.
 
     Raises:
         UnsupportedError: The aggregate's view is wanted, and the server has no aggregate for a client that is asked.
     """
     asked = federation.clients if to is None else tuple(to)
+    looking = {"auc": auc, "rare": rare, "budget": budget, "aim": aim}
     local = [mode.split("_")[0] for mode in modes if mode.endswith("_local")]
     pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
     wanted = next((mode for mode in modes if mode.startswith("aggregate")), None)
@@ -226,13 +229,13 @@ def evaluate(
     is_common = not apart and len({id(aggregate) for aggregate in aggregates.values()}) <= 1
     if summed:
         installed = aggregates if "aggregate" in local else {}
-        total = federation.sum(client.evaluate_sums, _requests(asked, installed, local, [], auc, rare), to=to)
+        total = federation.sum(client.evaluate_sums, _requests(asked, installed, local, [], looking), to=to)
         return gather_sums(total.require(minimum), len(total.clients), rare)
     replies: list[tuple[ClientId, EvaluateReply]] = []
     each_pooled = [view for view in pooled if view == "own" or not is_common]
     if local or each_pooled:
         installed = aggregates if "aggregate" in (*local, *each_pooled) else {}
-        answers = federation.ask(client.evaluate, _requests(asked, installed, local, each_pooled, auc, rare), to=to)
+        answers = federation.ask(client.evaluate, _requests(asked, installed, local, each_pooled, looking), to=to)
         if federation.limits:  # silos elsewhere said what they hold
             from graphsilo.experiments.believed import drop_unbelievable
 
@@ -241,24 +244,22 @@ def evaluate(
     result = gather(replies, holders, rare)
     if "aggregate" in pooled and is_common:
         first = federation.clients[:1]
-        one = federation.ask(client.evaluate, _requests(first, aggregates, [], ["aggregate"], auc, rare)).require()
+        one = federation.ask(client.evaluate, _requests(first, aggregates, [], ["aggregate"], looking)).require()
         for view, sets in gather([(EVERYBODY, reply) for _, reply in one], rare=rare).items():
             result.setdefault(view, {}).update(sets)
     return result
 
 
 def _requests(
-    clients: Sequence[ClientId], aggregates: Mapping[ClientId, Tensors], local: list[str], pooled: list[str], auc: bool,
-    rare: int | None,
+    clients: Sequence[ClientId], aggregates: Mapping[ClientId, Tensors], local: list[str], pooled: list[str],
+    looking: Mapping[str, Any],
 ) -> dict[ClientId, EvaluateRequest]:  # fmt: skip
     """A request for each client; those with the same aggregate are sent the same one."""
     made: dict[int, EvaluateRequest] = {}
     for client in clients:
         aggregate = aggregates.get(client)
         if id(aggregate) not in made:
-            made[id(aggregate)] = EvaluateRequest(
-                views=local, global_views=pooled, auc=auc, rare=rare, aggregate=aggregate
-            )
+            made[id(aggregate)] = EvaluateRequest(views=local, global_views=pooled, aggregate=aggregate, **looking)
     return {client: made[id(aggregates.get(client))] for client in clients}
 
 

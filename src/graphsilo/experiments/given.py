@@ -46,6 +46,8 @@ def read_data(data: Any, call: Door, scratch: Path) -> Any:
         return [_read_name(item, client) for client, item in enumerate(data)]
     if isinstance(data, Mapping):
         name = data.get("name", "")
+        if isinstance(name, Graph | GraphCollection):
+            return {**data, **read_data(name, call, scratch)}
         if is_graph(name):
             return {**data, "name": _save_graph(name, scratch)}
         if isinstance(name, list | tuple):
@@ -66,11 +68,10 @@ def _read_name(item: object, client: int | None) -> str:
         return str(fspath(item))
     where = "data['name']" if client is None else f"entry {client} of a list for data"
     if isinstance(item, Graph | GraphCollection):
-        file = "own.npz" if client is None else f"client{client}.npz"
         raise ConfigError(
             f"{where} must name a data set or file; got {item.name}, a {type(item).__name__} in memory. Write it with "
-            f"graphsilo.data.save_graph('{file}', graph) and name the file; or give one graph as data=graph, which the "
-            f"partition cuts."
+            f"graphsilo.data.save_graph('client{client}.npz', graph) and name the file; or give one graph as "
+            f"data=graph, which the partition cuts."
         )
     raise unusable(f"graphsilo.run: {where}", "a data set's name or a file", item)
 

@@ -13,6 +13,7 @@ from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import EVERYBODY, SetScores
 from graphsilo.experiments.participants import (
     Participants,
+    asks_for,
     class_word,
     describe_untrained,
     selection_metric,
@@ -245,7 +246,8 @@ def lopsided_warnings(config: RunConfig, participants: Participants) -> list[str
     label, share = participants.commonest
     by = selection_metric(config.evaluation, participants)
     beside = by.name != "ap"
-    rare = "" if participants.rare is None else f" of class {class_word(participants.rare, participants.schema)}"
+    positive = asks_for(config.evaluation, participants).get("rare")
+    rare = "" if positive is None else f" of class {class_word(positive, participants.schema)}"
     other = "; evaluation.select_by=ap chooses by how well the rare class is ranked"
     if config.is_given("evaluation.select_by"):
         other = ", as evaluation.select_by says"

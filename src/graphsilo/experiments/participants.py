@@ -162,7 +162,19 @@ def selection_metric(config: EvaluationConfig, participants: Participants) -> Me
 def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
     """Whether clients also return how they rank classes: where it is asked for, or counts alone say little."""
     by = selection_metric(config, participants)
-    return config.auc or by.ranking is not None or participants.is_lopsided
+    named = config.positive is not None or config.budget is not None or config.threshold != "f1"
+    return config.auc or named or by.ranking is not None or participants.is_lopsided
+
+
+def asks_for(config: EvaluationConfig, participants: Participants) -> dict[str, Any]:
+    """What ``evaluate`` asks clients for beside counts."""
+    asked: dict[str, Any] = {"auc": needs_ranking(config, participants)}
+    if participants.rare is None and config.positive is None:
+        return asked
+    from graphsilo.experiments.decisions import looked_for
+
+    known = looked_for(config, participants.schema, participants.rare)
+    return asked | {"rare": known["positive"], "budget": known["budget"], "aim": known["aim"]} if known else asked
 
 
 class Federations(Protocol):

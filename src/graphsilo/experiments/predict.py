@@ -25,9 +25,17 @@ from graphsilo.data.sources.faults import check_finite
 from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
+from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.config import RunConfig, load_config
+from graphsilo.experiments.decisions import (
+    apply_decision,
+    describe_decision,
+    labels_of,
+    looked_for,
+    splits_of,
+)
 from graphsilo.experiments.doors import plain
-from graphsilo.experiments.participants import find_client
+from graphsilo.experiments.participants import class_word, find_client
 from graphsilo.experiments.simulation import list_client_names, prepare
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.reading import SiloRecord, mode_of
@@ -38,7 +46,7 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.model_files import SCALE, Kept, aggregate_path, model_path
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import probabilities
-from graphsilo.types import ClientId
+from graphsilo.types import CLASS_TASKS, ClientId
 
 _PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree", "sums")
 """Options of the run's data that hold for any graph its models are asked about."""
@@ -56,6 +64,14 @@ class Prediction:
         class_names: Words for the classes, where the data has them; or what targets are called.
         on: What was predicted on, in words.
         by: By whose model, in words.
+        splits: [m] ``train``, ``val`` or ``test``: the part of the silo's own data that it is of; empty: of none.
+            None of a graph that was given.
+        labels: [m] true classes, -1 where unknown; None where there are none.
+        positive: Of two classes the one that is looked for: ``evaluation.positive``, else the rarer one of training.
+        scores: [m] its probability by the model.
+        calibrated: [m] its calibrated probability; None where there were too few validation items to calibrate.
+        decisions: [m] the class that the score comes to at the threshold that validation items chose.
+        decided: How that was chosen, in words.
         values: [m, t] of targets, where there are such and no classes: numbers in their own units, or the chance of
             each label; ``classes`` are then -1, ``probabilities`` [m, 0].
     """
@@ -67,6 +83,13 @@ class Prediction:
     on: str
     by: str = ""
     values: NDArray[np.float64] | None = None
+    splits: NDArray[np.str_] | None = None
+    labels: NDArray[np.int64] | None = None
+    positive: int | None = None
+    scores: NDArray[np.floating[Any]] | None = None
+    calibrated: NDArray[np.float64] | None = None
+    decisions: NDArray[np.int64] | None = None
+    decided: str = ""
 
     def __repr__(self) -> str:
         if self.values is not None:
@@ -94,6 +117,24 @@ class Prediction:
         if (start == stop).any():
             raise ConfigError(self._describe_unknown(str(wanted[np.argmax(start == stop)])))
         return [int(row) for first, last in zip(start, stop, strict=True) for row in order[first:last]]
+
+    def rank(self, rows: Sequence[int], count: int) -> list[int]:
+        """Of these rows the ones with the highest scores of the class looked for, or the largest values of a single
+        target, the highest first; of equals the first.
+
+        Raises:
+            ConfigError: There is nothing to sort by.
+        """
+        by: Any = self.scores
+        if by is None and self.values is not None and self.values.shape[1] == 1:
+            by = self.values[:, 0]
+        if by is None:
+            raise ConfigError(
+                "the highest scores (--top) are of the one of two classes that is looked for, or of a single target; "
+                "these predictions have several of them. Leave it out."
+            )
+        places = np.asarray(rows, dtype=np.int64)
+        return [int(row) for row in places[np.argsort(-by[places], kind="stable")[:count]]]
 
     def _describe_unknown(self, node: str) -> str:
         count = len(self.node_ids)
@@ -139,15 +180,33 @@ class Member:
         """The model, as clients call it."""
         return _VIEWS[self.whose]
 
+    @property
+    def has_other_data(self) -> bool:
+        """Whether the data has changed since the model was trained."""
+        found = self.result
+        trained_on = found.silo_data if isinstance(found, SiloRecord) else found.data.hash
+        return trained_on is not None and trained_on != self.asked.data_hash
+
+    def decide(self, shares: NDArray[Any]) -> dict[str, Any]:
+        """Fields of a ``Prediction`` of [m, C] probabilities: how those of the class looked for are read, by what was
+        kept with the model, else by the silo's validation items; none where there are not two classes."""
+        known = looked_for(self.asked.config.evaluation, self.silo.schema, self.asked.rare)
+        if known is None:
+            return {}
+        numbers = self.kept.decisions.get(self.view)
+        if numbers is None and not self.has_other_data:
+            numbers = self.client.decide(self.view, known)
+        decision = Decision(known["positive"]) if numbers is None else Decision.of(numbers)
+        word = class_word(decision.positive, self.silo.schema)
+        return {**apply_decision(decision, shares), "decided": describe_decision(decision, word, known["aim"])}
+
     def refuse_other_data(self) -> None:
         """Raise if the data is not what it was.
 
         Raises:
             RunError: It is another.
         """
-        found = self.result
-        trained_on = found.silo_data if isinstance(found, SiloRecord) else found.data.hash
-        if trained_on is not None and trained_on != self.asked.data_hash:
+        if self.has_other_data:
             raise RunError(
                 f"the data has changed since the run in {self.folder} was trained, so that {self.owner}'s own graph is "
                 f"not what it was. Name the graph to predict on (--graph FILE, graph=...), or put the data back."
@@ -247,6 +306,7 @@ def predict(
         values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
     else:
         found = probabilities(output).cpu().numpy()[told]
+    labels = labels_of(target, silo.schema)
     return Prediction(
         node_ids=target.external_ids[told],
         classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
@@ -255,6 +315,9 @@ def predict(
         class_names=silo.schema.class_names,
         on=on,
         by=_words_of_model(owner, checkpoint, whose, reported),
+        splits=splits_of(silo)[told] if graph is None and not silo.has_targets else None,
+        labels=None if labels is None or (labels < 0).all() else labels[told],
+        **opened.decide(found),
     )
 
 
@@ -289,7 +352,8 @@ def _common(folder: Path, seed: int, client: ClientId, checkpoint: str, kept: Ke
 
 @dataclass(frozen=True)
 class _Asked:
-    """Whose model is asked: its method, silo and backbone; options, hash and root of the run's data, as it is now."""
+    """Whose model is asked: its method, silo and backbone; options, hash and root of the run's data, as it is now; the
+    rarer of two classes, as far as it is known."""
 
     method: Method
     silo: Silo
@@ -298,6 +362,7 @@ class _Asked:
     options: Mapping[str, Any]
     data_hash: str
     root: str | None = None
+    rare: int | None = None
 
 
 def _find_number(client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]]) -> ClientId:
@@ -332,7 +397,9 @@ def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None
     silos = {silo.client: silo for silo in simulation.silos}
     files = config.data.name
     client = _find_holder(silos, node or "") if client is None else client
-    client = _find_number(client, simulation.num_holders, list_client_names(files) if isinstance(files, list) else {})
+    institutions = {row["client"]: row["silo"] for row in simulation.cut["per_client"] if "silo" in row}
+    names = list_client_names(files) if isinstance(files, list) else institutions
+    client = _find_number(client, simulation.num_holders, names)
     if client in simulation.without:
         raise ConfigError(
             f"client {client} was left out of the run in {folder} (run.without): it has no model of it. Ask for one of "
@@ -341,7 +408,7 @@ def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None
     if client not in silos:
         raise ConfigError(f"the run has clients {min(silos)} to {max(silos)}; {client} was asked for.")
     spec, data = simulation.models[client], config.data
-    return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root)
+    return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root, simulation.rare)
 
 
 def _find_holder(silos: Mapping[ClientId, Silo], node: str) -> ClientId:
@@ -379,7 +446,9 @@ def _at_silo(folder: Path, result: SiloRecord, own: ClientId, kept: Kept) -> _As
     name, settings = result.model
     method = registry.load(result.method.name)
     spec = ModelSpec(name, settings, config.run.precision)
-    return _Asked(method, silo, config, spec, file.options, content_hash([silo.graph]))
+    counts = silo.class_counts() if schema.task in CLASS_TASKS and schema.num_classes == 2 else None
+    rare = None if counts is None else int(counts[0] >= counts[1])  # as far as this silo knows
+    return _Asked(method, silo, config, spec, file.options, content_hash([silo.graph]), rare=rare)
 
 
 def _read(path: Path) -> Kept:

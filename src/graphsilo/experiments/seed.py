@@ -18,7 +18,7 @@ from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import SetScores, choice_of, evaluate, modes_of, scored_clients, view_of
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
-from graphsilo.experiments.participants import Federations, Participants, needs_ranking, selection_metric
+from graphsilo.experiments.participants import Federations, Participants, asks_for, selection_metric
 from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
@@ -76,6 +76,7 @@ class SeedRun:
         self.modes = modes_of(config.evaluation, method)
         self.choice = choice_of(config)
         self.metric = selection_metric(config.evaluation, simulation)
+        self.asks = asks_for(config.evaluation, simulation)
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
         # By itself a silo chooses its own round, as far as its own scores are seen.
@@ -358,8 +359,8 @@ class SeedRun:
         if number % config.every == 0 or number == server.rounds or server.ends_early:
             federation.at("evaluation", number)
             scores = evaluate(
-                federation, server, self.method.client, self.modes, auc=needs_ranking(config, self.simulation),
-                rare=self.simulation.rare, minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
+                federation, server, self.method.client, self.modes, **self.asks,
+                minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
                 summed=config.report == "federation",
             )  # fmt: skip
             asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))

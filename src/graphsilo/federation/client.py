@@ -21,7 +21,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.scoring import Scoring, sums_of
+from graphsilo.federation.scoring import Scoring, probabilities, sums_of
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
@@ -104,8 +104,11 @@ class EvaluateRequest(Message):
     Attributes:
         views: Model views to score on the client's own evaluation sets.
         global_views: Model views to score on the pooled graph, in a simulation that has one.
-        auc: Also the area under the ROC curve, and average precision.
-        rare: Of two classes the one that fewer training items of all silos have, where that is known.
+        auc: Also the area under the ROC curve, average precision and other rankings.
+        rare: Of two classes the one that is looked for, by default the rarer one among the training items of all silos;
+            None where that is not known.
+        budget: How many items a client can look into; below 1 a share of them.
+        aim: What a client chooses its threshold for, as ``evaluate.rare.choose`` has it; empty: it chooses none.
         aggregate: The server's model, for the ``aggregate`` view.
     """
 
@@ -113,6 +116,8 @@ class EvaluateRequest(Message):
     global_views: list[str] = sends("control", default=())
     auc: bool = sends("control", default=False)
     rare: int | None = sends("control", default=None)
+    budget: float = sends("control", default=1.0)
+    aim: str = sends("control", default="")
     aggregate: Tensors | None = sends("model", default=None)
 
 
@@ -152,7 +157,7 @@ class EvaluateSums(Message):
 
     def check(self) -> None:
         for name, (above, below) in dict(self.ranked).items():
-            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or metric.is_share
+            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or not metric.may_be(2.0)
             if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
 
@@ -352,13 +357,29 @@ class ClientBase(ABC, Generic[ConfigT]):
             raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
         return self._scoring.scores(
             self.silo, self._predict_set, request.views, request.global_views, auc=request.auc, rare=request.rare,
-            beside=beside,
+            budget=request.budget, aim=request.aim, beside=beside,
         )  # fmt: skip
 
     def answers(self, view: str) -> Tensor:
         """[test items] classes that a view of the model answers on the client's own graph."""
         seen = self.silo.seen
         return self._predict_set(seen, view).argmax(1).cpu()[torch.as_tensor(seen.items["test"])]
+
+    def decide(self, view: str, known: Mapping[str, Any] | None = None) -> list[float] | None:
+        """The numbers of the ``evaluate.rare.Decision`` that validation items choose for a view of the model; None
+        where there is none to choose.
+
+        Args:
+            view: ``own`` or ``aggregate``.
+            known: ``positive``, ``budget`` and ``aim`` as an ``EvaluateRequest`` has them; None: as in the last one.
+        """
+        known, seen = self._scoring.looking if known is None else known, self.silo.seen
+        if not known.get("aim") or "val" not in seen.items:
+            return None
+        from graphsilo.evaluate.rare import choose_for
+
+        shares = probabilities(self._predict_set(seen, view)).cpu().numpy()
+        return list(map(float, choose_for(seen.items, seen.graph.labels, shares, **known)))
 
     def _predict_set(self, evaluation: EvaluationSet, view: str) -> Tensor:
         data, before = self.tensors(evaluation.graph), precision.times_reduced()

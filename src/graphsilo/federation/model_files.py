@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from graphsilo.federation.client import COMMON
 from graphsilo.federation.message import Tensors
 from graphsilo.types import ClientId
 
-SCALE, FILLS, BOOLEANS = "scale", "fills", "booleans"
-"""Where a file of models has views: by what features are scaled before models see them, what fills gaps, and words."""
+SCALE, FILLS, BOOLEANS, DECISION = "scale", "fills", "booleans", "decision"
+"""Where a file of models has views: by what features are scaled before models see them, what fills gaps, words, and how
+scores of one of two classes are read, by view."""
 
 
 LINK, TARGET = "link_", "target_"
@@ -107,7 +108,8 @@ def kept_tensors(found: Mapping[str, Any], when: str) -> dict[str, Tensor]:
         when: best or last.
     """
     weights = flatten(found[when])
-    return {**weights, **flatten({name: found.get(name, {}) for name in (SCALE, FILLS, BOOLEANS)})} if weights else {}
+    beside = (SCALE, FILLS, BOOLEANS, *([DECISION] if when == "best" else []))
+    return {**weights, **flatten({name: found.get(name, {}) for name in beside})} if weights else {}
 
 
 def kept_files(
@@ -140,6 +142,7 @@ class Kept:
         scale: By what features were scaled, if they were.
         fills: What an empty cell of each feature was filled with, by the feature's name.
         booleans: Words of 0 and words of 1 of each feature that was a truth value where the models were trained.
+        decisions: By view, what validation items chose, as far as it is kept: an ``evaluate.rare.Decision``.
     """
 
     models: dict[str, Tensors]
@@ -147,19 +150,21 @@ class Kept:
     scale: FeatureScale | None
     fills: dict[str, float]
     booleans: dict[str, Words]
+    decisions: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tensors: Tensors) -> Kept:
         """From the tensors of such a file."""
         views = nest(tensors)
         scale, fills, booleans = views.pop(SCALE, None), views.pop(FILLS, {}), views.pop(BOOLEANS, {})
-        common = views.pop(COMMON, None)
+        common, decisions = views.pop(COMMON, None), views.pop(DECISION, {})
         return cls(
             {**views},
             common,
             None if scale is None else scale_of(scale),
             {name: float(value) for name, value in fills.items()},
             words_of({name: json.loads(bytes(value.tolist())) for name, value in booleans.items()}),
+            {view: numbers.tolist() for view, numbers in decisions.items()},
         )
 
 

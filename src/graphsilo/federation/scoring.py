@@ -28,6 +28,7 @@ class Scoring:
 
     def __init__(self) -> None:
         self._plans: dict[str, ConfusionPlan] = {}
+        self.looking: dict[str, Any] = {}  # for what of two classes, as it was last asked for
 
     def scores(
         self,
@@ -38,6 +39,8 @@ class Scoring:
         *,
         auc: bool,
         rare: int | None = None,
+        budget: float = 1.0,
+        aim: str = "",
         beside: NDArray[np.int64] | None = None,
     ) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``.
@@ -48,10 +51,12 @@ class Scoring:
             views: Views to score on the client's own sets.
             global_views: Views to score on the pooled graph.
             auc: Also rankings of classes.
-            rare: The rarer of two classes.
+            rare: Of two classes the one that is looked for.
+            budget, aim: How it is looked for, as an ``EvaluateRequest`` has them.
             beside: [test items] classes that another model answers; how uncertain the difference to it is, is reported.
         """
         classes = silo.schema.num_classes
+        self.looking = {} if rare is None else {"positive": rare, "budget": budget, "aim": aim}
         counts = [np.zeros((0, 4, classes, classes), dtype=np.int64)]
         kinds: dict[str, list[str]] = {}
         sizes: list[NDArray[np.int64]] = []
@@ -92,8 +97,8 @@ class Scoring:
                 own = np.array([len(silo.seen.graph.labels)])
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if auc:
-                    task = silo.schema.task
-                    scores.update(_score_classes(name, task, evaluation, output, *_parts(silo, evaluation), rare))
+                    task, parts_of = silo.schema.task, _parts(silo, evaluation)
+                    scores.update(_score_classes(name, task, evaluation, output, *parts_of, self.looking))
         return {
             "kinds": kinds,
             "parts": [len(part) for part in sizes],
@@ -184,27 +189,36 @@ def _parts(silo: Silo, evaluation: EvaluationSet) -> tuple[NDArray[np.int64], in
 
 def _rank_parts(
     name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int,
-    rare: int | None = None,
+    known: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, list[float]]:  # fmt: skip
     """By metric, value and weight of each part's own ranking, in turn: a ranking over several clients' items would be
-    another metric than the mean over clients that stands beside it."""
+    another metric than the mean over clients that stands beside it. ``known`` is what metrics take, of each part."""
     found: dict[str, list[float]] = {}
-    for metric in rankings(task):
+    known = known or [{}] * parts
+    for metric in rankings(task, known[0]):
         for part in range(parts):
             mine = owner == part
-            found.setdefault(f"{name}/{metric.name}", []).extend(to_wire(metric.rank(labels[mine], values[mine], rare)))
+            score = metric.rank(labels[mine], values[mine], known[part].get("positive"), **known[part])
+            found.setdefault(f"{name}/{metric.name}", []).extend(to_wire(score))
     return found
 
 
 def _score_classes(
     name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int,
-    rare: int | None = None,
+    asked: Mapping[str, Any],
 ) -> dict[str, list[float]]:  # fmt: skip
     shares = probabilities(output).cpu().numpy()
     scores: dict[str, list[float]] = {}
+    known = [dict(asked) for _ in range(parts)]
+    if asked.get("aim") and "val" in evaluation.items:
+        from graphsilo.evaluate.rare import choose_for
+
+        for part in range(parts):
+            mine = {kind: items[owner[items] == part] for kind, items in evaluation.items.items()}
+            known[part]["decision"] = choose_for(mine, evaluation.graph.labels, shares, **asked)
     for kind, items in evaluation.items.items():
         labels, values = evaluation.graph.labels[items], shares[items]
-        scores.update(_rank_parts(f"{name}/{kind}", task, labels, values, owner[items], parts, rare))
+        scores.update(_rank_parts(f"{name}/{kind}", task, labels, values, owner[items], parts, known))
     return scores
 
 

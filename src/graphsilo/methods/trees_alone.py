@@ -48,6 +48,11 @@ class TreesAloneConfig(OneRoundConfig):
     iterations: int = setting(200, "steps of boosting, of which validation chooses", source="ours", ge=1, le=10_000)
     lr: float = setting(0.05, "what a tree's leaves are multiplied by", source="ours; scikit-learn: 0.1", gt=0, le=1)
 
+    @property
+    def chooses_by_validation(self) -> bool:
+        """Each silo how large its trees are, and how many."""
+        return True
+
 
 class GrowRequest(Message):
     """Grow your trees."""

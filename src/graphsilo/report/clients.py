@@ -109,7 +109,7 @@ def _gain_note(found: Sequence[Gain], name: str) -> str:
         what = "seeds and test items" if all(gain.error is not None for gain in spans) else "seeds"
         text += f" Pale arrows: the interval, over {what}, holds 0."
     if any(gain.rare is not None for gain in found):
-        text += " In brackets: test items of the rarer class."
+        text += " In brackets: test items of the class that is looked for."
     return text
 
 

@@ -32,6 +32,7 @@ from graphsilo.report.formats import (
 )
 from graphsilo.report.headline import headline
 from graphsilo.report.plot import present
+from graphsilo.report.rare import rare_blocks
 from graphsilo.report.record import Pick, Run, flatten
 from graphsilo.report.sections import (
     SELF_CONTAINED,
@@ -65,6 +66,7 @@ def describe(run: Run) -> Page:
         Section("curves", "Curves", pair_figures("curves", curves.curves(run)), "Curves"),
         Section("clients", "Clients", clients.blocks(run), "Clients"),
         Section("classes", "Classes and groups", _classes(run, ", ± over seeds" if over else ""), "Classes and groups"),
+        Section("rare", "The class looked for", rare_blocks(run), "The class looked for"),
         Section("targets", "Targets", _targets(run, ", ± over seeds" if over else ""), "Targets"),
         Section("partition", "Partition", _partition(run), "Partition"),
         Section("study", "Inner workings", [*study_of(run), *_kernel(run)], "Inner workings"),

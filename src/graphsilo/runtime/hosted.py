@@ -195,6 +195,8 @@ class HostedClient:
                 client.install_aggregate(common)
             if silo.schema.task in CLASS_TASKS:
                 result["answers"] = client.answers(view)
+                if (chosen := client.decide(view)) is not None:
+                    result["decision"] = {view: torch.tensor(chosen, dtype=torch.float64)}
         if self.best is not None:
             result["last"] = decode_tree(last)
             client.load_final(result["last"])

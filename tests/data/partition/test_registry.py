@@ -13,7 +13,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.partition import audit, entry, partition, registry, rules
 from graphsilo.errors import ConfigError, PartitionError
 
-CUTTING = [rule.name for rule in rules() if rule.name != "files"]
+CUTTING = [rule.name for rule in rules() if rule.name not in ("files", "natural")]
 SETTINGS = {
     "louvain+": {"virtual_clients": 16, "delta": 2},
     "louvain+plain": {"resolution": 3.0},

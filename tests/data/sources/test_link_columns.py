@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, content_hash
 from graphsilo.data.links import LinkTable, NodeTypes
+from graphsilo.data.sources.catalog import apply_options
 from graphsilo.data.sources.link_columns import add_link_columns
 from graphsilo.data.sources.looking_back import respect_time
 from graphsilo.errors import ConfigError, DataError
@@ -69,6 +70,18 @@ def test_columns_are_made_anew_and_known_to_depend_on_other_nodes() -> None:
     assert once.feature_names is not None
     assert once.feature_names[: graph.num_features] == ("age", "fee")
     assert once.estimated == ("sums",)
+
+
+def test_what_was_loaded_stays_as_it_is() -> None:
+    once = apply_options(dated_graph(seed=7), {"sums": {"windows": [30]}})
+    assert isinstance(once, Graph)
+    again = apply_options(once, {"undirected": False})
+    assert isinstance(again, Graph)
+    assert content_hash([again]) == content_hash([once])
+    other = apply_options(once, {"sums": {"windows": [10]}})
+    assert other.union.feature_names is not None
+    assert [name for name in other.union.feature_names if name.endswith("30 days")] == []
+    assert apply_options(dated_graph(seed=7), {"sums": False}).num_features == 2
 
 
 def test_each_relation_has_its_own_columns_of_its_own_types() -> None:

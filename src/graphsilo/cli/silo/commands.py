@@ -18,7 +18,6 @@ from graphsilo.cli.values import (
     option,
 )
 from graphsilo.errors import DisclosureError, RunError, several
-from graphsilo.types import TARGET_TASKS
 
 if TYPE_CHECKING:
     from graphsilo.data.graph import Graph
@@ -369,6 +368,8 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
     classes = count(text["classes"])
     if text["class_names"]:
         classes += f": {_some(text['class_names'])}"
+    from graphsilo.types import TARGET_TASKS
+
     has_targets = text["tasks"][0] in TARGET_TASKS
     if has_targets:
         pass

@@ -108,7 +108,7 @@ def _check_ranges(bounds: _Bounds, times: Sequence[NDArray[np.float64]], name: s
     late = [(client, each) for client, each in enumerate(times) if len(each) and each.min() > bounds.train]
     if late:
         ranges = "; ".join(
-            f"{'its' if len(times) == 1 else f'those of client {client}'} from {show_time(each.min())} to "
+            f"{'' if len(times) == 1 else f'those of client {client} '}from {show_time(each.min())} to "
             f"{show_time(each.max())}"
             for client, each in late[:_LISTED]
         )

@@ -80,11 +80,16 @@ def _scale(centre: NDArray[np.float64], spread: NDArray[np.float64], plain: NDAr
 
 
 def visible_graph(silo: Silo) -> Graph:
-    """The nodes and links that count: what training sees."""
+    """The nodes and links that count: what training sees; of nodes with times those up to the last training node."""
     graph = silo.graph
-    if not isinstance(graph, GraphCollection) or len(silo.train) == len(graph):
-        return graph.union
-    return graph.subset(silo.train).union
+    if isinstance(graph, GraphCollection):
+        return graph.union if len(silo.train) == len(graph) else graph.subset(silo.train).union
+    if graph.time is None:
+        return graph
+    learned = graph.time[silo.train]
+    last = learned[~np.isnan(learned)].max(initial=-np.inf)
+    later = graph.time > last
+    return graph if last == -np.inf or not later.any() else graph.subgraph(np.flatnonzero(~later))
 
 
 def fewest_rows(silo: Silo) -> int:

@@ -6,7 +6,8 @@ deviation 1, by each silo for itself or by numbers that all silos agree on befor
 years later, is scaled by it.
 
 Rows that count are those that training sees: all nodes of the training graph, labels aside; of a collection the nodes
-of its training graphs. Nodes that appear at test time do not count, and are scaled like the others.
+of its training graphs; of nodes with times those that are no later than the last training node. Nodes that appear at
+test time do not count, and are scaled like the others.
 
 - Where nodes have types, rows of a column are those of nodes whose type has it; others keep their 0.
 - A column of nothing but 0 and 1 stays as it is: it has no unit.
@@ -217,7 +218,11 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     has_columns = how in ("standard", "robust")
     scale = scale_of_rows(graph.features, how, graph.types) if has_columns else None
     said = []
+    relations = graph.links.relations if graph.links else ()
+    made = tuple(f"{relation} {way}: " for relation in relations for way in ("in", "out"))
     for column in range(features.shape[1]):
+        if graph.feature_names and graph.feature_names[column].startswith(made):
+            continue  # sums over links, of which nobody can make two columns
         values = np.unique(features[:: -(-len(features) // _LOOKED_AT), column])
         kept = values if scale is None else (values - scale.shift[column]) * scale.factor[column]
         count = 1 + int(np.count_nonzero(np.diff(kept.astype(np.float32))))

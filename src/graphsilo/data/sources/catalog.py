@@ -388,13 +388,14 @@ def _apply(
 
 def _apply_links(graph: Graph, options: LoadOptions) -> Graph:
     """The graph with what its tables of links add up to, and without edges that pass something back in time."""
-    from graphsilo.data.sources.link_columns import add_link_columns
+    from graphsilo.data.sources.link_columns import add_link_columns, has_link_columns
     from graphsilo.data.sources.looking_back import respect_time
 
-    windows = windows_of(options.sums)
-    if windows is not None:
+    # What has such columns was loaded before, perhaps as a part of more, and stays as it is unless it is to be others.
+    loaded, windows = has_link_columns(graph), windows_of(options.sums)
+    if windows is not None and not (loaded and options.sums is True):
         graph = add_link_columns(graph, windows)
-    return respect_time(graph, undirected=options.undirected)
+    return respect_time(graph, undirected=options.undirected or loaded)
 
 
 def data_roots(root: str | os.PathLike[str] | None) -> list[Path]:

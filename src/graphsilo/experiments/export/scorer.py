@@ -69,7 +69,7 @@ class Model:
 
     def __init__(self, folder: str | Path = "."):
         self.about = json.loads((Path(folder) / "model.json").read_text(encoding="utf-8"))
-        with np.load(Path(folder) / "model.npz") as found:
+        with np.load(Path(folder) / "model.npz", allow_pickle=False) as found:
             self.arrays = {name: found[name] for name in found.files}
 
     def score(self, features: Floats, links: Floats, labels: Floats | None = None) -> Floats:
@@ -195,7 +195,7 @@ def _main(arguments: list[str]) -> int:
     folder = Path(__file__).parent
     model = Model(folder)
     if not arguments:
-        with np.load(folder / "check.npz") as check:
+        with np.load(folder / "check.npz", allow_pickle=False) as check:
             worst = np.abs(model.score(check["features"], check["links"]) - check["scores"]).max()
         print(f"largest difference to the scores of the run: {worst:.1e}")
         return int(worst > 1e-5)

@@ -259,7 +259,7 @@ class ClientScores(Record, kw_only=True):
     Attributes:
         missing_classes: Without a training item.
         best_round, mode: If it has its own.
-        rare_items: How many of its test items are of the rarer of two classes, where there is one.
+        rare_items: How many of its test items are of the one of two classes that is looked for, where there are two.
         test: Its scores.
         errors: Their standard errors over which items are tested, of those that are made of counts.
         paired: In a reference row, standard errors of the differences to the run that it stands beside, whose models

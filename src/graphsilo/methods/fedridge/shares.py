@@ -99,11 +99,11 @@ def label_parts(
         names: Of the classes.
     """
     classes, count = len(names), data.num_nodes
-    known = sp.csr_matrix((np.full(len(nodes), SCALE), (nodes, labels)), shape=(count, classes))
+    known = sp.csr_matrix((np.ones(len(nodes)), (nodes, labels)), shape=(count, classes))
     operator, ones = data.matrix("mean").astype(np.float64), np.ones(count)
     said = [f"nodes labelled {name}, {place}" for place in PLACES[1:] for name in names]
     return [
-        Linear(known, weights[at * classes : (at + 1) * classes].numpy(), operator, (at + 1,), ones, ones,
+        Linear(known, SCALE * weights[at * classes : (at + 1) * classes].numpy(), operator, (at + 1,), ones, ones,
                said[at * classes : (at + 1) * classes], features=False, without_self=at == 1)
         for at in range(2)
     ]  # fmt: skip

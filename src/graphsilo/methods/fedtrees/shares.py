@@ -10,7 +10,7 @@ a product is (o - z) times the integral over t from 0 to 1 of the product over t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -134,6 +134,7 @@ class _Block:
         kind: ``features``, ``projected``, or empty for others.
         links: Whether all neighbours made them alike, as a number of links.
         without_self: Whether nothing comes back to a node.
+        natural: Makes of its numbers what a person is shown.
         which: Numbers of the raw features, where they are not all of them.
     """
 
@@ -146,6 +147,7 @@ class _Block:
     kind: str = ""
     links: bool = False
     without_self: bool = False
+    natural: Callable[[Floats], Floats] = np.asarray
     which: NDArray[np.int64] | None = None
 
     @property
@@ -189,7 +191,7 @@ class Described:
             for k in np.flatnonzero(mine).tolist():
                 raw = k if block.which is None else int(block.which[k])
                 feature = raw if block.kind == "features" else None
-                read = partial(_column, rows, block.start + k)
+                read = partial(_column, rows, block.start + k, block.natural)
                 yield Part(block.names[k], float(mine[k]), feature, block.spread, read)
 
     def _raw_parts(self, block: _Block, usual: Floats, item: int, shares: Floats) -> Iterator[Part]:
@@ -231,8 +233,12 @@ class Described:
         return every, np.bincount(place, np.concatenate(added), minlength=len(every)).astype(np.float64)
 
 
-def _column(rows: NDArray[np.float32], column: int) -> Floats:
-    return rows[:, column].astype(np.float64)
+def _column(rows: NDArray[np.float32], column: int, natural: Callable[[Floats], Floats]) -> Floats:
+    return natural(rows[:, column].astype(np.float64))
+
+
+def _share_labelled(columns: Floats) -> Floats:
+    return columns / SCALE
 
 
 def _read_raw(features: Matrix, column: int) -> Floats:
@@ -272,7 +278,7 @@ def describe_columns(
             blocks.append(_Block(at, own, said, step, 1, spread=True, kind=kind))
             at += own.shape[1]
         degree = rows[:, at : at + 1]
-        blocks.append(_Block(at, degree, [f"number of links (logarithm){words}"], step, 1, links=True))
+        blocks.append(_Block(at, degree, [f"number of links{words}"], step, 1, links=True, natural=np.expm1))
         blocks.append(_Block(at + 1, degree, [f"number of links (logarithm), around it{words}"], step, 1))
         at += 2
     for place, view in enumerate(views if known is not None else ()):
@@ -281,7 +287,7 @@ def describe_columns(
         source = SCALE * known.toarray()
         for hops in (1, 2):
             said = [f"nodes labelled {name}, {PLACES[hops]}{words}" for name in class_names]
-            blocks.append(_Block(at, source, said, step, hops, without_self=hops == 2))
+            blocks.append(_Block(at, source, said, step, hops, without_self=hops == 2, natural=_share_labelled))
             at += len(class_names)
     for number, turned, which in relation_sources(schema, dim):
         relation = schema.relations[number]
@@ -293,7 +299,7 @@ def describe_columns(
         blocks.append(_Block(at, there, said, step, 1, kind=kind, which=which))
         at += there.shape[1]
         degree = rows[:, at : at + 1]
-        blocks.append(_Block(at, degree, [f"number of links (logarithm){words}"], step, 1, links=True))
+        blocks.append(_Block(at, degree, [f"number of links{words}"], step, 1, links=True, natural=np.expm1))
         at += 1
         if narrow:
             said = name_columns(heard, there.shape[1], f"how it varies around it{words}")

@@ -1,0 +1,99 @@
+"""Which of two classes is looked for, and what is said of it: decision, calibrated probability, split, true class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.errors import ConfigError, nearest
+from graphsilo.evaluate.rare import FEW, Decision, log_odds, probability_at
+from graphsilo.types import CLASS_TASKS
+
+if TYPE_CHECKING:
+    from graphsilo.experiments.config import EvaluationConfig
+
+USUAL_BUDGET = 0.01
+"""Share of a silo's items that can be looked into where nobody says how many."""
+
+
+def positive_class(config: EvaluationConfig, schema: Schema, rare: int | None) -> int | None:
+    """Of two classes the one that is looked for: the one asked for, else the rarer one, where there are two.
+
+    Raises:
+        ConfigError: One was asked for that there is not, or there are not two.
+    """
+    if config.positive is None:
+        return rare
+    wanted = str(config.positive)
+    if schema.task not in CLASS_TASKS or schema.num_classes != 2:
+        raise ConfigError(
+            f"evaluation.positive names the one of two classes that is looked for, and this data has "
+            f"{schema.num_classes if schema.task in CLASS_TASKS else 'none (task ' + schema.task + ')'}. Leave it out."
+        )
+    names = schema.class_names or ("0", "1")
+    if wanted not in (*names, "0", "1"):
+        raise ConfigError(f"evaluation.positive: there is no class '{wanted}'; {nearest(wanted, names)}")
+    return names.index(wanted) if wanted in names else int(wanted)
+
+
+def looked_for(config: EvaluationConfig, schema: Schema, rare: int | None) -> dict[str, Any] | None:
+    """Which of two classes is looked for, within what budget, and what a threshold is good for, as an
+    ``EvaluateRequest`` has them; None where there are not two."""
+    positive = positive_class(config, schema, rare)
+    budget = USUAL_BUDGET if config.budget is None else config.budget
+    return None if positive is None else {"positive": positive, "budget": budget, "aim": str(config.threshold)}
+
+
+def apply_decision(decision: Decision, shares: NDArray[Any]) -> dict[str, Any]:
+    """Fields of a ``Prediction`` of [m, 2] probabilities."""
+    odds = log_odds(shares, decision.positive)
+    return {
+        "positive": decision.positive,
+        "scores": shares[:, decision.positive],
+        "calibrated": decision.calibrate(odds) if decision.is_calibrated else None,
+        "decisions": np.where(decision.find(odds), decision.positive, 1 - decision.positive),
+    }
+
+
+def describe_decision(decision: Decision, positive: str, aim: str) -> str:
+    """In words, from what probability on an item counts as found and how probabilities are calibrated."""
+    if not decision.is_chosen:
+        return (
+            f"decision: the likelier class, as no validation items could choose a threshold (they are of one class, "
+            f"unknown, or {positive} is ranked no better than by chance)"
+        )
+    aims = {"f1": "the largest F1", "budget": "no more than evaluation.budget"}
+    text = (
+        f"decision: {positive} from a score of {probability_at(decision.threshold):.3g} on, chosen on the silo's "
+        f"validation items for {aims.get(aim, f'a precision of {aim}')}"
+    )
+    few = f"not calibrated, with fewer than {FEW} validation items of a class"
+    return f"{text}; {'calibrated on these' if decision.is_calibrated else few}"
+
+
+def splits_of(silo: Silo) -> NDArray[np.str_]:
+    """[items] ``train``, ``val`` or ``test`` of each item of the silo's own graph; empty where it is in none."""
+    seen = silo.seen
+    found = np.zeros(seen.graph.num_items, dtype="<U5")
+    found[np.isin(seen.graph.global_ids, silo.graph.global_ids[silo.train])] = "train"  # training may see a part
+    for name in ("val", "test"):
+        found[seen.items.get(name, np.zeros(0, dtype=np.int64))] = name
+    return found
+
+
+def labels_of(graph: Graph | GraphCollection, schema: Schema) -> NDArray[np.int64] | None:
+    """[items] true classes in the model's numbers, -1 where unknown; None where there are no classes, or they have
+    other names."""
+    labels, own, names = graph.labels, graph.union.class_names, schema.class_names
+    if schema.task not in CLASS_TASKS:
+        return None
+    if own and names and tuple(own) != tuple(names):
+        if not set(own) & set(names):
+            return None
+        places = np.array([names.index(name) if name in names else -1 for name in own])
+        labels = np.where(labels >= 0, places[labels], -1)
+    return labels if labels.max(initial=-1) < schema.num_classes else None
