@@ -65,7 +65,9 @@ def homogeneous(root: Path, sizes: tuple[int, ...] = (24, 30), **more: Any) -> P
         y = torch.arange(n) // 3 % 2
         x = torch.randn(n, 4) + y[:, None]
         start = 20 * place  # the last nodes of one client are the first of the next
-        clients.append(Data(x=x, edge_index=ring(n), y=y, global_map={row: start + row for row in range(n)}, **more))
+        clients.append(
+            Data(x=x, edge_index=ring(n), y=y, global_map={row: np.int64(start + row) for row in range(n)}, **more)
+        )
     return write(root, "homo_subgraph", "node_cls", clients, [thirds(n) for n in sizes])
 
 
@@ -118,7 +120,7 @@ def test_a_client_of_nodes_is_what_its_file_holds(tmp_path: Path) -> None:
     assert graph.name == "tiny"
     assert graph.num_nodes == 54
     assert graph.num_classes == 2
-    assert graph.owners.names == ("client 0", "client 1")
+    assert graph.owners.names == ("0", "1")
     cut = partition(graph, "natural")
     assert [len(part) for part in cut.nodes] == [24, 30]
     assert cut.split == "predefined"

@@ -202,7 +202,7 @@ def _name_owners(clients: Sequence[_Client]) -> tuple[str, ...]:
     names = [name for name in said if isinstance(name, str) and not name_fault(name)]
     if len(set(names)) == len(clients):
         return tuple(names)
-    return tuple(f"client {number}" for number in range(len(clients)))
+    return tuple(map(str, range(len(clients))))
 
 
 # -- Nodes ---------------------------------------------------------------------------------------------------------

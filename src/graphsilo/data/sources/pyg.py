@@ -63,6 +63,7 @@ def read_safely(source: Path, stand_ins: Mapping[str, type] | None = None) -> An
     Args:
         source: The file.
         stand_ins: Plain classes that take the fields of objects of classes with these names, wherever they are from.
+            With them numbers and arrays of numpy's may be in the file, too.
 
     Raises:
         DataError: The file is missing or damaged, or needs pickle.
@@ -80,8 +81,10 @@ def read_safely(source: Path, stand_ins: Mapping[str, type] | None = None) -> An
         storage.NodeStorage, storage.EdgeStorage,
     ]  # fmt: skip
     try:
-        called = torch.serialization.get_unsafe_globals_in_checkpoint(source) if stand_ins else []
-        allowed += [(kind, name) for name in called if (kind := (stand_ins or {}).get(name.rpartition(".")[2]))]
+        if stand_ins:
+            called = torch.serialization.get_unsafe_globals_in_checkpoint(source)
+            allowed += [(kind, name) for name in called if (kind := stand_ins.get(name.rpartition(".")[2]))]
+            allowed += _numpy_parts()
         with torch.serialization.safe_globals(allowed):
             content = torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:
@@ -96,6 +99,13 @@ def read_safely(source: Path, stand_ins: Mapping[str, type] | None = None) -> An
             f'torch.save({{"x": data.x, "edge_index": data.edge_index, "y": data.y}}, "plain.pt").'
         ) from error
     return content
+
+
+def _numpy_parts() -> list[Any]:
+    """What numpy's numbers and arrays are written with, by the names that numpy 1 and 2 give it; none runs code."""
+    calls: list[Any] = [np.int64(0).__reduce__()[0], np.zeros(0).__reduce__()[0]]
+    made = [(part, f"numpy.{core}.multiarray.{part.__name__}") for part in calls for core in ("core", "_core")]
+    return [*made, np.dtype, np.ndarray, *(type(np.dtype(kind)) for kind in "?bhilBHILfd")]
 
 
 def _separate(data: Any, slices: Any) -> list[Any]:
