@@ -45,16 +45,20 @@ def prepare_graphs(config: RunConfig, method: Method | None, collections: list[G
     else:
         rule = chosen.rule
         if rule == "auto":
-            rule = "domains" if len(collections) > 1 else "dirichlet"
+            alone = "dirichlet" if collections[0].union.owners is None else "natural"
+            rule = "domains" if len(collections) > 1 else alone
+        counted = rule == "domains" or (rule == "natural" and not config.is_given("partition.clients"))
         partition = partition_graphs(
             collections if len(collections) > 1 else collections[0],
             rule,
-            clients=None if rule == "domains" else chosen.clients,
+            clients=None if counted else chosen.clients,
             seed=chosen.seed,
             ratios=chosen.ratios,
             options=chosen.options,
         )
-    partition, wide = leave_out(config, partition)
+    owners = collections[0].union.owners
+    names = owners.names if owners is not None and partition.rule == "natural" else ()
+    partition, wide = leave_out(config, partition, names)
     silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
     facts = _collection_facts(partition, wide, collections, silos)
     spoil = choose_spoiler(config)
@@ -63,7 +67,8 @@ def prepare_graphs(config: RunConfig, method: Method | None, collections: list[G
     if method is not None and method.pooled:
         silos = [pool_silos(silos)]
     first = collections[partition.present[0] if len(collections) > 1 else 0]
-    return make_simulation(config, method, first, wide, partition.absent, silos, task, facts, tuple(collections))
+    made = make_simulation(config, method, first, wide, partition.absent, silos, task, facts, tuple(collections))
+    return made.with_names(names)
 
 
 def _check_widths(config: RunConfig, collections: list[GraphCollection]) -> None:

@@ -69,4 +69,4 @@ def test_mistakes_are_named() -> None:
         partition_graphs(paths, "random")
     with pytest.raises(PartitionError, match="at most 2"):
         partition_graphs(paths, "random", clients=3)
-    assert len({rule.name for rule in graph_rules()}) == 5
+    assert len({rule.name for rule in graph_rules()}) == 6

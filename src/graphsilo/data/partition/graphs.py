@@ -6,19 +6,21 @@ Source: OpenFGL's graph-level protocol (label, topology and feature skew; cross-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import GraphCollection
+from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.registry import check_clients
 from graphsilo.data.partition.rule import Cut, CutOptions, PartitionOptions, Rule
+from graphsilo.data.partition.rules import natural
 from graphsilo.data.partition.rules.dirichlet import DirichletOptions, share_out
 from graphsilo.data.partition.rules.random_nodes import deal_out
-from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, stratified_splits
+from graphsilo.data.partition.splits import GRAPH_RATIOS, check_ratios, splits_for, stratified_splits
 from graphsilo.errors import ConfigError, PartitionError, nearest
 from graphsilo.settings import setting
 from graphsilo.types import NodeIds
@@ -77,6 +79,14 @@ def _cut_domains(given: Sequence[GraphCollection], *_: Any) -> Cut:
     return Cut(tuple(np.split(np.arange(sum(sizes), dtype=np.int64), np.cumsum(sizes)[:-1])))
 
 
+def _as_nodes(collection: GraphCollection) -> Graph:
+    """A node for each graph, with its label, and with the owner and the splits that its nodes have."""
+    union, first = collection.union, collection.pointer[:-1]
+    shortened = union.subgraph(first, columns=np.zeros(0, dtype=np.int64))
+    return replace(shortened, labels=collection.labels, num_classes=collection.num_classes, name=collection.name,
+                   node_ids=None, links=None, targets=None)  # fmt: skip
+
+
 _GRAPH_RULES = (
     Rule(
         "random", "graphs dealt out at random in equal shares", GraphOptions,
@@ -93,6 +103,11 @@ _GRAPH_RULES = (
     Rule(
         "features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions,
         lambda given, clients, *_: Cut(tuple(segments(mean_features(given[0]), clients))),
+    ),
+    Rule(
+        "natural", "the institutions that the data names, each with its own graphs", GraphOptions,
+        lambda given, clients, seed, _: natural.cut(_as_nodes(given[0]), clients, seed, natural.NaturalOptions()),
+        counts=True,
     ),
     Rule("domains", "cross-domain: one data set per client", GraphOptions, _cut_domains, counts=True),
 )  # fmt: skip
@@ -137,7 +152,7 @@ def partition_graphs(
     CutOptions.of({"seed": seed, **({} if clients is None else {"clients": clients})})
     settings = chosen.options.of(options, owner=chosen.name)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)
-    if chosen.counts:
+    if chosen.name == "domains":
         if not given or (clients is not None and clients != len(given)):
             raise ConfigError(
                 f"partition 'domains' gives one data set to each client: {clients or 'some'} clients, but "
@@ -148,18 +163,25 @@ def partition_graphs(
         raise ConfigError(
             f"partition '{chosen.name}' cuts one data set, {len(given)} came; use 'domains' for one per client."
         )
-    elif clients is None:
+    elif clients is None and not chosen.counts:
         raise ConfigError(f"partition '{chosen.name}' needs the number of clients.")
     total = sum(len(collection) for collection in given)
-    check_clients(clients, total, rule=chosen.name, what="graphs")
-    nodes = (np.arange(total),) if clients == 1 else chosen.cut(given, clients, seed, settings).nodes
+    if clients is not None:
+        check_clients(clients, total, rule=chosen.name, what="graphs")
+    nodes = (
+        (np.arange(total),) if clients == 1 and not chosen.counts else chosen.cut(given, clients, seed, settings).nodes
+    )
     empty = [client for client, part in enumerate(nodes) if not len(part)]
     if empty:
         raise PartitionError(
             f"partition '{chosen.name}' left client {empty[0]} without a graph: ask for fewer clients."
         )
-    labels = np.concatenate([collection.labels for collection in given])
-    splits = stratified_splits(labels, nodes, shares, seed=seed)
+    own = ratios is None and len(given) == 1 and given[0].union.has_own_splits
+    if own:
+        splits = splits_for(_as_nodes(given[0]), nodes, mode="predefined", ratios=shares, seed=seed)
+    else:
+        labels = np.concatenate([collection.labels for collection in given])
+        splits = stratified_splits(labels, nodes, shares, seed=seed)
     return Partition(
         rule=chosen.name,
         seed=seed,
@@ -170,7 +192,7 @@ def partition_graphs(
         val=tuple(part[1] for part in splits),
         test=tuple(part[2] for part in splits),
         options=settings.model_dump(exclude={"features"}),
-        split="stratified",
-        ratios=shares,
+        split="predefined" if own else "stratified",
+        ratios=None if own else shares,
         kind="graph",
     )

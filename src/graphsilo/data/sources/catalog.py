@@ -132,8 +132,14 @@ def generator(name: str) -> type[Generated] | None:
 
 
 def is_file(name: str) -> bool:
-    """Whether a data set of this name is a file, and not one of the catalog."""
-    return Path(name).suffix.lower() in _GRAPH_FILES
+    """Whether a data set of this name is a file or folder, and not one of the catalog."""
+    return Path(name).suffix.lower() in _GRAPH_FILES or is_folder(name)
+
+
+def is_folder(name: str | os.PathLike[str]) -> bool:
+    """Whether a data set of this name is a folder with a file for each client (:mod:`graphsilo.data.sources.fedgb`)."""
+    path = Path(name).expanduser()
+    return (path / "fedgb_manifest.json").is_file() or (path / "distrib").is_dir()
 
 
 def is_description(name: str | os.PathLike[str]) -> bool:
@@ -188,7 +194,8 @@ def load(
     """Loads a data set of the catalog, or a graph of your own.
 
     Args:
-        name: A name of the catalog, or the path of a ``.yaml`` (tables), ``.npz`` (saved graph) or ``.pt`` (PyG) file.
+        name: A name of the catalog, or the path of a ``.yaml`` (tables), ``.npz`` (saved graph) or ``.pt`` (PyG) file,
+            or of a folder of FedGB's.
         root: Folder with raw files in PyG's layout (``planetoid/Cora/raw/...``); None takes ``GRAPHSILO_DATA``. What
             is not there is looked for in the cache, then downloaded into it.
         options: See :class:`LoadOptions`.
@@ -275,6 +282,10 @@ def _load_file(
     _own_tables_only(chosen, path.name)
     if path.suffix.lower() == ".npz":
         return _apply(files.load_graph(path), chosen)
+    if is_folder(path):
+        from graphsilo.data.sources.fedgb import read_folder
+
+        return _apply(read_folder(path), chosen)
     from graphsilo.data.sources.pyg import load_pyg_file
 
     return _apply(load_pyg_file(path), chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,33 +29,11 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
     Raises:
         DataError: The file is missing or damaged, needs pickle, or lacks a tensor.
     """
-    import torch
     import torch_geometric.data.data as pyg
-    from torch_geometric.data import HeteroData, storage
+    from torch_geometric.data import HeteroData
 
     source = Path(path)
-    if not source.is_file():
-        raise DataError(f"the graph file {source} does not exist.")
-    if not source.stat().st_size:
-        raise DataError(f"the graph file {source} is empty: write it again with torch.save.")
-    allowed = [
-        pyg.Data, pyg.DataEdgeAttr, pyg.DataTensorAttr, storage.BaseStorage, storage.GlobalStorage, HeteroData,
-        storage.NodeStorage, storage.EdgeStorage,
-    ]  # fmt: skip
-    try:
-        with torch.serialization.safe_globals(allowed):
-            content = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:
-        if type(error).__name__ != "UnpicklingError":
-            raise DataError(f"{source} cannot be read as a torch file: {one_line(error, 200)}.") from error
-        named = re.search(r"GLOBAL (\S+) was not an allowed global", str(error))
-        raise DataError(
-            f"{source} cannot be read safely: it holds objects other than tensors and PyTorch Geometric's Data"
-            f"{f' ({one_line(named[1], 80)})' if named else ''}, or it is damaged. Reading such a file would run code "
-            f"from it, so graphsilo does not. Where you trust it, load it yourself with torch.load(..., "
-            f"weights_only=False) and save the plain tensors: "
-            f'torch.save({{"x": data.x, "edge_index": data.edge_index, "y": data.y}}, "plain.pt").'
-        ) from error
+    content = read_safely(source)
     name = source.stem
     match content:
         case HeteroData():
@@ -77,6 +55,57 @@ def load_pyg_file(path: str | os.PathLike[str]) -> Graph | GraphCollection:
         f"{source} holds a {type(content).__name__}; a graph file holds a torch_geometric Data object, a dictionary "
         f"with x, edge_index and y, or a list of Data objects."
     )
+
+
+def read_safely(source: Path, stand_ins: Mapping[str, type] | None = None) -> Any:
+    """What ``torch.save`` wrote, without running code from it.
+
+    Args:
+        source: The file.
+        stand_ins: Plain classes that take the fields of objects of classes with these names, wherever they are from.
+            With them numbers and arrays of numpy's may be in the file, too.
+
+    Raises:
+        DataError: The file is missing or damaged, or needs pickle.
+    """
+    import torch
+    import torch_geometric.data.data as pyg
+    from torch_geometric.data import HeteroData, storage
+
+    if not source.is_file():
+        raise DataError(f"the graph file {source} does not exist.")
+    if not source.stat().st_size:
+        raise DataError(f"the graph file {source} is empty: write it again with torch.save.")
+    allowed: list[Any] = [
+        pyg.Data, pyg.DataEdgeAttr, pyg.DataTensorAttr, storage.BaseStorage, storage.GlobalStorage, HeteroData,
+        storage.NodeStorage, storage.EdgeStorage,
+    ]  # fmt: skip
+    try:
+        if stand_ins:
+            called = torch.serialization.get_unsafe_globals_in_checkpoint(source)
+            allowed += [(kind, name) for name in called if (kind := stand_ins.get(name.rpartition(".")[2]))]
+            allowed += _numpy_parts()
+        with torch.serialization.safe_globals(allowed):
+            content = torch.load(source, map_location="cpu", weights_only=True)
+    except Exception as error:
+        if type(error).__name__ != "UnpicklingError":
+            raise DataError(f"{source} cannot be read as a torch file: {one_line(error, 200)}.") from error
+        named = re.search(r"GLOBAL (\S+) was not an allowed global", str(error))
+        raise DataError(
+            f"{source} cannot be read safely: it holds objects other than tensors and PyTorch Geometric's Data"
+            f"{f' ({one_line(named[1], 80)})' if named else ''}, or it is damaged. Reading such a file would run code "
+            f"from it, so graphsilo does not. Where you trust it, load it yourself with torch.load(..., "
+            f"weights_only=False) and save the plain tensors: "
+            f'torch.save({{"x": data.x, "edge_index": data.edge_index, "y": data.y}}, "plain.pt").'
+        ) from error
+    return content
+
+
+def _numpy_parts() -> list[Any]:
+    """What numpy's numbers and arrays are written with, by the names that numpy 1 and 2 give it; none runs code."""
+    calls: list[Any] = [np.int64(0).__reduce__()[0], np.zeros(0).__reduce__()[0]]
+    made = [(part, f"numpy.{core}.multiarray.{part.__name__}") for part in calls for core in ("core", "_core")]
+    return [*made, np.dtype, np.ndarray, *(type(np.dtype(kind)) for kind in "?bhilBHILfd")]
 
 
 def _separate(data: Any, slices: Any) -> list[Any]:
