@@ -195,4 +195,4 @@ def _linear_by_type(linears: list[Dense], values: Tensor, rows: Types) -> Tensor
 
 def _times_each(values: Tensor, weights: Tensor) -> Tensor:
     """[rows, heads, p] times [heads, p, q], head by head."""
-    return widen(torch.matmul(values.unsqueeze(2), weights)).squeeze(2)
+    return widen(torch.bmm(values.transpose(0, 1), weights)).transpose(0, 1)
