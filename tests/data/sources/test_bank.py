@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphsilo.attacks.measures import auc
 from graphsilo.data.graph import Graph, content_hash
 from graphsilo.data.sources.bank import Bank
 from graphsilo.data.sources.institutions import FIRST_DAY
@@ -54,11 +55,9 @@ def test_rows_and_days_lie_within_the_year(made: Graph) -> None:
 
 
 def test_no_column_of_an_account_decides(made: Graph) -> None:
-    from sklearn.metrics import roc_auc_score
-
     known = made.labels >= 0
     columns = np.asarray(made.features)[known]
-    scores = [roc_auc_score(made.labels[known], column) for column in columns.T if column.std() > 0]
+    scores = [auc(column.astype(np.float64), made.labels[known] == 1) or 0.5 for column in columns.T]
     assert max(max(score, 1 - score) for score in scores) < 0.85
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphsilo.attacks.measures import auc
 from graphsilo.data.graph import Graph, content_hash
 from graphsilo.data.sources.hospital import Hospital
 from graphsilo.data.sources.institutions import FIRST_DAY
@@ -68,11 +69,9 @@ def test_nobody_gets_the_same_drug_twice(made: Graph) -> None:
 
 
 def test_no_column_of_a_stay_decides(made: Graph) -> None:
-    from sklearn.metrics import roc_auc_score
-
     known = made.labels >= 0
     columns = np.asarray(made.features)[known]
-    scores = [roc_auc_score(made.labels[known], column) for column in columns.T if column.std() > 0]
+    scores = [auc(column.astype(np.float64), made.labels[known] == 1) or 0.5 for column in columns.T]
     assert max(max(score, 1 - score) for score in scores) < 0.65
 
 
