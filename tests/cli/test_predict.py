@@ -70,6 +70,7 @@ def test_a_rare_class_is_looked_for(call, tmp_path):
     run, data = tmp_path / "run", tmp_path / "g.yaml"
     settings = ("--set", "evaluation.budget=10", "--set", "partition.ratios=[0.3, 0.4, 0.3]")
     assert call("run", "--data", data, "--clients", "1", "--method", "fedridge", *settings, "--out", run)[0] == 0
+    assert "test items with the highest scores" in (run / "report.html").read_text("utf-8")
     score = json.loads((run / "result.json").read_text())["seeds"][0]["test"]
     ask = ("predict", "--run", run, "--client", "0")
     every = list(csv.DictReader(call(*ask)[1].splitlines()))

@@ -64,6 +64,7 @@ VARIANTS: list[tuple[str, dict]] = [
     ("gin", {"eps": 0.5, "mlp_layers": 3}),
     ("gine", {"train_eps": True, "mlp_layers": 1}),
     ("gine", {"layers": 3, "eps": 0.5}),
+    ("hgt", {"heads": 2, "layers": 3, "attention_dropout": 0.3}),
     ("sgc", {"hops": 0}),
     ("sgc", {"layers": 2}),
     ("ssgc", {"alpha": 1.0}),

@@ -94,6 +94,8 @@ def test_parameter_counts() -> None:
     assert count("rgcn", d, c, h, bases=2) == 3 * (d * h + h * c) + h + c + 2 * 6 * 2
     assert count("gat", d, c, h) == d * h + 3 * h + h * c + 3 * c
     assert count("gin", d, c, h) == (d * h + h + h * h + h) + (h * h + h + h * c + c)
+    layer = 4 * 2 * (h * h + h) + 2 + 6 * (2 * h * h // 4 + 4)
+    assert count("hgt", d, c, h) == d * h + h + 2 * layer + h * c + c
     assert count("gine", d, c, h, layers=3) == d * h + h + 3 * (2 * (h * h + h) + 9 * h) + h * c + c
     assert count("sgc", d, c, h) == count("ssgc", d, c, h) == d * c + c
     assert count("appnp", d, c, h) == count("ssgc_mlp", d, c, h) == d * h + h + h * c + c

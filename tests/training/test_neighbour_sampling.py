@@ -115,7 +115,7 @@ def test_what_is_drawn_does_not_depend_on_what_was_computed_before():
     ("name", "settings"),
     [("gcn", {}), ("gcn", {"layers": 3}), ("sage", {}), ("sage", {"unit_rows": True}), ("gat", {}), ("gin", {}),
      ("gin", {"train_eps": True}), ("appnp", {"hops": 3}), ("gcnii", {"layers": 4}), ("classic", {}),
-     ("classic", {"conv": "sage"}), ("sgc_stacked", {}), ("rgcn", {}), ("gine", {})],
+     ("classic", {"conv": "sage"}), ("sgc_stacked", {}), ("rgcn", {}), ("gine", {}), ("hgt", {})],
     ids=str,
 )  # fmt: skip
 def test_all_neighbours_give_what_the_whole_graph_gives(name, settings):

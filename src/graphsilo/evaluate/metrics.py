@@ -122,7 +122,8 @@ class Metric:
         counts: From margins [..., groups, C] to values [..., groups]; to [..., groups, C] if ``per_class``. None where
             counts are not enough.
         ranking: From a client's labels and scores to its value, or what that is called in ``evaluate.scores``, with
-            another module's name before a dot; None where counts are enough.
+            another module's name before a dot, behind which the metric's own name may be left out; None where counts
+            are enough.
         takes: What else ``ranking`` is given by name, and it is measured only where that is known: the ``positive`` one
             of two classes that is looked for, the ``budget``, the ``decision`` (``evaluate.rare``).
         group: Of ``GROUPS``: whose items are scored.
@@ -188,7 +189,7 @@ class Metric:
             labels = np.nan_to_num(labels, nan=-1).astype(np.int64)
         if isinstance(rank, str):
             module, _, name = rank.rpartition(".")
-            rank = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), name)
+            rank = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), name or self.name)
         looked_for = (rare,) if self.of_rare and rare is not None else ()
         found: Score = rank(labels, scores, *looked_for, **{name: known[name] for name in self.takes})
         return found
@@ -300,9 +301,15 @@ def find_leading(values: Iterable[str]) -> str | None:
 
 _RANKED: tuple[Task, ...] = ("node", "link", "graph", "multilabel")
 _OF_NUMBERS: Any = {"tasks": ("regression",), "is_share": False}
-_BUDGET: Any = {"takes": ("positive", "budget")}
-_DECIDED: Any = {"takes": ("decision",)}
-_ERROR: Any = {"is_share": False, "bounds": (0, 1), "higher_is_better": False}
+_BUDGET: Any = {"ranking": "rare.", "takes": ("positive", "budget")}
+_DECIDED: Any = {"ranking": "rare.", "takes": ("decision",)}
+_CHANCE: Any = {
+    "ranking": "rare.",
+    "takes": ("positive",),
+    "is_share": False,
+    "bounds": (0, 1),
+    "higher_is_better": False,
+}
 
 for _metric in (
     Metric("accuracy", "Accuracy", "share predicted right", accuracy, each_round=True, selects=True, is_main=True),
@@ -321,8 +328,8 @@ for _metric in (
         tasks=_RANKED, selects=True, is_main=True, of_rare=True,
     ),
     Metric(
-        "rare_f1", "F1 of the positive class", "of two classes, the F1 of the one that is looked for: the rarer one among "
-        "all silos' training items, or `evaluation.positive`", f1, each_round=True, is_main=True, of_rare=True,
+        "rare_f1", "F1 of the positive class", "of two classes, the F1 of the one that is looked for: the rarer one "
+        "among all silos' training items, or `evaluation.positive`", f1, each_round=True, is_main=True, of_rare=True,
     ),
     Metric(
         "macro_f1_present", "Macro-F1 of classes present", "the same as `macro_f1` over the classes among the labels "
@@ -373,26 +380,20 @@ for _metric in (
     Metric("label_ap", "Average precision per label", "a number per label; none where all have it, or none",
            ranking="average_precision", tasks=("multilabel",), per_class=True),
     Metric("precision_at_budget", "Precision at budget", "of two classes, share of the one looked for among the items "
-           "that a client can look into (`evaluation.budget`), the highest scores first",
-           ranking="rare.precision_at_budget", **_BUDGET),
-    Metric("recall_at_budget", "Recall at budget", "share of that class that is among these items",
-           ranking="rare.recall_at_budget", **_BUDGET),
+           "that a client can look into (`evaluation.budget`), the highest scores first", **_BUDGET),
+    Metric("recall_at_budget", "Recall at budget", "share of that class that is among these items", **_BUDGET),
     Metric("threshold_f1", "F1 at threshold", "F1 of that class at the threshold that each client chooses on its "
-           "validation items (`evaluation.threshold`)", ranking="rare.threshold_f1", **_DECIDED),
-    Metric("threshold_precision", "Precision at threshold", "likewise; none where nothing is above it",
-           ranking="rare.threshold_precision", **_DECIDED),
-    Metric("threshold_recall", "Recall at threshold", "likewise", ranking="rare.threshold_recall", **_DECIDED),
-    Metric("brier", "Brier score", "mean of (p - y)², p the probability of that class and y 1 or 0",
-           ranking="rare.brier", takes=("positive",), **_ERROR),
+           "validation items (`evaluation.threshold`)", **_DECIDED),
+    Metric("threshold_precision", "Precision at threshold", "likewise; none where nothing is above it", **_DECIDED),
+    Metric("threshold_recall", "Recall at threshold", "likewise", **_DECIDED),
+    Metric("brier", "Brier score", "mean of (p - y)², p the probability of that class and y 1 or 0", **_CHANCE),
     Metric("calibration_error", "Calibration error", "expected calibration error: how far, in each of ten equal ranges "
-           "of p, its mean is from the share of the class, weighted by items", ranking="rare.calibration_error",
-           takes=("positive",), **_ERROR),
+           "of p, its mean is from the share of the class, weighted by items", **_CHANCE),
     Metric("calibrated_brier", "Brier score, calibrated", "the same of probabilities calibrated on a client's "
-           "validation items (Platt scaling)", ranking="rare.calibrated_brier", **_DECIDED, **_ERROR),
-    Metric("calibrated_error", "Calibration error, calibrated", "likewise", ranking="rare.calibrated_error",
-           **_DECIDED, **_ERROR),
+           "validation items (Platt scaling)", **{**_CHANCE, **_DECIDED}),
+    Metric("calibrated_error", "Calibration error, calibrated", "likewise", **{**_CHANCE, **_DECIDED}),
     Metric("hits_at_10", "Hits@10", "share of a client's links that rank above all but nine of the pairs that are none",
-           ranking="rare.hits_at_10", tasks=("link",)),
+           ranking="rare.", tasks=("link",)),
 ):  # fmt: skip
     register(_metric)
 

@@ -132,7 +132,8 @@ def _one_class_warnings(
         who, verb = participants.name_clients(clients), "predicts" if len(clients) == 1 else "predict"
     in_seeds = [str(seed.seed) for seed in seeds if seed.one_class]
     when = "" if len(seeds) == 1 else f" (seed{'s' if len(in_seeds) > 1 else ''} {', '.join(in_seeds)})"
-    area = _area([seed for seed in seeds if seed.one_class], clients)
+    such = [seed for seed in seeds if seed.one_class]
+    area, found = (_score_at(such, clients, name) for name in ("auc", "threshold_f1"))
     ranks = area is not None and area >= _FAR_ABOVE
     common, share = participants.commonest
     lopsided = participants.is_lopsided and classes == [common]
@@ -145,6 +146,10 @@ def _one_class_warnings(
     elif ranks:
         text += f". Yet items are ranked better than by chance (AUC {100 * area:.1f}): something was learned, but no "
         text += "item comes over the line to another class. "
+        if found:
+            text += (
+                f"At a threshold that validation items choose, as `graphsilo predict` does, F1 is {100 * found:.1f}. "
+            )
     else:
         text += f", and the ranking of items is no better than chance (AUC {100 * area:.1f}): nothing was learned by "
         text += "then that tells one item from another. "
@@ -160,11 +165,11 @@ _FAR_ABOVE, _FAR_BELOW = 0.6, 0.4
 """AUC from which items are ranked better than by chance, and below which worse; guessing has 0.5."""
 
 
-def _area(seeds: Sequence[Seed], clients: Sequence[int]) -> float | None:
-    """Mean AUC of these clients at the reported round; of all together where none has its own."""
-    each = [row.test.numbers.get("auc") for seed in seeds for row in seed.clients if row.client in clients]
+def _score_at(seeds: Sequence[Seed], clients: Sequence[int], name: str) -> float | None:
+    """Mean of a score of these clients at the reported round; of all together where none has its own."""
+    each = [row.test.numbers.get(name) for seed in seeds for row in seed.clients if row.client in clients]
     own = _mean(each)
-    return _mean([seed.test.numbers.get("auc") for seed in seeds]) if own is None else own
+    return _mean([seed.test.numbers.get(name) for seed in seeds]) if own is None else own
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

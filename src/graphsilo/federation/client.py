@@ -366,13 +366,8 @@ class ClientBase(ABC, Generic[ConfigT]):
         return self._predict_set(seen, view).argmax(1).cpu()[torch.as_tensor(seen.items["test"])]
 
     def decide(self, view: str, known: Mapping[str, Any] | None = None) -> list[float] | None:
-        """The numbers of the ``evaluate.rare.Decision`` that validation items choose for a view of the model; None
-        where there is none to choose.
-
-        Args:
-            view: ``own`` or ``aggregate``.
-            known: ``positive``, ``budget`` and ``aim`` as an ``EvaluateRequest`` has them; None: as in the last one.
-        """
+        """The numbers of the ``evaluate.rare.Decision`` that validation items choose for a view of the model, by
+        positive, budget and aim in ``known``, else as last asked for; None where there is none to choose."""
         known, seen = self._scoring.looking if known is None else known, self.silo.seen
         if not known.get("aim") or "val" not in seen.items:
             return None

@@ -82,6 +82,17 @@ class LayeredSettings(HiddenSettings):
     pooling: Pooling = setting("sum", "how a graph's nodes become one row (graph task only)")
 
 
+def check_heads(settings: Any) -> Any:
+    """Refuse heads of an attention that cannot share the hidden width."""
+    for width in settings.hidden if isinstance(settings.hidden, tuple) else (settings.hidden,):
+        if width % settings.heads:
+            raise ConfigError(
+                f"model.hidden must be a multiple of model.heads ({settings.heads}), which share it; got {width}: try "
+                f"{max(1, width // settings.heads) * settings.heads}."
+            )
+    return settings
+
+
 class MLPSettings(LayeredSettings):
     """Settings of ``mlp``."""
 
@@ -110,6 +121,18 @@ class RGCNSettings(LayeredSettings):
     )
 
 
+class HGTSettings(LayeredSettings):
+    """Settings of ``hgt``."""
+
+    head_counts: ClassVar[bool] = False
+    hidden: int = setting(64, "width of all layers", ge=1, le=WIDEST)
+    layers: int = setting(2, "attention layers; a linear layer stands before and behind them", ge=1, le=MOST)
+    heads: int = setting(4, "attention heads of each layer, side by side; they share its width", ge=1)
+    attention_dropout: float = setting(0.0, "share of attention weights set to 0 in training", ge=0, lt=1)
+
+    _heads_share = model_validator(mode="after")(check_heads)
+
+
 class GATSettings(LayeredSettings):
     """Settings of ``gat``."""
 
@@ -119,15 +142,7 @@ class GATSettings(LayeredSettings):
     negative_slope: float = setting(0.2, "slope of the scores' LeakyReLU below 0", ge=0)
     activation: Literal["relu", "elu"] = setting("relu", "activation of hidden layers")
 
-    @model_validator(mode="after")
-    def _heads_share(self) -> Self:
-        for width in self.hidden if isinstance(self.hidden, tuple) else (self.hidden,):
-            if width % self.heads:
-                raise ConfigError(
-                    f"model.hidden must be a multiple of model.heads ({self.heads}), which share it; got {width}: try "
-                    f"{max(1, width // self.heads) * self.heads}."
-                )
-        return self
+    _heads_share = model_validator(mode="after")(check_heads)
 
 
 class GINSettings(LayeredSettings):
@@ -318,6 +333,11 @@ BUILT_IN = (
         "rgcn", "the mean over the links of each relation and direction, each with a weight of its own",
         "Schlichtkrull et al., Modeling Relational Data with Graph Convolutional Networks, ESWC 2018",
         RGCNSettings, f"{_HERE}.rgcn:RGCN", _ALL, relational=True,
+    ),
+    ModelEntry(
+        "hgt", "attention by the types of nodes and the relation between them",
+        "Hu et al., Heterogeneous Graph Transformer, WWW 2020",
+        HGTSettings, f"{_HERE}.hgt:HGT", _ALL, relational=True,
     ),
     ModelEntry(
         "gin", "an MLP on a node plus the sum of its neighbours",

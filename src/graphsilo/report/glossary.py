@@ -26,8 +26,8 @@ TERMS = {
     "micro_f1": ("Micro-F1", "F1 over all labels of all nodes at once: common labels count for more than rare ones."),
     "rare_f1": (
         "F1 of the positive class",
-        "Of the one of two classes that is looked for, by default the rarer: F1 weighs how many of its items were found "
-        "against how many were taken for them.",
+        "Of two classes that which is looked for, by default the rarer: F1 weighs how many of its items were "
+        "found against how many were taken for them.",
     ),
     "min_f1": ("Min-F1", "Macro-F1 of the test items whose class is rare at their own silo."),
     "hete_f1": ("Hete-F1", "Macro-F1 of the half of the nodes whose neighbours agree least with their label."),

@@ -19,8 +19,8 @@ def rare_blocks(run: Run) -> list[Block]:
     settings = run.config["evaluation"]
     positive, budget = settings.get("positive"), settings.get("budget") or USUAL_BUDGET
     which = "the rarer class" if positive is None else f"class '{positive}'"
-    size = f"{100 * budget:g} %" if budget < 1 else integer(int(budget))
-    tops = f"Of the {size} of a silo's test items with the highest scores", *_BUDGET
+    size = f"the {100 * budget:g} % of a silo's" if budget < 1 else f"a silo's {integer(int(budget))}"
+    tops = f"Of {size} test items with the highest scores", *_BUDGET
     found = "Above the threshold that each silo chooses on its validation items", *_THRESHOLD
     texts = [
         f"{where}, {_percent(run, precise)} are of {which}; they hold {_percent(run, complete)} of its items."
