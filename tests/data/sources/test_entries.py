@@ -14,12 +14,13 @@ from graphsilo.errors import ConfigError
 def test_names() -> None:
     entries = names()
     assert entries[0].name == "citation-sbm"
-    assert len({item.name.lower() for item in entries}) == len(entries) == 30
+    assert len({item.name.lower() for item in entries}) == len(entries) == 31
     assert [item.name for item in entries if item.generated] == [
         "citation-sbm",
         "heterophily-sbm",
         "product-sbm",
         "bank",
+        "hospital",
     ]
     assert all((item.pyg_class is None) == item.generated for item in entries)
     assert all(item.citation for item in entries)

@@ -236,6 +236,25 @@ def test_a_damaged_folder_is_refused_in_a_paragraph(tmp_path: Path, fault: Any, 
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("target_node_type", "ward", "'stay' in target_node_type, and tiny, client 1 has 'ward'"),
+        ("hetero_node_types", None, "names in hetero_node_types, and tiny, client 1 has none"),
+        ("node_type", torch.zeros(3).long(), "node_type should hold 24 numbers"),
+        ("edge_type", -torch.ones(24).long(), "edge_type should hold 24 numbers"),
+    ],
+)
+def test_clients_that_disagree_on_types_are_refused(tmp_path: Path, field: str, value: Any, told: str) -> None:
+    root = typed(tmp_path)
+    file = root / "distrib" / "natural" / "data_1.pt"
+    data = torch.load(file, weights_only=False)
+    data[field] = value
+    torch.save(data, file)
+    with pytest.raises(DataError, match=told):
+        load(str(root))
+
+
 def test_reading_runs_no_code(tmp_path: Path) -> None:
     root = homogeneous(tmp_path)
 

@@ -209,6 +209,10 @@ _ENTRIES = (
         "bank", 31_200, 110_000, 55, 2, "Generated: banks with mule rings, treasurers and hubs",
         split_ratios=(0.5, 0.2, 0.3), tables=True,
     ),
+    CatalogEntry(
+        "hospital", 34_200, 259_000, 34, 2, "Generated: hospitals with infections, frail patients and drugs that clash",
+        split_ratios=(0.5, 0.2, 0.3), tables=True,
+    ),
     *_family(
         "Planetoid", _planetoid, _CITATION_GRAPHS,
         CatalogEntry("Cora", 2708, 10_556, 1433, 7, _PLANETOID, checksum="918ae6152b18bfa3", class_names=_CORA),

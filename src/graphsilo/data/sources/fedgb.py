@@ -14,7 +14,7 @@ Source: the repository SuperYeYu/FedGB, 2026, for the layout alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -171,9 +171,10 @@ def _read_client(manifest: _Manifest, number: int) -> _Client:
         )
     if manifest.level == "graph":
         graphs = fields["graphs"]
-        sizes = [
-            len(plain.array_of(graph.get("x"), f"{where}, graph {place}: x")) for place, graph in enumerate(graphs)
-        ]
+        odd = next((each for each in graphs if not hasattr(each, "edge_index")), None)
+        if odd is not None:
+            raise DataError(f"{where}: its graphs are objects of torch_geometric's Data; got a {type(odd).__name__}.")
+        sizes = [len(plain.array_of(each.get("x"), f"{where}, graph {row}: x")) for row, each in enumerate(graphs)]
         if not sizes or not min(sizes):
             raise DataError(f"{where}: {'a graph has no nodes' if sizes else 'there are no graphs'}.")
         count = len(sizes)
@@ -245,6 +246,7 @@ def _typed(
 ) -> tuple[Graph, Ints]:  # fmt: skip
     """A graph with types, and [n] the place that each of its nodes had."""
     target = str(clients[0].content["target_node_type"])
+    _check_alike(clients, "target_node_type", quote)
     kinds = [_numbers(client, "node_type", len(client.content["x"])) for client in clients]
     types, of_node = _agree(clients, kinds, "hetero_node_types", "type", labels, target, starts)
     found = [_numbers(client, "edge_type", _width(client)) for client in clients]
@@ -305,6 +307,7 @@ def _agree(
     differently where they name them. The type without a name that has labels is the target."""
     names: list[str] = []
     found = []
+    _check_alike(clients, key, lambda said: "names" if said else "none")
     for place, (client, own) in enumerate(zip(clients, numbers, strict=True)):
         said = client.content.get(key) or ()
         called = [str(each[1]) if isinstance(each, tuple | list) and len(each) == 3 else str(each) for each in said]
@@ -435,6 +438,13 @@ def _join_splits(clients: Sequence[_Client], labels: Ints) -> Splits:
 def _count_classes(client: _Client, least: int) -> int:
     said = client.content.get("num_global_classes")
     return max(least, said) if type(said) is int else least
+
+
+def _check_alike(clients: Sequence[_Client], key: str, tell: Callable[[Any], str]) -> None:
+    first, *others = [(client.where, tell(client.content.get(key))) for client in clients]
+    other = next((each for each in others if each[1] != first[1]), None)
+    if other is not None:
+        raise DataError(f"{first[0]} has {first[1]} in {key}, and {other[0]} has {other[1]}: all clients must agree.")
 
 
 def _check_widths(found: Sequence[tuple[str, int]]) -> None:

@@ -249,8 +249,9 @@ _BLOCK_MODELS: Mapping[str, type[Generated]] = {kind.name: kind for kind in (Cit
 def generators() -> Mapping[str, type[Generated]]:
     """Generated data sets by name."""
     from graphsilo.data.sources.bank import Bank
+    from graphsilo.data.sources.hospital import Hospital
 
-    return {**_BLOCK_MODELS, Bank.name: Bank}
+    return {**_BLOCK_MODELS, Bank.name: Bank, Hospital.name: Hospital}
 
 
 def find_generator(name: str) -> type[Generated]:

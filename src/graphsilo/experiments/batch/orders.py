@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphsilo.__about__ import __version__
+from graphsilo.data.sources import catalog
 from graphsilo.errors import GraphsiloError, one_line
 from graphsilo.experiments.config import door_of, load_config
 from graphsilo.experiments.doors import NAMES, own_tree
@@ -73,8 +74,8 @@ def _absolute(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_absolute(name, item) for item in value]
     path = Path(value).expanduser() if isinstance(value, str) else None
-    is_path = path is not None and (name in ("data.root", "partition.file") or path.suffix) and path.exists()
-    return str(path.absolute()) if path is not None and is_path else value
+    is_known = path is not None and (name in ("data.root", "partition.file") or path.suffix or catalog.is_folder(path))
+    return str(path.absolute()) if path is not None and is_known and path.exists() else value
 
 
 def carry_out(order: Order, after_round: Callable[[], None] = lambda: None) -> Reply:

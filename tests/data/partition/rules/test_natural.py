@@ -1,5 +1,3 @@
-"""Institutions that the data names."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,26 +8,52 @@ import pytest
 from graphsilo.data.graph import Graph
 from graphsilo.data.links import Owners
 from graphsilo.data.partition import partition
+from graphsilo.data.sources.bank import Bank
 from graphsilo.errors import PartitionError
 
-# a: 0, 1; b: 2, 3; of nobody 4 (linked with 1 and 2), 5 (linked with 3), 6 (with 4 alone), 7 (with 0, labelled)
-EDGES = np.array([[1, 4, 3, 4, 0], [4, 2, 5, 6, 7]])
-LABELS = np.array([0, 1, 0, 1, -1, -1, -1, 1])
-GRAPH = Graph(
-    np.zeros((8, 1), dtype=np.float32), EDGES, LABELS, 2, owners=Owners(("a", "b"), np.array([0, 0, 1, 1, *[-1] * 4]))
+
+def chain(owner: list[int], labels: list[int] | None = None, names: tuple[str, ...] = ("a", "b")) -> Graph:
+    """Nodes in a row, each linked with the next."""
+    first = np.arange(len(owner) - 1)
+    edges = np.stack([np.concatenate([first, first + 1]), np.concatenate([first + 1, first])])
+    known = np.zeros(len(owner), dtype=np.int64) if labels is None else np.array(labels)
+    graph = Graph(np.zeros((len(owner), 1), dtype=np.float32), edges, known, 2, name="chain")
+    return replace(graph, owners=Owners(names, np.array(owner)))
+
+
+def test_each_bank_has_its_accounts_and_copies_of_merchants() -> None:
+    graph = Bank.of({"transfers": 10_000}).generate()
+    assert graph.owners is not None
+    assert graph.types is not None
+    found = partition(graph, "natural")
+    accounts = [nodes[graph.types.targets[nodes]] for nodes in found.nodes]
+    assert [len(own) for own in accounts] == np.bincount(graph.owners.of_node[graph.owners.of_node >= 0]).tolist()
+    assert all((graph.owners.of_node[own] == client).all() for client, own in enumerate(accounts))
+    shops = [set(nodes[~graph.types.targets[nodes]].tolist()) for nodes in found.nodes]
+    paid = [
+        {int(node) for node in graph.edges[1][graph.owners.of_node[graph.edges[0]] == client]
+         if not graph.types.targets[node]}
+        for client in range(4)
+    ]  # fmt: skip
+    assert shops == paid
+    assert shops[0] & shops[1]
+    alone = partition(graph, "natural", options={"unowned": "left_out"})
+    assert all(graph.types.targets[nodes].all() for nodes in alone.nodes)
+
+
+def test_what_is_nobodys_goes_to_its_neighbours_alone_and_never_with_a_label() -> None:
+    found = partition(chain([0, -1, 1, -1, -1, 1], [0, -1, 0, -1, 1, 0]), "natural")
+    assert [nodes.tolist() for nodes in found.nodes] == [[0, 1], [1, 2, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("graph", "clients", "told"),
+    [
+        (replace(chain([0, 1]), owners=None), None, "names none"),
+        (chain([0, 1, 1]), 3, "has 2 institutions, and 3 clients"),
+        (chain([0, 0]), None, "institution 'b' has no node"),
+    ],
 )
-
-
-def test_nodes_of_nobody_are_copied_where_they_are_linked() -> None:
-    assert [nodes.tolist() for nodes in partition(GRAPH, "natural").nodes] == [[0, 1, 4], [2, 3, 4, 5]]
-    alone = partition(GRAPH, "natural", options={"unowned": "left_out"})
-    assert [nodes.tolist() for nodes in alone.nodes] == [[0, 1], [2, 3]]
-
-
-def test_what_has_no_such_cut_is_refused() -> None:
-    with pytest.raises(PartitionError, match="names none"):
-        partition(replace(GRAPH, owners=None), "natural")
-    with pytest.raises(PartitionError, match="2 institutions, and 3 clients"):
-        partition(GRAPH, "natural", clients=3)
-    with pytest.raises(PartitionError, match="'c' has no node"):
-        partition(replace(GRAPH, owners=Owners(("a", "b", "c"), GRAPH.owners.of_node)), "natural")  # type: ignore[union-attr]
+def test_bad_input_is_refused(graph: Graph, clients: int | None, told: str) -> None:
+    with pytest.raises(PartitionError, match=told):
+        partition(graph, "natural", clients=clients)
