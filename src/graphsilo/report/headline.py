@@ -101,7 +101,9 @@ def _reference_table(run: Run) -> Context | None:
     rows = [(reference_title(key, title), scores, spent[key], False) for key, scores in found.items()]
     mine = {name: run.spread(name) for name in names}
     # From the backbone alone to the method alone to the method together.
-    rows.insert(len(found.keys() & {"majority", "local", "alone"}), (title, mine, run.result.spent, True))
+    rows.insert(
+        len(found.keys() & {"majority", "local", "alone", "trees_alone"}), (title, mine, run.result.spent, True)
+    )
     reach = [
         edge
         for _, scores, *_ in rows

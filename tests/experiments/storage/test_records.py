@@ -8,12 +8,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import msgspec
 import pytest
 
 from graphsilo.evaluate.metrics import summarise
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.runner import run
-from graphsilo.experiments.storage.records import Means, RunRecord, Scores, record_of, tree_of
+from graphsilo.experiments.storage.records import BesideMeans, Means, References, RunRecord, Scores, record_of, tree_of
 from graphsilo.federation import registry
 from kit import check_result, molecules, result_tree, seed_tree
 
@@ -90,3 +91,11 @@ def test_what_is_missing_stays_missing_and_numbers_their_kind() -> None:
     assert again == tree
     assert json.dumps(again["seeds"][0]["setup"]["log"]) == '{"whole": 3, "part": 3.0}'
     assert "confusion" not in again["seeds"][0]
+
+
+def test_every_reference_row_that_a_run_may_ask_for_is_shown() -> None:
+    means = Means({}, BesideMeans())
+    record = record_of(result_tree(), RunRecord)
+    record = msgspec.structs.replace(record, references=References(trees_alone=means, majority=means, global_=means))
+
+    assert list(record.reference_rows) == ["majority", "trees_alone", "global"]

@@ -536,7 +536,7 @@ class RunRecord(Record, kw_only=True):
     def reference_rows(self) -> dict[str, Means]:
         """The reference rows that were run, by name, in the order in which they are shown."""
         of = self.references or References()
-        names = ("majority", "local", "alone", "fedavg", "fedridge", "auto", "global_cut", "global_")
+        names = (name for name in References.__struct_fields__ if name != "gap_closed")
         return {name.rstrip("_"): means for name in names if (means := getattr(of, name)) is not None}
 
     @property
