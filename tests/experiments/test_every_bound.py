@@ -98,7 +98,7 @@ def test_every_bound_stands_in_the_tables() -> None:
         ({"data.scales": "none"}, "unknown setting 'data.scales' for citation-sbm; did you mean 'data.scale'?"),
         ({"data.name": "cora", "data.nodes": 8},
          "unknown setting 'data.nodes' for Cora; it is a setting of generated data (citation-sbm, heterophily-sbm, "
-         "product-sbm, bank)."),
+         "product-sbm, bank, hospital)."),
         ({"scenario.name": "open", "scenario.hop": 1},
          "unknown setting 'scenario.hop' for open; did you mean 'scenario.hops'?"),
         ({"perturb.edge_nose": 1}, "unknown setting 'perturb.edge_nose'; did you mean 'perturb.edge_noise'?"),
