@@ -120,7 +120,9 @@ def test_skewed_labels(small, method):
     assert fair(tree["seeds"][0]["test"]["accuracy"])
 
 
-@pytest.mark.parametrize("method", broadly([name for name in METHODS if name not in ("global", "majority")]))
+@pytest.mark.parametrize(
+    "method", broadly([name for name in METHODS if name not in ("global", "majority", "trees_alone")])
+)
 def test_some_clients_per_round(small, method):
     """Two of five send; what comes of one round, all get, and of several where all choose among it."""
     config = small(**short(method), method__participation=0.4, partition__clients=5, **some(2, method))
@@ -181,7 +183,7 @@ def test_graph_classification(molecules, method):
     assert fair(tree["seeds"][0]["test"]["accuracy"])
 
 
-@pytest.mark.parametrize("rule", [rule.name for rule in graph_rules() if rule.name != "domains"])
+@pytest.mark.parametrize("rule", [rule.name for rule in graph_rules() if rule.name not in ("domains", "natural")])
 def test_every_rule_for_graphs(molecules, rule):
     config = load_config(
         overrides={

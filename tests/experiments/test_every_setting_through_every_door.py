@@ -113,7 +113,11 @@ def cases() -> list[tuple[str, Any, dict[str, str]]]:
     for model in models.names():
         settings = of_model("model", models.entry(model).settings)
         # the heads of an attention share a width
-        found += [(name, 2 if name == "model.heads" else value, {"model.name": model}) for name, value in settings]
+        shared = {
+            "model.heads": 2,
+            **({"model.hidden": 96} if "heads" in models.entry(model).settings.model_fields else {}),
+        }
+        found += [(name, shared.get(name, value), {"model.name": model}) for name, value in settings]
     for listing in registry.listings():
         config = registry.load(listing.name).config
         found += [(name, value, {"method.name": listing.name}) for name, value in of_model("method", config)]

@@ -30,7 +30,7 @@ def test_the_runs_metric_is_asked_and_no_other(name, metric, kit, monkeypatch):
         compute = getattr(found, way)
         if isinstance(compute, str):
             module, _, function = compute.rpartition(".")
-            compute = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), function)
+            compute = getattr(import_module(f"graphsilo.evaluate.{module or 'scores'}"), function or each)
         noted = partial(_noted, asked, each, compute)
         monkeypatch.setitem(METRICS, each, replace(found, **{way: noted}))
     nothing = np.zeros(0, dtype=np.int64)
