@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
-from graphsilo.methods.trees_alone import GrowRequest
+from graphsilo.federation.message import Empty
 
 
 def silo_of():
@@ -46,5 +46,5 @@ def test_one_class_or_none(kit, train, share):
     _, federation = kit.build("trees_alone", [silo])
     client = federation.client(0)
     assert client.predict(client.data).exp()[0].tolist() == [pytest.approx(0.5)] * 2
-    client.grow(GrowRequest())
+    client.grow(Empty())
     assert client.predict(client.data).exp()[0].tolist() == pytest.approx([share, 1 - share])

@@ -21,7 +21,7 @@ from torch import Tensor
 from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.message import Done, Empty, Tensors
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerBase
 from graphsilo.federation.settings import OneRoundConfig, setting
@@ -54,16 +54,6 @@ class TreesAloneConfig(OneRoundConfig):
         return True
 
 
-class GrowRequest(Message):
-    """Grow your trees."""
-
-
-class GrowReply(Message):
-    """Done; the trees stay."""
-
-    clients: int = sends("counts", known=True)
-
-
 class Client(ClientBase[TreesAloneConfig]):
     """Grows trees of its own rows, and keeps those that its validation items prefer."""
 
@@ -75,7 +65,7 @@ class Client(ClientBase[TreesAloneConfig]):
         self.trees: Tensors = {}
 
     @handler
-    def grow(self, request: GrowRequest) -> GrowReply:
+    def grow(self, request: Empty) -> Done:
         """Choose leaves, fewest rows and steps by validation items; of equals the first."""
         items = self.silo.labelled_validation()
         labels, rows = self.silo.seen.graph.union.labels[items], _rows(self.tensors(self.silo.seen.graph), items)
@@ -87,20 +77,21 @@ class Client(ClientBase[TreesAloneConfig]):
             if len(known):  # the one class is the answer
                 share = np.bincount(known, minlength=self.silo.schema.num_classes) / len(known)
                 self.trees = {"base": torch.from_numpy(np.log(np.maximum(share, _TINY)))}
-            return GrowReply(clients=1)
+            return Done(clients=1)
+        trained = _rows(self.data, nodes)
         for leaves, fewest in product(self.config.leaves, self.config.min_child):
-            grown = self._grow(_rows(self.data, nodes), known, leaves, fewest)
+            grown = self._grow(trained, known, leaves, fewest)
+            if not len(items):  # nobody can choose: the first kind, all its steps
+                self.trees = grown
+                break
             for step, scores in enumerate(_scores(grown, rows), start=1):
                 if step % _STEP and step != self.config.iterations:
                     continue
-                value = self.metric.of_outputs(labels, self._logarithms(grown, scores)) if len(items) else None
+                value = self.metric.of_outputs(labels, self._logarithms(grown, scores))
                 worth = -np.inf if value is None else self.metric.goodness(value)
                 if worth > best or not self.trees:
                     best, self.trees = worth, {**grown, "start": grown["start"][: step + 1]}
-            if not len(items):
-                self.trees = grown
-                break
-        return GrowReply(clients=1)
+        return Done(clients=1)
 
     def _grow(self, rows: NDArray[np.float32], labels: NDArray[np.int64], leaves: int, fewest: int) -> Tensors:
         """scikit-learn's trees as tensors, those of a step side by side: nodes of one after the other."""
@@ -180,7 +171,7 @@ class Server(ServerBase[TreesAloneConfig]):
 
     def round(self, federation: Federation, number: int) -> None:
         # There is no other round: with ``participation``, too, every silo has trees.
-        federation.sum(Client.grow, GrowRequest()).require(self.config.min_clients)
+        federation.sum(Client.grow, Empty()).require(self.config.min_clients)
 
 
 METHOD = Method(

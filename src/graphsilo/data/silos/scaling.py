@@ -214,12 +214,12 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     if not isinstance(features, np.ndarray) or features.dtype == np.float32 or not len(features):
         return []
     from graphsilo.data.silos.column_scales import scale_of_rows
+    from graphsilo.data.sources.link_columns import starts_of
 
     has_columns = how in ("standard", "robust")
     scale = scale_of_rows(graph.features, how, graph.types) if has_columns else None
     said = []
-    relations = graph.links.relations if graph.links else ()
-    made = tuple(f"{relation} {way}: " for relation in relations for way in ("in", "out"))
+    made = starts_of(graph)
     for column in range(features.shape[1]):
         if graph.feature_names and graph.feature_names[column].startswith(made):
             continue  # sums over links, of which nobody can make two columns

@@ -19,9 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.sources.generated import Generated
-from graphsilo.data.sources.institutions import FIRST_DAY, MONTH, LinkRows, NodeTable, put_together, spread
-from graphsilo.random import numpy_generator
+from graphsilo.data.sources.institutions import (
+    FIRST_DAY,
+    MONTH,
+    Institutions,
+    LinkRows,
+    NodeTable,
+    put_together,
+    spread,
+)
 from graphsilo.settings import setting
 
 Floats = NDArray[np.float64]
@@ -46,7 +52,7 @@ _COMMUNITY = 40
 """Accounts whose holders know each other."""
 
 
-class Bank(Generated):
+class Bank(Institutions):
     """``bank``: banks with accounts, merchants, transfers and payments; some accounts are money mules.
 
     Raises:
@@ -64,7 +70,6 @@ class Bank(Generated):
         0.0, "share of accounts whose holder has another at another bank; these are nodes that both banks know",
         ge=0, le=0.5,
     )  # fmt: skip
-    seed: int = setting(0, "same seed and settings, same tables", ge=0)
 
     @property
     def least_bytes(self) -> int:
@@ -88,15 +93,6 @@ class Bank(Generated):
     def accounts(self) -> int:
         """n."""
         return self.transfers // _PER_ACCOUNT
-
-    @property
-    def days(self) -> float:
-        """How long the tables reach."""
-        return self.months * MONTH
-
-    def draw(self, *names: str | int) -> np.random.Generator:
-        """Randomness for one purpose."""
-        return numpy_generator(self.seed, self.name, *names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.sources.generated import Generated
-from graphsilo.data.sources.institutions import FIRST_DAY, MONTH, LinkRows, NodeTable, put_together, spread
-from graphsilo.random import numpy_generator
+from graphsilo.data.sources.institutions import (
+    FIRST_DAY,
+    Institutions,
+    LinkRows,
+    NodeTable,
+    put_together,
+    spread,
+)
 from graphsilo.settings import setting
 
 Floats = NDArray[np.float64]
@@ -41,7 +46,7 @@ _MOST_STAYS = 40
 """Of one patient."""
 
 
-class Hospital(Generated):
+class Hospital(Institutions):
     """``hospital``: hospitals with patients, stays, wards, drugs and diagnoses; some stays end in a readmission.
 
     Raises:
@@ -55,25 +60,14 @@ class Hospital(Generated):
     positives: float = setting(
         0.15, "about which share of stays is followed by another within 30 days", ge=0.02, le=0.4
     )
-    months: int = setting(12, "how long the tables reach", ge=6, le=60)
     shared_patients: float = setting(
         0.0, "share of patients who go to two hospitals; these are nodes that both hospitals know", ge=0, le=0.5
     )
-    seed: int = setting(0, "same seed and settings, same tables", ge=0)
 
     @property
     def least_bytes(self) -> int:
         """Bytes that making it takes at the very least."""
         return int(self.patients * (1 + self.months / 8) * 600)
-
-    @property
-    def days(self) -> float:
-        """How long the tables reach."""
-        return self.months * MONTH
-
-    def draw(self, *names: str | int) -> np.random.Generator:
-        """Randomness for one purpose."""
-        return numpy_generator(self.seed, self.name, *names)
 
     def generate(self) -> Graph:
         """Types ``stay``, ``patient``, ``ward``, ``drug`` and ``diagnosis``; relations of their links."""

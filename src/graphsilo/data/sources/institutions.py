@@ -11,11 +11,29 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph
 from graphsilo.data.links import LinkTable, NodeTypes, Owners
 from graphsilo.data.sources.directions import to_undirected
+from graphsilo.data.sources.generated import Generated
+from graphsilo.random import numpy_generator
+from graphsilo.settings import setting
 
 FIRST_DAY = 20089.0
 """Of all generated tables: 2025-01-01 in days since 1970-01-01."""
 MONTH = 365 / 12
 """Days."""
+
+
+class Institutions(Generated):
+    """Settings of generated tables of several institutions."""
+
+    months: int = setting(12, "how long the tables reach", ge=6, le=60)
+
+    @property
+    def days(self) -> float:
+        """How long the tables reach."""
+        return self.months * MONTH
+
+    def draw(self, *names: str | int) -> np.random.Generator:
+        """Randomness for one purpose."""
+        return numpy_generator(self.seed, self.name, *names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,8 @@ from graphsilo.errors import ConfigError
 
 ESTIMATE = "sums"
 """What ``Graph.estimated`` calls these columns, about which other nodes decide."""
-_DIRECTIONS = ("out", "in")
+DIRECTIONS = ("out", "in")
+"""Rows that begin at a node, and rows that end there."""
 
 
 def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
@@ -68,13 +69,13 @@ def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
             column: (name[len(relation) + 1 :], "=" in name or name in graph.booleans)
             for column, name in _columns_of(links, relation).items()
         }
-        for direction, here, there in zip(_DIRECTIONS, rows.ends, rows.ends[::-1], strict=True):
+        for direction, here, there in zip(DIRECTIONS, rows.ends, rows.ends[::-1], strict=True):
             for name, block in _columns_at(rows, here, there, when, graph.num_nodes, spans, columns):
                 blocks.append(block)
-                names.append(f"{relation} {direction}: {name}")
+                names.append(f"{start_of(relation, direction)}{name}")
             kind = _type_of(graph, here)
             if links.between is not None:  # also where this silo has no such row
-                kind = int(links.between[number, _DIRECTIONS.index(direction)])
+                kind = int(links.between[number, DIRECTIONS.index(direction)])
             kinds += [kind] * (len(names) - len(kinds))
     return _with_columns(graph, np.stack(blocks, axis=1) if blocks else np.zeros((graph.num_nodes, 0)), names, kinds)
 
@@ -203,18 +204,26 @@ def _type_of(graph: Graph, here: NDArray[np.int64]) -> int:
 
 def has_link_columns(graph: Graph) -> bool:
     """Whether some of its features are such sums, by their names."""
-    return graph.feature_names is not None and any(name.startswith(_starts(graph)) for name in graph.feature_names)
+    starts = starts_of(graph)
+    return any(name.startswith(starts) for name in graph.feature_names or ())
 
 
-def _starts(graph: Graph) -> tuple[str, ...]:
+def start_of(relation: str, direction: str) -> str:
+    """What names of sums over a relation's rows begin with, in one of ``DIRECTIONS``."""
+    return f"{relation} {direction}: "
+
+
+def starts_of(graph: Graph) -> tuple[str, ...]:
+    """What names of such sums begin with, of all relations."""
     relations = () if graph.links is None else graph.links.relations
-    return tuple(f"{relation} {direction}: " for relation in relations for direction in _DIRECTIONS)
+    return tuple(start_of(relation, direction) for relation in relations for direction in DIRECTIONS)
 
 
 def _with_columns(graph: Graph, columns: NDArray[np.float64], names: list[str], kinds: list[int]) -> Graph:
     """The graph with these features behind its own, in place of older ones of such names."""
     own = graph.feature_names or tuple(f"feature {column}" for column in range(graph.num_features))
-    kept = np.array([not name.startswith(_starts(graph)) for name in own], dtype=np.bool_)
+    starts = starts_of(graph)
+    kept = np.array([not name.startswith(starts) for name in own], dtype=np.bool_)
     features = graph.features if kept.all() else graph.features[:, np.flatnonzero(kept)]
     types = graph.types
     if types is not None:

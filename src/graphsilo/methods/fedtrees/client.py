@@ -24,8 +24,6 @@ from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.columns import (
     node_columns,
-    own_columns,
-    relation_columns,
     round_to_grid,
     second_moments,
     views_of,
@@ -280,16 +278,14 @@ class Client(ClientBase[FedTreesConfig]):
         key = (config.dim, self.context.seed, config.label_features, self._which)
 
         def make() -> NDArray[np.float32]:
-            views = views_of(data, self.silo.schema)
-            found = [node_columns(views, config.dim, self._directions.numpy(), self.context.seed)]
+            schema = self.silo.schema
+            views, relations = views_of(data, schema), (data, schema) if schema.relations else None
+            found = [node_columns(views, config.dim, self._directions.numpy(), self.context.seed, relations)]
             for view in views if labelled else ():
                 columns = sp.csr_matrix((data.num_nodes, 2 * classes))
                 if own:
                     columns = label_columns(view, self.train, self._labels, classes, of=self.data)
                 found.append(columns.toarray().astype(np.float32))
-            if self.silo.schema.relations:
-                mine = own_columns(data, config.dim, self._directions.numpy(), self.context.seed)
-                found.append(relation_columns(data, self.silo.schema, mine, config.dim))
             return np.hstack(found, dtype=np.float32)
 
         mine = (self.train.tobytes(), self._labels.tobytes()) if labelled and own else ()

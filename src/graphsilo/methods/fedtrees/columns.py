@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.data.sources.directions import to_undirected
+from graphsilo.data.sources.link_columns import DIRECTIONS, start_of
 from graphsilo.models.columns import BLOCK, projection, unit_rows
 from graphsilo.models.view import GraphTensors, Matrix
 
@@ -80,9 +81,9 @@ def relation_sources(schema: Schema, dim: int) -> list[tuple[int, bool, NDArray[
             if schema.num_features <= dim:
                 kind = schema.ends[number][turned] if schema.ends else ""
                 starts = tuple(
-                    f"{relation} {direction}: "
+                    start_of(relation, direction)
                     for relation, ends in zip(schema.relations, schema.ends, strict=False)
-                    for direction, end in zip(("out", "in"), ends, strict=True)
+                    for direction, end in zip(DIRECTIONS, ends, strict=True)
                     if end == kind
                 )
                 columns = np.array(
@@ -121,7 +122,11 @@ def principal_of(num_features: int, dim: int) -> int:
 
 
 def node_columns(
-    views: Sequence[GraphTensors], dim: int, principal: NDArray[np.float32], seed: int
+    views: Sequence[GraphTensors],
+    dim: int,
+    principal: NDArray[np.float32],
+    seed: int,
+    relations: tuple[GraphTensors, Schema] | None = None,
 ) -> NDArray[np.float32]:
     """[n, p] the columns of all nodes, without label features.
 
@@ -130,6 +135,7 @@ def node_columns(
         dim: Most columns of X that are taken as they are.
         principal: [d, k] principal directions; k = 0: all are random.
         seed: Of the random ones.
+        relations: The graph and the schema that names its relations, to have ``relation_columns`` behind the others.
     """
     narrow = views[0].num_features <= dim
     own = own_columns(views[0], dim, principal, seed)
@@ -139,12 +145,20 @@ def node_columns(
         one = step @ own
         parts += [one, step @ one]
         if narrow:
-            squares = step @ (own * own)
-            variance = squares - one * one
-            parts.append(np.sqrt(np.where(variance > ROUNDING * squares, variance, 0.0)))
+            parts.append(_deviation(step, own, one))
         degree = np.log1p(np.asarray(data.matrix("sum").sum(axis=1), dtype=np.float64))
         parts += [degree, step @ degree]
+    if relations is not None:
+        parts.append(relation_columns(*relations, own, dim))
     return np.hstack(parts).astype(np.float32)
+
+
+def _deviation(step: sp.csr_matrix, values: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[n, d] the standard deviation of values over each node's neighbours, whose mean is known."""
+    squares = step @ (values * values)
+    variance = squares - mean * mean
+    found: NDArray[np.float64] = np.sqrt(np.where(variance > ROUNDING * squares, variance, 0.0))
+    return found
 
 
 def own_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
@@ -157,7 +171,7 @@ def own_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], se
     return np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _round_rows(features)])
 
 
-def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64], dim: int) -> NDArray[np.float32]:
+def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
     """[n, q] for each relation and direction, of the nodes at the other end of a node's rows: mean and, where X is
     narrow, standard deviation of X; log(1 + how many there are) and, of that, their mean.
 
@@ -180,10 +194,8 @@ def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64
         degree = np.log1p(np.diff(step.indptr).astype(np.float64))[:, None]
         parts.append(degree)
         if columns is not None:
-            squares = step @ (here * here)
-            variance = squares - one * one
-            parts += [np.sqrt(np.where(variance > ROUNDING * squares, variance, 0.0)), step @ degree]
-    return np.hstack(parts).astype(np.float32)
+            parts += [_deviation(step, here, one), step @ degree]
+    return np.hstack(parts)
 
 
 def second_moments(features: Matrix, nodes: NDArray[np.int64], basis: NDArray[np.float32]) -> NDArray[np.int64]:

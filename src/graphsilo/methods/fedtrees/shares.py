@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.silos.silo import Schema
+from graphsilo.data.sources.link_columns import DIRECTIONS
 from graphsilo.federation.message import Tensors
 from graphsilo.methods.fedtrees.columns import ROUNDING, ROW, relation_sources
 from graphsilo.methods.fedtrees.forest import Floats, leaves_of
@@ -291,7 +292,7 @@ def describe_columns(
             at += len(class_names)
     for number, turned, which in relation_sources(schema, dim):
         relation = schema.relations[number]
-        words = f", {relation} {'out' if turned else 'in'}"
+        words = f", {relation} {DIRECTIONS[not turned]}"
         step = relation_matrix(data, number, "mean", turned=turned).astype(np.float64)
         there: NDArray[np.floating[Any]] = own if which is None else own[:, which]
         heard = names if which is None or names is None else [names[column] for column in which.tolist()]
