@@ -33,8 +33,8 @@ def cases() -> Iterator[tuple[str, Any, str, dict[str, str]]]:
         for name, field in kind.model_fields.items():
             bounds = bounds_of(field)
             whole = "float" not in str(field.annotation)
-            text = " and ".join(f"{WORDS[key]} {bounds[key]:g}" for key in WORDS if key in bounds)
-            text = text.replace("4.29497e+09", "4294967295").replace("1e+07", "10000000").replace("1e+06", "1000000")
+            shown = {key: f"{bound:g}" if isinstance(bound, float) else str(bound) for key, bound in bounds.items()}
+            text = " and ".join(f"{WORDS[key]} {shown[key]}" for key in WORDS if key in bounds)
             for key, bound in bounds.items():
                 value = bound - 1 if key == "ge" else bound + 1 if key == "le" else bound
                 value = int(value) if whole else float(value)
