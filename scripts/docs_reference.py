@@ -403,7 +403,8 @@ def secure_sums() -> str:
 
 
 def papers(part: str) -> str:
-    """What was measured on the papers' tables: all of it, how much, FedRidge's scores or how each method stands."""
+    """What was measured on the papers' tables: all of it, how much, FedRidge's scores, how each method stands, or the
+    lead of a paper's own method (``leads-FedPG``)."""
     benchmarks = str(Path(__file__).resolve().parents[1] / "benchmarks")
     if benchmarks not in sys.path:
         sys.path.append(benchmarks)
@@ -416,6 +417,8 @@ def papers(part: str) -> str:
         "fedridge": lambda: papers_page.fedridge(papers_page.tree(), sections),
         "methods": lambda: papers_page.of_methods(sections),
     }
+    if part.startswith("leads-"):
+        return "\n".join(papers_page.leads(papers_page.tree(), sections, part.removeprefix("leads-")))
     return "\n".join(parts[part]())
 
 

@@ -343,6 +343,19 @@ def _section(**of_methods: dict[str, str]) -> papers_page.Section:
     return papers_page.Section(["cut"], ["commit"], lines)
 
 
+def test_a_paper_s_method_is_held_against_the_best_other_one() -> None:
+    section = _section(
+        FairFGL={"published": "83.0", "ours": "80.0 ± 0.4", "tuned": "81.0"},
+        MOON={"published": "82.0", "ours": "79.0", "other view": "81.5 ± 0.1"},
+        FedAvg={"ours": "81.0", "tuned": "80.5"},
+        FedRidge={"ours": "90.0"},
+    )
+    assert papers_page._leads(section, "accuracy", "FairFGL") == ([1.0, -1.5, 0.5], "MOON")
+    (drawn,) = papers_page.leads(TREE, {"fairfgl-2.Cora": section}, "FairFGL")
+    assert "II: Cora, accuracy: +1.0, -1.5, +0.5" in drawn
+    assert ">MOON</text>" in drawn
+
+
 @pytest.mark.parametrize(
     ("ours", "verdict"),
     [("85.0 ± 0.4", "level"), ("85.8 ± 0.4", "above"), ("84.1 ± 0.4", "below"), ("85.5 ± 0.4", "level")],
