@@ -245,7 +245,8 @@ def leads(tree: Mapping[str, Any], sections: Mapping[str, Section], paper: str) 
         tables = {_metric(part["path"]).replace("_", " ").replace(".", ", "): part["table"] for part in entry["scores"]}
         for row, section in sections.items():
             if row.startswith(f"{entry['id']}.") and entry["paper"] == paper:
-                place = row.removeprefix(f"{entry['id']}.").replace("-", " ").replace(".", " ")
+                data, _, setting = row.removeprefix(f"{entry['id']}.").partition(".")
+                place = f"{data} {setting.replace('-', ' ')}".strip()
                 for score in SUMMARISED:
                     gaps, best = _leads(section, score, paper)
                     if gaps[0] is not None and gaps[1] is not None:
