@@ -13,6 +13,7 @@ from graphsilo.data.silos.cards import card, compare_cards
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.union import union
 from graphsilo.data.sources import catalog
+from graphsilo.data.sources.layout import Layout
 from graphsilo.data.sources.targets import with_targets
 from graphsilo.errors import DataError
 from graphsilo.experiments.config import RunConfig
@@ -151,6 +152,17 @@ def test_a_card_that_no_tables_have_is_refused_in_words(tmp_path: Path, changes:
         compare_cards([honest, liar | {"layout": liar["layout"] | changes}])
     assert text in str(error.value)
     assert len(str(error.value)) < 2_000
+
+
+def test_a_column_of_links_that_came_later_is_named(tmp_path: Path) -> None:
+    schema = compare_cards(cards(write(tmp_path, "a", BOTH.replace("features: [amount], one_hot", "one_hot"))))
+    with pytest.raises(DataError, match="links 'transfer' have the column 'amount', which the model or the federation"):
+        read_silo_file(write(tmp_path, "b", BOTH) / "silo.yaml").load(0, schema=schema)
+
+
+def test_a_graph_without_a_description_says_what_its_links_lead_between(tmp_path: Path) -> None:
+    graph = catalog.load(str(write(tmp_path, "wide", BOTH) / "tables.yaml")).union
+    assert Layout.of(graph, None, False).ends == [["account", "merchant"], ["account", "account"]]
 
 
 def test_windows_that_are_said_twice_are_one(tmp_path: Path) -> None:
