@@ -40,6 +40,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of two seeds with reference rows."""
     folder = tmp_path_factory.mktemp("runs") / "fedavg"
-    arguments = ["run", *SMALL, "--rounds", "4", "--seeds", "0,1", "--reference", "all", "--out", str(folder), "-q"]
+    references = ["--reference", "local,alone,fedavg,fedridge,global,majority"]
+    arguments = ["run", *SMALL, "--rounds", "4", "--seeds", "0,1", *references, "--out", str(folder), "-q"]
     assert main(arguments) == 0
     return folder

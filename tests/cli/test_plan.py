@@ -8,6 +8,7 @@ import re
 import pytest
 
 
+@pytest.mark.slow
 def test_tables(call, small):
     code, out, _ = call("plan", *small, "--rounds", "3", "--seconds", "1", "--bandwidth", "10", "--latency", "5")
     assert code == 0

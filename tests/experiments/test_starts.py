@@ -45,6 +45,7 @@ def scores(result):
     return [[(row.client, row.test) for row in seed.clients] for seed in result.record.seeds]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_the_other_ended(earlier):
     """Where nothing more is learned the scores are the earlier run's, with workers too."""
     for method, folder, choice in (("local", "own", "own"), ("fedavg", "common", "common")):

@@ -38,6 +38,7 @@ def coordinator_of(sites: Any, kit: Path) -> Coordinator:
     return Coordinator(kit, "test", sites.clients, sites.transport, status)
 
 
+@pytest.mark.slow
 def test_jobs_are_carried_out_one_after_the_other(sites: Any, kit: Path, tmp_path: Path) -> None:
     jobs = Jobs(kit)
     first = jobs.submit(config_file(sites, tmp_path), out=tmp_path / "one")

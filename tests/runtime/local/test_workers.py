@@ -48,6 +48,7 @@ def test_clients_are_spread_and_asked_in_order(spread, pool, troubled):
         assert one[client].value == 6.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("early", "size"), [(0, 10**9), (1, 10**9), (32, 10**9), (32, 0), (32, 1)])
 def test_answers_come_in_order_however_many_may_wait(spread, troubled, monkeypatch, early, size):
     monkeypatch.setattr("graphsilo.runtime.local.workers.MAX_EARLY", early)
@@ -196,12 +197,13 @@ class Listener(Observer):
         self.rounds.append(progress.round)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("checkpoints", "folder", "resident", "rounds"),
     [
         (1, True, None, [1, 2, 3]),
-        pytest.param(2, True, 1, [1, 2, 3], marks=pytest.mark.slow),
-        pytest.param(1, False, None, [1, 2, 1, 2, 3], marks=pytest.mark.slow),
+        (2, True, 1, [1, 2, 3]),
+        (1, False, None, [1, 2, 1, 2, 3]),
     ],
 )
 def test_a_killed_worker_is_told_and_the_run_goes_on(

@@ -40,6 +40,7 @@ def rounds(tree: Any) -> Any:
     return [numbers(row) for row in kept], tree["summary"]["test"]
 
 
+@pytest.mark.slow
 def test_sums_over_sites_are_those_of_one_process(sites: Any, tmp_path: Path) -> None:
     tree = carry_out(sites, tmp_path / "out", **SECURE)
     assert rounds(tree) == rounds(sites.alone(**SECURE))
