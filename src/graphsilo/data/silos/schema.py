@@ -25,8 +25,8 @@ _KINDS: dict[str, Any] = {
     "num_classes": Annotated[int, msgspec.Meta(ge=0, le=10_000)],
     "feature_names": list[Any] | None, "class_names": list[Any] | None,
     "booleans": dict[str, tuple[list[Any], list[Any]]],
-    "directed": bool, "weighted": bool, "types": list[Any], "relations": list[Any], "link_features": list[Any], "target": str,
-    "ends": list[tuple[Any, Any]],
+    "directed": bool, "weighted": bool, "types": list[Any], "relations": list[Any], "link_features": list[Any],
+    "target": str, "ends": list[tuple[Any, Any]],
 }  # fmt: skip
 
 
