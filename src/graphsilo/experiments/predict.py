@@ -201,7 +201,9 @@ class Member:
     def describe(self, decision: Decision) -> str:
         """The same in words."""
         word = class_word(decision.positive, self.silo.schema)
-        return describe_decision(decision, word, str(self.asked.config.evaluation.threshold))
+        config = self.asked.config.evaluation
+        agreed = config.threshold_by == "federation" and self.view in self.kept.decisions
+        return describe_decision(decision, word, str(config.threshold), "all silos'" if agreed else "the silo's")
 
     def refuse_other_data(self) -> None:
         """Raise if the data is not what it was.
