@@ -71,8 +71,8 @@ def test_all_that_is_misspelt_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as told:
         House.of({"color": "red", "front": {"hight": 2}, "storeys": 0})
     assert str(told.value) == (
-        "unknown setting 'house.front.hight'; did you mean 'house.front.height'? unknown setting 'house.color'; did you "
-        "mean 'house.colour'? house.storeys must be at least 1; got 0."
+        "unknown setting 'house.front.hight'; did you mean 'house.front.height'? unknown setting 'house.color'; did "
+        "you mean 'house.colour'? house.storeys must be at least 1; got 0."
     )
 
 

@@ -75,6 +75,7 @@ class Prediction:
         decided: How that was chosen, in words.
         values: [m, t] of targets, where there are such and no classes: numbers in their own units, or the chance of
             each label; ``classes`` are then -1, ``probabilities`` [m, 0].
+        truth: [m, t] what the targets are, NaN where unknown; None where there are none.
     """
 
     node_ids: NDArray[np.str_] | NDArray[np.int64]
@@ -84,6 +85,7 @@ class Prediction:
     on: str
     by: str = ""
     values: NDArray[np.float64] | None = None
+    truth: NDArray[np.float32] | None = None
     splits: NDArray[np.str_] | None = None
     labels: NDArray[np.int64] | None = None
     positive: int | None = None
@@ -323,7 +325,8 @@ def predict(
         class_names=silo.schema.class_names,
         on=on,
         by=_words_of_model(owner, checkpoint, whose, reported),
-        splits=splits_of(silo)[told] if graph is None and not silo.has_targets else None,
+        truth=None if values is None or (known := target.union.targets) is None else known.values[told],
+        splits=splits_of(silo)[told] if graph is None else None,
         labels=None if labels is None or (labels < 0).all() else labels[told],
         **decided,
     )

@@ -105,7 +105,8 @@ def _dates(found: Reading) -> list[tuple[str, str]]:
                 rows = "one row is" if far.sum() == 1 else f"{far.sum()} rows are"
                 text = (
                     f"{rows} dated long {what} nearly all others ({date(low, days)} to {date(high, days)}), up to "
-                    f"{date(edge, days)}: a slip, or a word for an unknown date? List such words under `empty` of the table"
+                    f"{date(edge, days)}: a slip, or a word for an unknown date? List such words under `empty` of the "
+                    f"table"
                 )
                 said.append((name, text))
     return said
