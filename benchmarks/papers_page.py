@@ -1,8 +1,8 @@
 """Keeps the numbers of the papers' tables, run again, and draws them for the documentation.
 
 ``results/tables.csv`` holds them: mean ± standard deviation in percent, a line for each score of each method. What
-``benchmarks/papers.py tables study`` has left is written there; a number that has no result here, or one from fewer seeds,
-stays. ``scripts/docs_reference.py`` draws the documentation's tables from that file when the site is built.
+``benchmarks/papers.py tables study`` has left is written there; a number that has no result here, or one from fewer
+seeds, stays. ``scripts/docs_reference.py`` draws the documentation's tables from that file when the site is built.
 
     python benchmarks/papers.py tables --priority 3 --rows fairfgl-2.Cora
     python benchmarks/papers_page.py
