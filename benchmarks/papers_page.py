@@ -28,6 +28,8 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce import coverage as reproduced
 from graphsilo.experiments.reproduce import description
 from graphsilo.experiments.reproduce.published import NOT_COMPARED
+from graphsilo.report import svg
+from graphsilo.report.plot import Axis, Dots, Figure, Plot
 
 NUMBERS = ROOT / "benchmarks" / "papers" / "results" / "tables.csv"
 OF_SEEDS = ("ours", "other view", "seeds", "CPU s")
@@ -37,6 +39,10 @@ KEPT = ("published", "ours", "tuned", "other view", "seeds", "CPU s")
 NUMBER = re.compile(r"(?P<mean>[\d.]+)(?: ± (?P<spread>[\d.]+))?(?P<of> \(.*\))?")
 STEPS = (1.0, 3.0, 8.0)
 """Differences in points from which a cell is coloured, more strongly at each."""
+SUMMARISED = ("accuracy", "macro f1", "hete f1", "unseen node, accuracy", "missing class, accuracy")
+"""Scores whose leads are drawn."""
+NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
+"""Rows that are none of a paper's federated methods, over which it leads."""
 WITHIN = 3.0
 """Points between a score and the printed one up to which they agree in the table of what is covered."""
 ON_ITS_PAGE = {"FedSage+": "measured on [its page](methods/fedsage_plus.md#measured)"}
@@ -186,6 +192,48 @@ def _difference(ours: str, published: str) -> str:
     strength = sum(abs(gap) >= step for step in STEPS)
     colour = f' class="{"above" if gap > 0 else "below"}-{strength}"' if strength else ""
     return f'<td data-value="{gap:.3f}"{colour}>{gap:+.1f}</td>'
+
+
+def leads(tree: Mapping[str, Any], sections: Mapping[str, Section], paper: str) -> Iterator[str]:
+    """How far a paper's own method is above the best other one of its tables, in print and here, as a picture."""
+    rows: list[tuple[str, str, list[float | None]]] = []
+    for entry in tree["tables"]:
+        tables = {_metric(part["path"]).replace("_", " ").replace(".", ", "): part["table"] for part in entry["scores"]}
+        for row, section in sections.items():
+            if row.startswith(f"{entry['id']}.") and entry["paper"] == paper:
+                data, _, setting = row.removeprefix(f"{entry['id']}.").partition(".")
+                place = f"{data} {setting.replace('-', ' ')}".strip()
+                for score in SUMMARISED:
+                    gaps, best = _leads(section, score, paper)
+                    if gaps[0] is not None and gaps[1] is not None:
+                        rows.append((f"{tables[score]}: {place}, {score.removesuffix(' node, accuracy')}", best, gaps))
+    marks = []
+    for series, name in enumerate(("printed", "here", "here, tuned")):
+        points = [(gap, float(place)) for place, (*_, gaps) in enumerate(rows) if (gap := gaps[series]) is not None]
+        labels = [best for _, best, _ in rows] if name == "printed" else []
+        across, down = [gap for gap, _ in points], [place for _, place in points]
+        marks.append(Dots(name, across, down, series, labels=labels, hollow=name == "printed"))
+    plot = Plot(Axis("points above the best other method"), Axis(names=tuple(row[0] for row in rows)), tuple(marks))
+    pictures = svg.draw(Figure("", "", "", 70 + 15 * len(rows), {"": plot}))[0][1]
+    words = (f"{name}: {', '.join(f'{gap:+.1f}' for gap in gaps if gap is not None)}" for name, _, gaps in rows)
+    drawn = "".join(f'<div class="{kind}">{picture}</div>' for kind, picture in pictures)
+    yield f'<div class="plot" role="img" aria-label="Printed, here, tuned. {escape("; ".join(words))}">{drawn}</div>'
+
+
+def _leads(section: Section, score: str, paper: str) -> tuple[list[float | None], str]:
+    """By how much a paper's method leads in print, here and tuned, and which other method is best here."""
+    found: list[float | None] = []
+    best = ""
+    for mine, theirs in (("published", ("published",)), ("ours", ("ours", "other view")), ("tuned", ("tuned",))):
+        others = {
+            name: max(number(cells[title])[0] for title in theirs if cells[title])
+            for (name, shown), cells in section.lines.items()
+            if shown == score and name not in NOT_FEDERATED and paper not in name and any(cells[t] for t in theirs)
+        }
+        own = section.lines.get((paper, score), {}).get(mine, "")
+        found.append(number(own)[0] - max(others.values()) if own and others else None)
+        best = max(others, key=others.__getitem__) if mine == "ours" and others else best
+    return found, best
 
 
 def coverage(sections: Mapping[str, Section]) -> Iterator[str]:

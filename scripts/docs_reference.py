@@ -403,7 +403,8 @@ def secure_sums() -> str:
 
 
 def papers(part: str) -> str:
-    """What was measured on the papers' tables: all of it, how much, or a picture of the study over all of them."""
+    """What was measured on the papers' tables: all of it, how much, the lead of a paper's own method
+    (``leads-FedPG``), or a picture of the study over all of them."""
     benchmarks = str(Path(__file__).resolve().parents[1] / "benchmarks")
     if benchmarks not in sys.path:
         sys.path.append(benchmarks)
@@ -418,6 +419,8 @@ def papers(part: str) -> str:
         "coverage": lambda: papers_page.coverage(sections),
         "style": lambda: [study.style()],
     }
+    if part.startswith("leads-"):
+        return "\n".join(papers_page.leads(papers_page.tree(), sections, part.removeprefix("leads-")))
     return "\n".join(parts[part]())
 
 

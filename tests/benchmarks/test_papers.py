@@ -334,6 +334,27 @@ def test_only_what_tables_show_is_recorded() -> None:
     }
 
 
+def _section(**of_methods: dict[str, str]) -> papers_page.Section:
+    """A section with these cells of accuracy by method; others are empty."""
+    names = {"local": "local only", "all": "all data in one place"}
+    empty = dict.fromkeys(papers_page.KEPT, "")
+    lines = {(names.get(method, method), "accuracy"): {**empty, **said} for method, said in of_methods.items()}
+    return papers_page.Section(["cut"], ["commit"], lines)
+
+
+def test_a_paper_s_method_is_held_against_the_best_other_one() -> None:
+    section = _section(
+        FairFGL={"published": "83.0", "ours": "80.0 ± 0.4", "tuned": "81.0"},
+        MOON={"published": "82.0", "ours": "79.0", "other view": "81.5 ± 0.1"},
+        FedAvg={"ours": "81.0", "tuned": "80.5"},
+        FedRidge={"ours": "90.0"},
+    )
+    assert papers_page._leads(section, "accuracy", "FairFGL") == ([1.0, -1.5, 0.5], "MOON")
+    (drawn,) = papers_page.leads(TREE, {"fairfgl-2.Cora": section}, "FairFGL")
+    assert "II: Cora, accuracy: +1.0, -1.5, +0.5" in drawn
+    assert ">MOON</text>" in drawn
+
+
 def test_coverage_counts_every_printed_score_once() -> None:
     head, *rows = papers_page.coverage(papers_page.read())
     words = head.partition("\n")[0].split(" | ")[1:-1]

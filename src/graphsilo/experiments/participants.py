@@ -162,7 +162,12 @@ def selection_metric(config: EvaluationConfig, participants: Participants) -> Me
 def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
     """Whether clients also return how they rank classes: where it is asked for, or counts alone say little."""
     by = selection_metric(config, participants)
-    named = config.positive is not None or config.budget is not None or config.threshold != "f1"
+    named = (
+        config.positive is not None
+        or config.budget is not None
+        or config.threshold != "f1"
+        or config.threshold_by != "silo"
+    )
     return config.auc or named or by.ranking is not None or participants.is_lopsided
 
 
@@ -171,9 +176,12 @@ def asks_for(config: EvaluationConfig, participants: Participants) -> dict[str, 
     asked: dict[str, Any] = {"auc": needs_ranking(config, participants)}
     if participants.rare is None and config.positive is None:
         return asked
-    from graphsilo.experiments.decisions import looked_for
+    from graphsilo.experiments.decisions import looked_for, share_within
 
     known = looked_for(config, participants.schema, participants.rare)
+    if known and config.threshold_by == "federation" and asked["auc"]:
+        rows = participants.cut["per_client"]
+        asked["within"] = share_within(known["budget"], [row.get("test", 0) for row in rows])
     return asked | {"rare": known["positive"], "budget": known["budget"], "aim": known["aim"]} if known else asked
 
 

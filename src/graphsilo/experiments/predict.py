@@ -187,18 +187,23 @@ class Member:
         trained_on = found.silo_data if isinstance(found, SiloRecord) else found.data.hash
         return trained_on is not None and trained_on != self.asked.data_hash
 
-    def decide(self, shares: NDArray[Any]) -> dict[str, Any]:
-        """Fields of a ``Prediction`` of [m, C] probabilities: how those of the class looked for are read, by what was
-        kept with the model, else by the silo's validation items; none where there are not two classes."""
+    def decision(self) -> Decision | None:
+        """How scores of the class looked for are read: by what was kept with the model, else by the silo's validation
+        items; None where there are not two classes."""
         known = looked_for(self.asked.config.evaluation, self.silo.schema, self.asked.rare)
         if known is None:
-            return {}
+            return None
         numbers = self.kept.decisions.get(self.view)
         if numbers is None and not self.has_other_data:
             numbers = self.client.decide(self.view, known)
-        decision = Decision(known["positive"]) if numbers is None else Decision.of(numbers)
+        return Decision(known["positive"]) if numbers is None else Decision.of(numbers)
+
+    def describe(self, decision: Decision) -> str:
+        """The same in words."""
         word = class_word(decision.positive, self.silo.schema)
-        return {**apply_decision(decision, shares), "decided": describe_decision(decision, word, known["aim"])}
+        config = self.asked.config.evaluation
+        agreed = config.threshold_by == "federation" and self.view in self.kept.decisions
+        return describe_decision(decision, word, str(config.threshold), "all silos'" if agreed else "the silo's")
 
     def refuse_other_data(self) -> None:
         """Raise if the data is not what it was.
@@ -306,7 +311,8 @@ def predict(
         values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
     else:
         found = probabilities(output).cpu().numpy()[told]
-    labels = labels_of(target, silo.schema)
+    labels, decision = labels_of(target, silo.schema), opened.decision()
+    decided = {} if decision is None else {**apply_decision(decision, found), "decided": opened.describe(decision)}
     return Prediction(
         node_ids=target.external_ids[told],
         classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
@@ -317,7 +323,7 @@ def predict(
         by=_words_of_model(owner, checkpoint, whose, reported),
         splits=splits_of(silo)[told] if graph is None and not silo.has_targets else None,
         labels=None if labels is None or (labels < 0).all() else labels[told],
-        **opened.decide(found),
+        **decided,
     )
 
 
