@@ -55,7 +55,7 @@ FILES = {
 """Comparisons by name."""
 RECORDED = HERE / "papers" / "results"
 """Scores that another machine goes on from, in a file for each comparison that is recorded."""
-TO_RECORD = ("tables",)
+TO_RECORD = ("tables", "study")
 """Comparisons whose scores are all in what is recorded: those of the round that validation chose."""
 AS_IT_STANDS = ("study", "setup")
 """Scores that begin so are numbers that a run noted, and no percent."""

@@ -147,7 +147,7 @@ def nearest(name: str, choices: Iterable[object]) -> str:
 
 class _Short(reprlib.Repr):
     def repr_str(self, value: str, level: int) -> str:
-        return super().repr_str(without_secrets(value), level)
+        return super().repr_str(without_secrets(value[:20_000]), level)
 
 
 _SHORT = _Short()
@@ -197,7 +197,7 @@ def one_line(text: object, limit: int = 1000) -> str:
         >>> one_line("worker died\\n\\x1b[2Jbye")
         'worker died  [2Jbye'
     """
-    whole = without_secrets(str(text))
+    whole = without_secrets(str(text)[: 20 * limit])  # of megabytes, looking for secrets takes seconds
     cut = whole if len(whole) <= limit else f"{whole[:limit]} …"
     return "".join(letter if letter.isprintable() else " " for letter in cut)
 

@@ -46,3 +46,17 @@ def test_who_scores_what_nobody_asked_for_has_failed(names: tuple[str, str]) -> 
     believed = drop_unbelievable(federation, Replies(answers), ["own"], 2)
     assert (believed.clients, sorted(believed.failures)) == ((0, 1, 2), [3, 4])
     assert all("it scores what was not asked for" in failure.reason for failure in believed.failures.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("target_mae@2", 1.0), ("target_mae@01", 1.0), ("mae@0", 1.0), ("mae", -1.0), ("mae", 1e200), ("r2", 1.5)],
+)
+def test_scores_of_targets_that_there_are_not(name: str, value: float) -> None:
+    _, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    federation.limits = dict.fromkeys(range(3), 100.0)
+    none = replace(counted(), counts=torch.zeros(0, 4, 2, 2, dtype=torch.int32))
+    good = {"own/seen/test/target_mae@1": [7.5, 9.0], "own/seen/test/r2": [-3.0, 9.0]}
+    answers = {client: replace(none, scores=good) for client in range(3)}
+    answers[1] = replace(none, scores={**good, f"own/seen/test/{name}": [value, 9.0]})
+    assert drop_unbelievable(federation, Replies(answers), ["own"], 2).clients == (0, 2)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import DisclosureError, MessageError, UnsupportedError
-from graphsilo.federation.client import ClientBase, ClientContext, EvaluateRequest, ModelSpec
+from graphsilo.federation.client import ClientBase, ClientContext, EvaluateRequest, EvaluateSums, ModelSpec
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.rank_scoring import score_classes
 from graphsilo.federation.scoring import _parts, probabilities
@@ -173,6 +173,22 @@ def test_what_leaves_a_silo_with_every_method():
         "evaluate bins: counts int64 optional",
         "evaluate_bins bins: counts int64",
     }
+
+
+@pytest.mark.parametrize(
+    ("metric", "right", "wrong"),
+    [
+        ("ap", [0.0, 9.0], [-0.1, 9.1]), ("brier", [9.001], [9.1]), ("mae", [0.0, 1e9], [-1.0, 1e102]),
+        ("target_mae@1", [1e9], [-1.0]), ("target_r2@0", [-1e9, 9.0], [10.0]), ("micro_f1", [9.0], [9.1]),
+    ],
+)  # fmt: skip
+def test_sums_of_scores_are_held_against_what_scores_there_are(metric, right, wrong):
+    """Of one of several targets as of all."""
+    for above in (*right, *wrong):
+        ranked = {f"own/seen/test/{metric}": torch.tensor([[above], [9.0]], dtype=torch.float64)}
+        summed = EvaluateSums(counts={}, ranked=ranked, items={}, sizes={})
+        with pytest.raises(MessageError, match="are of no scores from") if above in wrong else nullcontext():
+            summed.check()
 
 
 def test_no_view_that_is_not_there_is_scored():

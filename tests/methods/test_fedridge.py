@@ -98,7 +98,7 @@ def test_what_leaves_a_silo():
         count sizes: counts int64 [2] per_class=False
         count_targets classes: counts int64 [classes] per_class=min_count
         count_targets sizes: counts int64 [2] per_class=False
-        count_targets squares: statistic float64 [classes] per_class=False
+        count_targets squares: statistic float64 [classes] per_class=min_count
         statistics moments: statistic float32 per_class=False
         statistics products: statistic float32 per_class=min_count
         statistics moments_rest: statistic float32 per_class=False

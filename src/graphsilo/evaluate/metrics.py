@@ -300,7 +300,8 @@ def find_leading(values: Iterable[str]) -> str | None:
 
 
 _RANKED: tuple[Task, ...] = ("node", "link", "graph", "multilabel")
-_OF_NUMBERS: Any = {"tasks": ("regression",), "is_share": False}
+_OF_NUMBERS: Any = {"tasks": ("regression",), "is_share": False, "bounds": (-1e100, 1)}
+_ERROR: Any = {**_OF_NUMBERS, "bounds": (0, 1e100), "higher_is_better": False}
 _BUDGET: Any = {"ranking": "rare.", "takes": ("positive", "budget")}
 _DECIDED: Any = {"ranking": "rare.", "takes": ("decision",)}
 _CHANCE: Any = {
@@ -358,11 +359,11 @@ for _metric in (
     Metric(
         "mae", "MAE", "mean absolute error, in the unit of what is estimated; of several targets the mean, each in "
         "standard deviations of all training items", ranking="targets.mean_absolute_error", selects=True, is_main=True,
-        **_OF_NUMBERS, higher_is_better=False,
+        **_ERROR,
     ),
     Metric(
         "rmse", "RMSE", "root of the mean squared error, in the same unit", ranking="targets.root_mean_squared_error",
-        selects=True, is_main=True, **_OF_NUMBERS, higher_is_better=False,
+        selects=True, is_main=True, **_ERROR,
     ),
     Metric(
         "r2", "R²", "share of the variance at a client that is explained; below 0: worse than its own mean",
@@ -370,9 +371,9 @@ for _metric in (
     ),
     Metric("spearman", "Spearman", "correlation of ranks", ranking="targets.spearman", is_main=True, **_OF_NUMBERS),
     Metric("target_mae", "MAE per target", "of each of several targets, in its own unit",
-           ranking="targets.mean_absolute_error", per_class=True, **_OF_NUMBERS, higher_is_better=False),
+           ranking="targets.mean_absolute_error", per_class=True, **_ERROR),
     Metric("target_rmse", "RMSE per target", "likewise", ranking="targets.root_mean_squared_error", per_class=True,
-           **_OF_NUMBERS, higher_is_better=False),
+           **_ERROR),
     Metric("target_r2", "R² per target", "likewise, without a unit", ranking="targets.r_squared", per_class=True,
            **_OF_NUMBERS),
     Metric("micro_f1", "Micro-F1", "2 · hits / (labels that there are + labels said) over all labels at once, said "

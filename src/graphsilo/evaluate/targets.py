@@ -49,7 +49,7 @@ def spearman(targets: Column, outputs: Column) -> Score:
     def of(y: Column, z: Column) -> float | None:
         one, other = (rankdata(each) - (len(each) + 1) / 2 for each in (y, z))
         below = float(np.sqrt((one @ one) * (other @ other)))
-        return float(one @ other) / below if below > 0 else None
+        return float(np.clip(one @ other / below, -1, 1)) if below > 0 else None
 
     return _mean(targets, outputs, of)
 

@@ -77,9 +77,12 @@ def _find_trouble(
     for name, pair in reply.scores.items():
         view, _, rest = name.partition("/")
         which, _, score = rest.partition("/")
-        kind, _, metric = score.partition("@")[0].partition("/")
+        score, at, number = score.partition("@")
+        kind, _, metric = score.partition("/")
         known = usual.get(f"{view}/{which}") or ("val", "test")
         asked = metric in ("accuracy", "macro_f1") if kind == PAIRED else kind in known and metric in ranked
+        if at:  # of one of several targets
+            asked = asked and number in map(str, range(classes)) and metrics.METRICS[metric].per_class
         if f"{view}/{which}" not in named or not asked or len(pair) != 2:
             return "it has a score that was not asked for"
         value, weight = pair

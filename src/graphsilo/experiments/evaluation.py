@@ -184,7 +184,7 @@ class SetScores:
 def fold_targets(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Scores of single targets, ``target_mae@1``, as lists under the metric's name."""
     found: dict[str, Any] = {}
-    for name, value in scores.items():
+    for name, value in sorted(scores.items(), key=lambda item: int(item[0].partition("@")[2] or 0)):
         metric, number, _ = name.partition("@")
         if number:
             found.setdefault(metric, []).append(value)

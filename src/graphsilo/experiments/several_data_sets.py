@@ -96,7 +96,9 @@ def stand_in(like: Graph | GraphCollection, item: Graph | GraphCollection | None
         node_names=None,
         types=None if empty.types is None else replace(empty.types, of_node=np.full(n, empty.types.target, np.int16)),
         time=None if empty.time is None else np.full(n, np.nan),
-    )
+        targets=None if (known := empty.targets) is None
+        else replace(known, values=np.full((n, known.values.shape[1]), np.nan, np.float32)),
+    )  # fmt: skip
     return GraphCollection(graph, np.arange(n + 1), labels, like.num_classes, like.name) if whole else graph
 
 

@@ -40,8 +40,8 @@ COMMON = "common model"
 """Among a client's models the server's, which of a federation of one is in no other file."""
 BESIDE_COMMON = "beside the common model"
 """Likewise what the server's predicts only together with, as it was in the round that the latter is of."""
-_ROUNDING = 1e-9
-"""By which a mean of shares in float64 may be above 1."""
+_ROUNDING, _DIGITS = 1e-9, 2.0**-9
+"""Share by which a mean of shares in float64, and one of values that were rounded to digits, may be beyond a bound."""
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,11 @@ class EvaluateSums(Message):
 
     def check(self) -> None:
         for name, (above, below) in dict(self.ranked).items():
-            shares = (metric := METRICS.get(name.rpartition("/")[2])) is None or not metric.may_be(2.0)
-            if bool((below < 0).any()) or (shares and bool(((above < 0) | (above > below * (1 + _ROUNDING))).any())):
-                raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from 0 to 1.")
+            metric = METRICS.get(name.rpartition("/")[2].partition("@")[0])
+            low, high = (metric and metric.bounds) or (0.0, 1.0)
+            most = below * (1 + (_ROUNDING if metric is None or metric.is_share else _DIGITS))
+            if bool(((below < 0) | (above < low * most) | (above > high * most)).any()):
+                raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from {low:g} to {high:g}.")
 
 
 class ScoreCounts(Message):

@@ -44,6 +44,8 @@ SCALED_ALONE = (
     "Ask the silo's owner, or write `features: {scale_by: silo}` into every silo.yaml: each then scales alone."
 )
 """What to do without such sums."""
+TARGETS_TOGETHER = "Ask the silo's owner: numbers are estimated together on one scale, or by each silo for itself."
+"""What to do where they are of targets."""
 
 NOT_SHARED = (
     "this silo wants all of the noise in its own answer (policy.max_epsilon), and in this run silos share it, so that "
@@ -266,35 +268,38 @@ class DisclosurePolicy(Settings):
                 "shows its own counts and scores. Run with evaluation.report=federation."
             )
 
-    def check_scaling(self) -> None:
+    def check_scaling(self, *, targets: bool = False) -> None:
         """Refuse the sums by which silos agree on the scale of their features, before anything is added up.
+
+        Args:
+            targets: Of their targets alone.
 
         Raises:
             DisclosureError: They are not allowed; the text says how to do without.
         """
+        sums, todo = _scaling_sums(targets)
         if self.max_epsilon is not None:
             raise DisclosureError(
-                f"the sums by which silos agree on the scale of their features have no noise, which this silo wants of "
-                f"all that it sends (policy.max_epsilon). {SCALED_ALONE}"
+                f"{sums} have no noise, which this silo wants of all that it sends (policy.max_epsilon). {todo}"
             )
         for kind in ("counts", "statistic"):
             if not self.allows(kind):
                 raise DisclosureError(
-                    f"the sums by which silos agree on the scale of their features disclose {KINDS[kind]} (kind "
-                    f"'{kind}'), which this silo's policy.kinds does not allow. {SCALED_ALONE}"
+                    f"{sums} disclose {KINDS[kind]} (kind '{kind}'), which this silo's policy.kinds does not allow. "
+                    f"{todo}"
                 )
 
-    def check_scaled_rows(self, rows: float) -> None:
+    def check_scaled_rows(self, rows: float, *, targets: bool = False) -> None:
         """Refuse such sums over few rows.
 
         Raises:
             DisclosureError: They are fewer than ``min_evaluation_count``, but some.
         """
         if 0 < rows < self.min_evaluation_count:
+            sums, todo = _scaling_sums(targets)
             raise DisclosureError(
-                f"the sums by which silos agree on the scale of their features are over fewer rows here than this "
-                f"silo's policy.min_evaluation_count of {self.min_evaluation_count}, so that they do not leave. "
-                f"{SCALED_ALONE}"
+                f"{sums} are over fewer rows here than this silo's policy.min_evaluation_count of "
+                f"{self.min_evaluation_count}, so that they do not leave. {todo}"
             )
 
     def check_field(self, step: str, reply: type[Message], spec: FieldSpec) -> None:
@@ -391,6 +396,12 @@ class DisclosurePolicy(Settings):
         )
         error.add_note(f"Classes with too few training items here: {', '.join(map(str, small))}.")
         return error
+
+
+def _scaling_sums(targets: bool) -> tuple[str, str]:
+    """What they are called, and what to do without."""
+    of = "the sums by which silos agree on the scale of their"
+    return (f"{of} targets", TARGETS_TOGETHER) if targets else (f"{of} features", SCALED_ALONE)
 
 
 def small_classes(class_counts: Sequence[int], minimum: int) -> list[int]:
@@ -566,10 +577,10 @@ class Gate:
         return error
 
     def _check_sums(self, reply: Message) -> None:
-        from graphsilo.federation.scaling import FeatureSquares, FeatureSums
+        from graphsilo.federation.scaling import FeatureSquares, FeatureSums, TargetSums
 
-        if isinstance(reply, FeatureSums | FeatureSquares):
-            self.policy.check_scaled_rows(reply.fewest)
+        if isinstance(reply, FeatureSums | FeatureSquares | TargetSums):
+            self.policy.check_scaled_rows(reply.fewest, targets=isinstance(reply, TargetSums))
 
     def _check_evaluation(self, spec: FieldSpec, value: Any) -> None:
         least = self.policy.min_evaluation_count

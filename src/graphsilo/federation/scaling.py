@@ -150,6 +150,11 @@ class TargetSums(Message):
         compared=False,
     )  # fmt: skip
 
+    @property
+    def fewest(self) -> int:
+        """Items of the target that is known of fewest."""
+        return _fewest(0, self.counts)
+
     def check(self) -> None:
         if self.counts.numel() and int(self.counts.min()) < 0:
             raise MessageError(f"TargetSums counts {int(self.counts.min())} items; at least 0 can be.")
@@ -190,10 +195,23 @@ class AgreedTargetScale(AgreedScale):
     target_factor: Tensor = sends("statistic", dtype=torch.float64, shape=("classes",), per_class=False)
 
 
-class ScalingClient(ClientBase[MethodConfig]):
-    """A silo before it is the client of a method."""
+class TargetsClient(ClientBase[MethodConfig]):
+    """A silo before it is the client of a method, of whose targets alone something is added up."""
 
     takes_unscaled = True
+
+    @handler
+    def target_sums(self, request: TargetsRequest) -> TargetSums:
+        """Either look at targets."""
+        counts, sums = target_sums(self.silo, None if request.centre is None else request.centre.numpy())
+        return TargetSums(counts=torch.from_numpy(counts), sums=torch.from_numpy(sums))
+
+    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
+        raise UnsupportedError("nothing has been trained yet: the silos are agreeing on the scale of their features.")
+
+
+class ScalingClient(TargetsClient):
+    """The same, of whose features something is added up, too."""
 
     @handler
     def feature_sums(self, request: SumsRequest) -> FeatureSums:
@@ -217,15 +235,6 @@ class ScalingClient(ClientBase[MethodConfig]):
             num_samples=graph.num_nodes, squares=torch.from_numpy(squares),
             members=torch.from_numpy(members_of(graph)),
         )  # fmt: skip
-
-    @handler
-    def target_sums(self, request: TargetsRequest) -> TargetSums:
-        """Either look at targets."""
-        counts, sums = target_sums(self.silo, None if request.centre is None else request.centre.numpy())
-        return TargetSums(counts=torch.from_numpy(counts), sums=torch.from_numpy(sums))
-
-    def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
-        raise UnsupportedError("nothing has been trained yet: the silos are agreeing on the scale of their features.")
 
 
 def agree(federation: Federation, minimum: int | None, *, features: bool = True, targets: bool = False) -> FeatureScale:
@@ -268,5 +277,13 @@ def message_of(scale: FeatureScale) -> AgreedScale:
 
 
 def scale_from(message: AgreedScale) -> FeatureScale:
-    """The scale of such a message."""
+    """The scale of such a message.
+
+    Raises:
+        MessageError: It would make all numbers one.
+    """
+    if isinstance(message, AgreedTargetScale) and bool((message.target_factor <= 0).any()):
+        raise MessageError(
+            "the scale of targets that came would make all numbers one: it has a factor that is not above 0."
+        )
     return scale_of(vars(message))

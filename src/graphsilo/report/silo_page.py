@@ -18,6 +18,7 @@ from markupsafe import Markup
 from graphsilo.attacks import findings
 from graphsilo.attacks.findings import Finding
 from graphsilo.data.silos.column_scales import fewest_rows
+from graphsilo.data.silos.targets import described_counts, target_sums
 from graphsilo.errors import ConfigError, DisclosureError, GraphsiloError, RunError, UnsupportedError
 from graphsilo.experiments.check_answers import BY_SETTINGS
 from graphsilo.experiments.check_remote import check_remote
@@ -376,10 +377,18 @@ def _refusals(
     secure, report = config.run.secure_sums, config.evaluation.report
     scaling = described.scaling
     checks: list[Callable[[], object]] = [
-        lambda: policy.check_method(method, settings, held.class_counts().tolist()),
+        lambda: policy.check_method(method, settings, described_counts(held).tolist()),
         lambda: policy.check_secure_sums(settings, secure, report),
         *([policy.check_scaling] if scaling.is_agreed else []),
         *([lambda: policy.check_scaled_rows(fewest_rows(held))] if scaling.is_agreed else []),
+        *(
+            [
+                lambda: policy.check_scaling(targets=True),
+                lambda: policy.check_scaled_rows(min(filter(None, target_sums(held)[0]), default=0), targets=True),
+            ]
+            if held.schema.task == "regression" and not method.alone
+            else []
+        ),
         lambda: settings.check_features(scaling, held.estimated),
     ]
     for check in checks:
@@ -431,7 +440,7 @@ def _warnings(
             f"scores of this silo do not leave: the run ends when they are asked for, or goes on without the silo "
             f"(method.min_clients)."
         )
-    if held.links is None and small_classes(held.class_counts().tolist(), policy.min_class_count):
+    if held.links is None and small_classes(described_counts(held).tolist(), policy.min_class_count):
         yield (
             f"With a class of fewer training items than policy.min_class_count of {policy.min_class_count}, scores of "
             f"this silo do not leave, as tables of training items are part of them: the run ends when they are asked "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph, GraphCollection
+from graphsilo.data.silos.schema import TABLES
 from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.data.silos.store import SiloStore
 
@@ -140,6 +142,15 @@ def test_names_come_back_for_the_nodes_of_the_silo_only(tmp_path):
     assert back.subgraph(np.array([2])).external_ids.tolist() == ["p2"]
     assert all("secret".encode("utf-32-le") not in path.read_bytes() for path in store.folder.iterdir())
     assert (stored(tmp_path / "b", silo(graph())).read(0).graph.node_names, store.clients()) == (None, [0])
+
+
+def test_a_silo_that_was_written_before_there_were_tables_of_links_comes_back(tmp_path):
+    store = stored(tmp_path, silo(graph()))
+    file = store.folder / "silo-0.json"
+    head = json.loads(file.read_text())
+    head["schema"] = {key: value for key, value in head["schema"].items() if key not in TABLES}
+    file.write_text(json.dumps(head))
+    assert store.read(0).schema == silo(graph()).schema
 
 
 def test_no_pickle_on_disk(tmp_path):

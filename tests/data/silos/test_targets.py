@@ -11,6 +11,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.data.silos.targets import (
+    described_counts,
     read_targets,
     scale_values,
     target_scale,
@@ -48,3 +49,11 @@ def test_a_silo_alone_has_its_own_and_an_agreed_one_wins():
     assert (own.targets.shift.tolist(), own.targets.factor.tolist()) == ([2.0], [1.0])
     assert len(own.shift) == 0
     assert with_target_scale(alone, None, own).targets is own.targets
+
+
+def test_what_is_told_of_a_label_describes_those_who_have_it_or_those_who_do_not():
+    """Ten items are trained on: all, one, nine and none of them have these labels."""
+    values = np.zeros((11, 4))
+    values[:, 0] = values[3, 1] = values[1:, 2] = values[10] = 1
+    assert described_counts(silo(values, range(10))).tolist() == [10, 1, 1, 10]
+    assert described_counts(silo(values[:, :1] + 0.5, range(10))).tolist() == [10]

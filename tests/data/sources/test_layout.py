@@ -13,6 +13,8 @@ from graphsilo.data.silos.cards import card, compare_cards
 from graphsilo.data.silos.own import read_silo_file
 from graphsilo.data.silos.union import union
 from graphsilo.data.sources import catalog
+from graphsilo.data.sources.layout import Layout
+from graphsilo.data.sources.targets import with_targets
 from graphsilo.errors import DataError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.several_data_sets import stand_in, with_shared_words
@@ -129,11 +131,52 @@ def test_what_silos_do_not_agree_on_is_told(tmp_path: Path, tables: str, text: s
     assert text in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"relations": []}, "layout.ends are not two types of nodes for each table of links"),
+        ({"ends": [["account"], ["account", "account"]]}, "layout.ends are not two types of nodes for each table"),
+        ({"types": ["account", "account"]}, "a name stands twice in layout.types"),
+        ({"target": "person"}, "layout.target names what is not among its types"),
+        ({"ends": [["account", "x"], ["account", "account"]]}, "layout.ends names what is not among its types"),
+        ({"shares": ["x"]}, "layout.shares names what is not among"),
+        ({"dated": ["x"]}, "layout.dated names what is not among"),
+        ({"windows": [float("nan")]}, "a window is no number of days"),
+        ({"windows": [k + 1.0 for k in range(90)], "links": [f"x{k}" for k in range(100)], "shares": []}, "at most"),
+        ({"links": ["x" * 10_000_000], "shares": []}, "has more than 1000 characters"),
+    ],
+)
+def test_a_card_that_no_tables_have_is_refused_in_words(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
+    honest, liar = cards(write(tmp_path, "a", BOTH), write(tmp_path, "b", BOTH))
+    with pytest.raises(DataError, match="the card of silo 'b' is not one of") as error:
+        compare_cards([honest, liar | {"layout": liar["layout"] | changes}])
+    assert text in str(error.value)
+    assert len(str(error.value)) < 2_000
+
+
+def test_a_column_of_links_that_came_later_is_named(tmp_path: Path) -> None:
+    schema = compare_cards(cards(write(tmp_path, "a", BOTH.replace("features: [amount], one_hot", "one_hot"))))
+    with pytest.raises(DataError, match="links 'transfer' have the column 'amount', which the model or the federation"):
+        read_silo_file(write(tmp_path, "b", BOTH) / "silo.yaml").load(0, schema=schema)
+
+
+def test_a_graph_without_a_description_says_what_its_links_lead_between(tmp_path: Path) -> None:
+    graph = catalog.load(str(write(tmp_path, "wide", BOTH) / "tables.yaml")).union
+    assert Layout.of(graph, None, False).ends == [["account", "merchant"], ["account", "account"]]
+
+
+def test_windows_that_are_said_twice_are_one(tmp_path: Path) -> None:
+    dated = FEWER + "sums: {windows: [30, 30]}\n"
+    assert compare_cards(cards(write(tmp_path, "a", dated), write(tmp_path, "b", dated.replace("30, 30", "30"))))
+
+
 def test_what_stands_for_a_silo_that_is_left_out_has_types(tmp_path: Path) -> None:
     graph = catalog.load(str(write(tmp_path, "wide", BOTH) / "tables.yaml")).union
     absent = stand_in(graph, graph).union
     assert absent.types is not None
     assert absent.types.of_node.tolist() == [0] * 32
     assert np.bincount(union([absent, graph])[0].types.of_node).tolist() == [62, 2]  # type: ignore[union-attr]
+    measured = with_targets(graph, np.ones((32, 2)), ("income", "rent"))
+    assert np.isnan(stand_in(measured, measured).union.targets.values).all()  # type: ignore[union-attr]
     with pytest.raises(DataError, match=r"types\.of_node must have a value for each of 32 nodes; got \(0,\)"):
         replace(graph, types=replace(absent.types, of_node=absent.types.of_node[:0]))

@@ -10,7 +10,10 @@ import torch
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.data.sources.targets import with_targets
 from graphsilo.errors import MessageError, RequestError
+from graphsilo.federation.client import ClientContext, ModelSpec
+from graphsilo.methods.fedridge import METHOD
 from graphsilo.methods.fedridge.messages import AdoptRequest, ScoreRequest, StatisticsRequest
 from kit.fedridge import PLAIN, played, pooled, whole
 
@@ -183,3 +186,15 @@ def test_an_own_choice_follows_the_metric_of_the_run(kit):
         judge, scored = client._judge, [client._to_scores(output) for output in outputs]
         assert [judge.quality(each) for each in scored] == pytest.approx(values)
         assert judge.best(scored, 0) == best
+
+
+def test_sums_tell_of_no_label_that_fewer_items_have_or_lack_than_may_be_told_of():
+    plain = Graph(np.eye(6, dtype=np.float32), np.zeros((2, 0), np.int64), np.zeros(6, np.int64), 1)
+    values = np.array([[0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]])
+    graph = with_targets(plain, values)
+    seen = EvaluationSet("seen", graph, {"val": np.zeros(0, np.int64), "test": np.zeros(0, np.int64)})
+    silo = Silo(0, graph, np.arange(6), (seen,), Schema.of(graph, graph.task))
+    for least, counts in ((1, [1, 5, 2]), (2, [0, 6, 2]), (3, [0, 6, 0])):
+        config = METHOD.config(min_count=least)
+        client = METHOD.client(ClientContext(0, silo, config, ModelSpec("gcn", {"hidden": [8]}), 0))
+        assert client._wanted(client._train).sum(0).tolist() == counts

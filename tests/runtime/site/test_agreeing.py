@@ -14,7 +14,7 @@ from graphsilo.data.silos.cards import compare_cards
 from graphsilo.errors import DataError
 from graphsilo.federation.codec import decode, encode
 from graphsilo.federation.journal import CARD, read
-from graphsilo.federation.scaling import AgreedScale, FeatureSums, SumsRequest
+from graphsilo.federation.scaling import AgreedScale, FeatureSums, SumsRequest, TargetsRequest
 from graphsilo.runtime.protocol import Packet, pack, unpack
 from graphsilo.runtime.site.worker import SiteWorker, members_of
 from graphsilo.runtime.transport import views_of
@@ -150,3 +150,34 @@ def test_a_client_that_goes_back_is_made_anew(tmp_path: Path) -> None:
     before = worker.session.clients[0]
     assert ask(worker, {"do": "restore", **session}).header["ok"]
     assert worker.session.clients[0].client is not before.client
+
+
+@pytest.mark.parametrize("least", [1, 9])
+def test_targets_are_added_up_where_features_are_not(tmp_path: Path, least: int) -> None:
+    """Also where a silo scales its features alone a coordinator is told nothing of them; and of few items nothing."""
+    place = tmp_path / "data"
+    place.mkdir()
+    (place / "n.csv").write_text("id,a,y\n" + "".join(f"{k},{k},{3 * k if k < 16 else ''}\n" for k in range(40)))
+    (place / "e.csv").write_text("a,b\n" + "".join(f"{k},{k + 1}\n" for k in range(39)))
+    tables = {
+        "name": "north", "nodes": {"path": "n.csv", "id": "id", "targets": ["y"]},
+        "edges": {"path": "e.csv", "source": "a", "target": "b"}, "features": {"scale_by": "silo"},
+        "policy": {"min_evaluation_count": least},
+    }  # fmt: skip
+    (place / "silo.yaml").write_text(yaml.safe_dump(tables))
+    worker = SiteWorker(members_of([(0, place / "silo.yaml")], tmp_path / "site", {}), tmp_path / "site")
+    words = {"task": "regression", "select_by": "mae", "scaling": {"scale": "standard", "scale_by": "silo"}}
+    assert ask(worker, opening(worker, **words)).header["clients"] == [0]
+    call = {"do": "call", "run": "run-1", "seed": 0, "round": 0, "to": [[0, 0]]}
+    answers = {
+        name: ask(worker, call | {"handler": name}, [encode(request).data]).header["answers"][0].get("failure")
+        for name, request in (("target_sums", TargetsRequest()), ("feature_sums", SumsRequest()))
+    }
+    assert "feature_sums" in answers["feature_sums"][1]
+    if least == 1:
+        assert answers["target_sums"] is None
+    else:
+        assert (
+            "the scale of their targets are over fewer rows here than this silo's policy.min_ev"
+            in (answers["target_sums"][1])
+        )

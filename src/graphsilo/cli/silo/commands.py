@@ -303,6 +303,7 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
     Raises:
         ConfigError: It is not one.
     """
+    from graphsilo.data.silos.targets import described_counts
     from graphsilo.federation.kinds import KINDS
     from graphsilo.federation.policy import DisclosurePolicy, small_classes
 
@@ -316,7 +317,8 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
         yield Finding("note", "policy", "counts are refused in messages; those of the card leave before every run")
     for name, why in idle.items():
         yield Finding("note", "policy", f"{name}: {_value(described.policy[name])} has no effect: {why}")
-    small = [] if held.links is not None else list(small_classes(held.class_counts().tolist(), policy.min_class_count))
+    counts = described_counts(held).tolist()
+    small = [] if held.links is not None else list(small_classes(counts, policy.min_class_count))
     if small:
         names = held.schema.class_names
         words = [names[index] if names is not None else str(index) for index in small]

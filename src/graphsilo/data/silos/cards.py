@@ -30,17 +30,19 @@ from graphsilo.data.sources.faults import name_fault, unseen_fault
 from graphsilo.data.sources.layout import Described, Layout, agree, rename_booleans
 from graphsilo.data.sources.vocabulary import Vocabulary, alike_words, classes_in_words, first_difference, sort_words
 from graphsilo.data.truth import BooleanWords, join_truth, truth_notes, words_of
-from graphsilo.errors import DataError, quote, several
+from graphsilo.errors import DataError, one_line, quote, several
 from graphsilo.types import ClientId, Task
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
 
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 STORED = "stored"
 """How items of a silo were divided that was exported."""
 MOST_CLASSES, MOST_WORDS, MOST_TABLES = 1_000, 10_000, 100
 """Of one silo: all silos' tables of hits are as large as the classes squared, and features as wide as all words."""
+LONGEST_NAME = 1_000
+"""Characters of a name or word: errors and logs quote it."""
 
 
 @dataclass(frozen=True)
@@ -348,8 +350,8 @@ def _parse(reported: Mapping[str, Any]) -> Card:
         tables = (found.layout.types, found.layout.relations, found.layout.windows or [], found.layout.ends)
         if any(len(listed) > MOST_TABLES for listed in tables) or not found.layout.types:
             raise msgspec.ValidationError(f"it has none, or more than {MOST_TABLES} tables or windows")
-        if not all(0 < days < np.inf for days in found.layout.windows or []):
-            raise msgspec.ValidationError("a window is no number of days")
+        if trouble := found.layout.find_fault():
+            raise msgspec.ValidationError(trouble)
         if not set(found.open_words) <= set(found.one_hot):
             raise msgspec.ValidationError("a column without words declares none")
         truth = (word for pair in found.booleans.values() for listed in pair for word in listed)
@@ -359,12 +361,13 @@ def _parse(reported: Mapping[str, Any]) -> Card:
             ("split", [found.split.mode or "none"], name_fault),
         ):
             for word in words:
-                if wrong := fault(word):
+                too_long = f"has more than {LONGEST_NAME} characters" if len(word) > LONGEST_NAME else None
+                if wrong := too_long or fault(word):
                     raise msgspec.ValidationError(f"the {what} {quote(word)} {wrong}")
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise DataError(
-            f"the card of silo {name} is not one of graphsilo {__version__} ({error}): install the same release "
-            f"everywhere."
+            f"the card of silo {name} is not one of graphsilo {__version__} ({one_line(error)}): install the same "
+            f"release everywhere."
         ) from error
     return found
 

@@ -74,7 +74,7 @@ class SiloStore:
     def read(self, client: ClientId) -> Silo:
         """The silo of one client, its arrays mapped copy-on-write."""
         head, arrays = self._get(f"silo-{client}")
-        schema = head["schema"]
+        schema = {**asdict(Schema("node", 0, 0)), **head["schema"]}  # older ones say nothing of tables
         for key in NAMES:
             schema[key] = None if schema[key] is None else tuple(schema[key])
         schema["ends"] = tuple(map(tuple, schema["ends"]))

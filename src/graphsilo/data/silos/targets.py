@@ -67,6 +67,17 @@ def target_sums(silo: Silo, centre: NDArray[np.float64] | None = None) -> tuple[
     return known.sum(axis=0), np.where(known, terms, 0.0).sum(axis=0)
 
 
+def described_counts(silo: Silo) -> NDArray[np.int64]:
+    """[classes] training items that what is told of a class describes: those of the class; of a label, of which an item
+    may have several, those that have it or those that do not, whichever are fewer."""
+    targets = silo.graph.union.targets
+    if targets is None or targets.task != "multilabel":
+        return silo.class_counts()
+    values = targets.values[silo.train]
+    there, lacking = (np.asarray((values == value).sum(axis=0), dtype=np.int64) for value in (1, 0))
+    return np.where((there > 0) & (lacking > 0), np.minimum(there, lacking), there + lacking)
+
+
 def target_scale(centre: NDArray[np.float64], squares: NDArray[np.float64], counts: NDArray[np.int64]) -> FeatureScale:
     """To mean 0 and deviation 1; a target that is always the same is shifted alone."""
     spread = np.sqrt(squares / np.maximum(counts, 1))

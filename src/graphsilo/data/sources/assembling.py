@@ -14,6 +14,7 @@ from graphsilo.data.links import LinkTable, NodeTypes
 from graphsilo.data.sources.columns import FeatureTable
 from graphsilo.data.sources.transforms import compact_features
 from graphsilo.data.sources.vocabulary import Learned
+from graphsilo.errors import DataError, nearest
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,12 @@ def _link_table(
     features = np.full((sum(sizes), len(names)), np.nan)
     start = 0
     for (name, one), size in zip(rows.items(), sizes, strict=True):
+        strange = next((column for column in one.features.names if f"{name}.{column}" not in names), None)
+        if strange is not None:
+            raise DataError(
+                f"links '{name}' have the column '{strange}', which the model or the federation does not know; "
+                f"{nearest(f'{name}.{strange}', names)} It was trained on tables without."
+            )
         columns = [names.index(f"{name}.{column}") for column in one.features.names]
         features[start : start + size, columns] = one.features.values
         start += size

@@ -15,12 +15,13 @@ import numpy as np
 from graphsilo.data.graph import Graph
 from graphsilo.data.links import LinkTable
 from graphsilo.data.sources.faults import Faults
-from graphsilo.data.sources.link_columns import add_link_columns
+from graphsilo.data.sources.link_columns import add_link_columns, check_windows
 from graphsilo.data.sources.sums import Sums, windows_of
 from graphsilo.data.sources.table_spec import LINK, TableSpec
 from graphsilo.data.sources.vocabulary import Learned, Vocabulary, alike_words, first_difference, share_words
 from graphsilo.data.truth import TRUTH
 from graphsilo.errors import DataError, several
+from graphsilo.settings import WIDEST
 
 Words = TypeVar("Words")
 
@@ -55,19 +56,44 @@ class Layout:
     def of(cls, graph: Graph, spec: TableSpec | None, sums: bool | Sums) -> Layout:
         """Of a graph, the description that it was read by, if it was, and the sums that were asked for."""
         rows, types = graph.links, graph.types
+        relations = spec.relations if spec is not None else () if rows is None else rows.relations
+        read = () if rows is None else rows.lead(types)
+        ends = read or [("", "")] * len(relations) if spec is None else map(spec.ends, relations)
         windows = windows_of(sums)
         links = () if rows is None else rows.feature_names
         return cls(
             sorted(spec.nodes) if spec is not None else [""] if types is None else list(types.names),
-            list(spec.relations if spec is not None else () if rows is None else rows.relations),
+            list(relations),
             list(links),
             [name for name in links if name in graph.booleans or "=" in name],
             rows is not None,
-            None if windows is None else sorted(windows),
+            None if windows is None else check_windows(windows),
             spec.target if spec is not None else "" if types is None else types.names[types.target],
-            [] if spec is None else [list(spec.ends(name)) for name in spec.relations],
+            list(map(list, ends)),
             [] if spec is None else [name for name, said in spec.tables() if said.time is not None],
         )
+
+    def find_fault(self) -> str:
+        """Why no silo has such tables, whatever it holds; empty where one may."""
+        names = {"types": self.types, "relations": self.relations, "links": self.links}
+        twice = next((what for what, listed in names.items() if len(set(listed)) < len(listed)), None)
+        if twice is not None:
+            return f"a name stands twice in layout.{twice}"
+        if not all(0 < days < np.inf for days in self.windows or []):
+            return "a window is no number of days"
+        if any(len(pair) != 2 for pair in self.ends) or len(self.ends) != len(self.relations):
+            return "layout.ends are not two types of nodes for each table of links"
+        known = {
+            "target": ([self.target], {"", *self.types}),
+            "ends": ([kind for pair in self.ends for kind in pair], {"", *self.types}),
+            "shares": (self.shares, set(self.links)),
+            "dated": (self.dated, {*self.types, *self.relations}),
+        }
+        strange = next((what for what, (listed, among) in known.items() if not among.issuperset(listed)), None)
+        if strange is not None:
+            return f"layout.{strange} names what is not among its types, relations and columns"
+        sums = 4 * (len(self.relations) + 2 * len(self.links)) * (1 + len(self.windows or ()))
+        return f"sums over its links would be up to {sums} columns; at most {WIDEST}" if sums > WIDEST else ""
 
     def sum_names(self) -> tuple[str, ...]:
         """What sums over links are called: those of a graph without a node."""

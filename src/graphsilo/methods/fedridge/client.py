@@ -90,10 +90,20 @@ class Client(ClientBase[FedRidgeConfig]):
         squares = self._wanted(self._train).square().sum(0)
         return TargetCounts(classes=found.classes, sizes=found.sizes, squares=squares)
 
+    @cached_property
+    def _targets(self) -> NDArray[np.float32]:
+        """[n, m] targets; of a label that fewer training items than may be told of have, or lack, as if none did."""
+        found, trained = scaled_targets(self.silo), self._train
+        if self.config.min_count > 1 and len(trained) and self.silo.schema.task == "multilabel":
+            share = found[trained].mean(axis=0)
+            rare = len(trained) * np.minimum(share, 1 - share) < self.config.min_count - 0.5
+            found = np.where(rare, np.rint(share), found)
+        return found
+
     def _wanted(self, items: NDArray[np.int64]) -> Tensor:
         """[items, C] float64 what a ridge is to say of training items: 1 for their class and 0 else, or targets."""
         if self.silo.has_targets:
-            return torch.from_numpy(scaled_targets(self.silo)[items]).double()
+            return torch.from_numpy(self._targets[items]).double()
         return F.one_hot(torch.from_numpy(self.silo.labels[items]), self.silo.schema.num_classes).double()
 
     @handler

@@ -70,7 +70,8 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
         "nothing; they are added up in float64 in any case", source="ours", when={"epsilon": (None,)},
     )  # fmt: skip
     min_count: int = setting(
-        1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1,
+        1, "a class with fewer training nodes at a silo, or a label that fewer of them have, is left out of its sums",
+        source="ours", ge=1,
         when={"epsilon": (None,)},
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ class TargetCounts(Counts):
     """
 
     squares: Tensor = sends(
-        "statistic", dtype=torch.float64, shape=("classes",), per_class=False, only_with={"epsilon": None},
+        "statistic", dtype=torch.float64, shape=("classes",), per_class="min_count", only_with={"epsilon": None},
         compared=False,
     )  # fmt: skip
 

@@ -34,6 +34,7 @@ from graphsilo.data.silos.own import SiloFile, read_silo_file
 from graphsilo.data.silos.scaling import prepare_silo
 from graphsilo.data.silos.schema import schema_of
 from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.targets import described_counts
 from graphsilo.data.sources.atomic import atomic_file
 from graphsilo.errors import (
     ConfigError,
@@ -72,7 +73,7 @@ from graphsilo.federation.model_files import (
 )
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
-from graphsilo.federation.scaling import AgreedScale, AgreedTargetScale, ScalingClient, scale_from
+from graphsilo.federation.scaling import AgreedScale, AgreedTargetScale, ScalingClient, TargetsClient, scale_from
 from graphsilo.federation.secure import STEPS
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
@@ -261,12 +262,12 @@ class SiteWorker:
             silo = self._silo(member, header["task"], schema, header["sparse"])
             if not agreeing:
                 config.check_features(scaling, silo.estimated)
-            counts = silo.class_counts().tolist()
+            counts = described_counts(silo).tolist()
             try:
                 member.policy.check_method(method, config, counts)
                 member.policy.check_secure_sums(config, secure, report)
                 if agreeing:
-                    member.policy.check_scaling()
+                    member.policy.check_scaling(targets=not member.file.scaling.is_agreed)
             except DisclosureError as error:
                 member.journal.note("refused", run, method.name, 0, "open", str(error))
                 _tell("\n".join([str(error), *getattr(error, "__notes__", [])]))
@@ -300,7 +301,9 @@ class SiteWorker:
                 journal.note_message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
             own = silo if agreeing else prepare_silo(silo, scaling, scale, clip=True)
-            kind = ScalingClient if agreeing else CountingClient if counting else method.client
+            kind = CountingClient if counting else method.client
+            if agreeing:  # who scales its features alone is asked for no sum of them
+                kind = ScalingClient if member.file.scaling.is_agreed else TargetsClient
             context = ClientContext(
                 client, own, config, spec, seed, device, common, compression, select_by,
                 read_answers(self._find_beside(member, beside, client), seed, client), policy.min_evaluation_count,
