@@ -1,8 +1,8 @@
 """Keeps the numbers of the papers' tables, run again, and draws them for the documentation.
 
 ``results/tables.csv`` holds them: mean ± standard deviation in percent, a line for each score of each method. What
-``benchmarks/papers.py tables`` has left is written there; a number that has no result here, or one from fewer seeds,
-stays. ``scripts/docs_reference.py`` draws the documentation's tables from that file when the site is built.
+``benchmarks/papers.py tables study`` has left is written there; a number that has no result here, or one from fewer
+seeds, stays. ``scripts/docs_reference.py`` draws the documentation's tables from that file when the site is built.
 
     python benchmarks/papers.py tables --priority 3 --rows fairfgl-2.Cora
     python benchmarks/papers_page.py
@@ -110,18 +110,18 @@ def write(path: Path, sections: Mapping[str, Section]) -> None:
         for row, section in sections.items():
             noted = [" ".join(section.cuts), " ".join(section.commits)]
             for place, cells in section.lines.items():
-                if not any(cells.values()):
-                    continue
                 lines.writerow([row, *place, *(cells[name] for name in KEPT), *noted])
                 noted = ["", ""]
 
 
 def updated(runs: list[papers.Run], kept: Mapping[str, Section]) -> dict[str, Section]:
-    """The sections of which a score is known."""
+    """The sections of which a score is known that stands in the paper or the study."""
     found = {}
     for row in dict.fromkeys(run.row for run in runs):
-        section = measured([run for run in runs if run.row == row]).over(kept.get(row, Section()))
-        if any(cells["ours"] for cells in section.lines.values()):
+        mine = [run for run in runs if run.row == row]
+        section = measured(mine).over(kept.get(row, Section()))
+        is_table = all(run.file == "tables" for run in mine)
+        if any(cells["ours"] and (cells["published"] or not is_table) for cells in section.lines.values()):
             found[row] = section
     return found
 
@@ -282,6 +282,8 @@ def measured(runs: list[papers.Run]) -> Section:
         of_label = [run for run in runs if run.label == label]
         kept = papers.results(of_label)
         tuned = papers.results([run for run in runs if run.label == f"{label}, tuned"])
+        if of_label[0].file != "tables" and not kept and not tuned:
+            continue  # a line that no table has
         section.lines.update(lines(of_label, kept, tuned))
         for result in [result for found in (kept, tuned) for trials in found.values() for result in trials]:
             section.cuts.append(result["partition"][:8])

@@ -82,19 +82,14 @@ def measured() -> Rows:
     rows: Rows = defaultdict(list)
     for row, section in papers_page.read().items():
         for (label, score), numbers in section.lines.items():
-            if (
-                score == "accuracy"
-                and label not in LEFT_OUT
-                and (row, label) in runs
-                and (numbers["ours"] or numbers["tuned"])
-            ):
+            if score == "accuracy" and label not in LEFT_OUT and (row, label) in runs:
                 rows[row].append(_cell(runs[row, label], numbers))
-    return rows
+    return {row: known for row, cells in rows.items() if (known := [cell for cell in cells if cell.scores])}
 
 
 def _cell(runs: Sequence[papers.Run], numbers: Mapping[str, str]) -> Cell:
     name = runs[0].overrides["method.name"]
-    scores = {kind: papers_page.number(numbers[kind]) for kind in KINDS if numbers[kind]}
+    scores = {kind: papers_page.number(numbers[kind]) for kind in KINDS if "±" in numbers[kind]}  # of several seeds
     if not default_spaces(name) and "ours" in scores:  # nothing to tune
         scores["tuned"] = scores["ours"]
     costs: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -283,7 +278,7 @@ def ranks(kind: str, least: int) -> Figure | None:
     else:
         text = f"Methods whose lines do not overlap differ ({test})"
     caption = f"{text}. {len(names)} methods, {KINDS[kind]}, on {len(data)} data sets: {join_words(data)}."
-    dots = Dots("", means, range(len(order)), reach=[(mean - half, mean + half) for mean in means])
+    dots = Dots("", means, range(len(order)), reach=[(max(1.0, mean - half), mean + half) for mean in means])
     return _figure(
         f"ranks-{kind}-{least}", caption, "Mean rank, 1 is best", [title(names[each]) for each in order], dots
     )
@@ -304,7 +299,7 @@ def costs() -> Figure | None:
         tips = [f"{len(each)} rows" for each in times.values()]
         marks.append(Dots(heading, [*map(geometric_mean, times.values())], [*map(order.index, times)], series, tips))
     single = {name for name in order if registry.load(name).config().single_answers}
-    names = [f"{title(name)}{'*' * (name in single)}  {_mean(worth[name]):+.1f}" for name in order]
+    names = [f"{title(name)}{'*' * (name in single)}  {round(_mean(worth[name]), 1) + 0.0:+.1f}" for name in order]
     caption = (
         "Cost with default settings, in the order of what a method adds to training alone, in points behind its name. "
         "*: its server needs single answers of silos, where of the others it can do with sums."

@@ -278,6 +278,21 @@ def find_client(name: str, count: int, names: Mapping[ClientId, str | Collection
     raise ConfigError(f"{what} names '{name}', which is no client; {nearest(name, known)}")
 
 
+def client_number(
+    client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]], what: str
+) -> ClientId:
+    """The number of a client that a person names by number or by name; arguments as of :func:`find_client`.
+
+    Raises:
+        ConfigError: It is a name that nobody has, or several have.
+    """
+    if isinstance(client, int):
+        return client
+    called = {own for each in names.values() for own in ((each,) if isinstance(each, str) else each)}
+    is_number = client.isdecimal() and client not in called
+    return int(client) if is_number else find_client(client, count, names, what)
+
+
 def _describe_count(count: int) -> str:
     return f"there are {count}, numbered 0 to {count - 1}" if count > 1 else "there is one, number 0"
 
