@@ -35,7 +35,6 @@ SPECIAL: dict[str, Any] = {
     "data.name": "heterophily-sbm", "data.root": "raw", "data.seed": 7, "data.missing": "mean",
     "partition.rule": "metis", "partition.file": "p.npz", "partition.split": "global",
     "partition.ratios": [0.5, 0.25, 0.25], "partition.train_until": "2025-03-31", "partition.val_until": 20000.5,
-    "evaluation.periods": ["2025-03-31", "2025-04-30"],
     "scenario.name": "inductive", "scenario.edges": "touching", "scenario.missing": "absent", "scenario.regrow": "all",
     "model.name": "sage", "model.pool": ["gcn", {"name": "sage", "hidden": 8}],
     "method.name": "fedprox", "run.device": "cuda", "run.seeds": [3, 4],
