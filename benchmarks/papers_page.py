@@ -228,7 +228,7 @@ def _leads(section: Section, score: str, paper: str) -> tuple[list[float | None]
     """By how much a paper's method leads in print, here and tuned, and which other method is best here."""
     found: list[float | None] = []
     best = ""
-    printed = {name for (name, _), cells in section.lines.items() if cells["published"] or name.startswith("FedAvg, ")}
+    printed = {name for (name, _), cells in section.lines.items() if cells["published"] or name.startswith("FedAvg")}
     for mine, theirs in (("published", ("published",)), ("ours", ("ours", "other view")), ("tuned", ("tuned",))):
         others = {
             name: max(number(cells[title])[0] for title in theirs if cells[title])
