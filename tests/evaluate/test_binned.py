@@ -30,6 +30,8 @@ def test_worked_by_hand():
 def test_near_what_the_items_say(seed):
     labels, odds, shares = draw(seed)
     table = binned.count(labels == 1, odds)
+    places = binned.count_places(labels == 1, 7 * odds - 3)
+    assert binned.average_precision(places) == pytest.approx(binned.average_precision(table), abs=0.03)
     assert table.sum(axis=1).tolist() == np.bincount(labels).tolist()
     assert binned.average_precision(table) == pytest.approx(average_precision(labels, shares, 1).value, abs=0.01)
     for aim, share in (("f1", 0.0), ("budget", 0.02), ("0.6", 0.0)):
@@ -39,7 +41,7 @@ def test_near_what_the_items_say(seed):
         # What is counted above an edge is what a threshold there finds
         counted = binned.count_scores(labels, shares, 1, found)
         assert (
-            binned.split_columns(counted)[2].tolist() == table[:, found.threshold <= binned.EDGES].sum(axis=1).tolist()
+            binned.split_columns(counted)[3].tolist() == table[:, found.threshold <= binned.EDGES].sum(axis=1).tolist()
         )
 
 

@@ -1,8 +1,10 @@
 """How the scores of a class that is looked for lie: counts in bins, which add up over silos.
 
-Scores are log-odds z. Bins are equally wide in arsinh z: near 0 they are .04 wide, where models are sure, 4 % of z. Of
-counts [2, ``BINS``] the first row has the items of the other class, the second those of the class looked for; bins are
-in ascending order. What is read off them is exact for a threshold at the edge of a bin.
+Scores are log-odds z. Bins are equally wide in arsinh z: near 0 they are .04 wide, where models are sure, 4 % of z.
+What is read off them is exact for a threshold at the edge of a bin. Models of different silos may score on different
+scales; so items are also counted by the place that they have in their own silo's ranking, in bins of equal ratios: what
+is found if every silo looks into the same share of its items. Of counts the first row has the items of the other class,
+the second those of the class looked for; the highest scores are in the last bin.
 
 Worked by hand: one bin with 1 item looked for of 2, below it one with 1 of 1, then 3 others. Recall .5 at a precision
 of .5, recall 1 at 2 / 3, and 1 / 3 in the end. Average precision .5 · 1 / 2 + .5 · 2 / 3.
@@ -25,7 +27,10 @@ EDGES: Odds = np.sinh(_WIDTH * np.arange(-_HALF, _HALF))
 """[BINS] lower end of each; that of the first is where it would begin."""
 MIDDLES: Odds = np.sinh(_WIDTH * (np.arange(-_HALF, _HALF) + 0.5))
 """[BINS] log-odds that stand for each."""
-COLUMNS = 2 * BINS + 1
+RANKS = 60
+"""How many bins of places there are."""
+_ENDS: Odds = np.logspace(-4, 0, RANKS + 1)[1:-1]  # shares of the items, from the top
+COLUMNS = RANKS + 2 * BINS + 1
 """Of a table of ``count_scores``."""
 
 Table: TypeAlias = "NDArray[np.int64]"
@@ -41,8 +46,18 @@ def count(there: NDArray[np.bool_], odds: Odds, least: int = 1) -> Table:
             as many, in the lowest of them, and of what is left over at the end, in the last one that had. Of fewer
             items in all nothing is counted.
     """
-    place = np.searchsorted(EDGES[1:], odds, side="right")
-    table = np.stack([np.bincount(place[mask], minlength=BINS) for mask in (~there, there)])
+    return _count(there, np.searchsorted(EDGES[1:], odds, side="right"), BINS, least)
+
+
+def count_places(there: NDArray[np.bool_], odds: Odds, least: int = 1) -> Table:
+    """[2, RANKS] items by class and place in the ranking; equal scores share the middle of their places."""
+    _, place, sizes = np.unique(-odds, return_inverse=True, return_counts=True)
+    middle = (np.cumsum(sizes) - sizes / 2) / max(len(odds), 1)
+    return _count(there, RANKS - 1 - np.searchsorted(_ENDS, middle[place]), RANKS, least)
+
+
+def _count(there: NDArray[np.bool_], place: NDArray[np.int64], bins: int, least: int) -> Table:
+    table = np.stack([np.bincount(place[mask], minlength=bins) for mask in (~there, there)])
     return table if least <= 1 else np.stack([_join_small(row, least) for row in table])
 
 
@@ -58,7 +73,7 @@ def _join_small(row: Table, least: int) -> Table:
 
 
 def count_scores(labels: Labels, shares: Odds, positive: int, decision: Decision, least: int = 1) -> Table:
-    """[2, COLUMNS]: by log-odds of a model, by calibrated log-odds, and how many are found at the threshold.
+    """[2, COLUMNS]: by place, by log-odds of a model, by calibrated log-odds, and how many are found at the threshold.
 
     Args:
         labels: [n] classes; items without one (-1) are left out.
@@ -72,7 +87,8 @@ def count_scores(labels: Labels, shares: Odds, positive: int, decision: Decision
     found = decision.find(odds)
     taken = np.array([[(found & ~there).sum()], [(found & there).sum()]], dtype=np.int64)
     calibrated = count(there, decision.slope * odds + decision.intercept, least)
-    return np.hstack([count(there, odds, least), calibrated, np.where(taken < least, 0, taken)])
+    by_model = count_places(there, odds, least), count(there, odds, least)
+    return np.hstack([*by_model, calibrated, np.where(taken < least, 0, taken)])
 
 
 def choose(table: Table, positive: int, aim: str, share: float = 0.0) -> Decision:
@@ -97,7 +113,7 @@ class Curve(NamedTuple):
 
 
 def precision_recall(table: Table) -> Curve | None:
-    """The curve of [2, BINS] counts; None where they are of one class."""
+    """The curve of [2, bins] counts; None where they are of one class."""
     misses, hits = table[:, ::-1].cumsum(axis=1)
     there = (np.diff(misses + hits, prepend=0) > 0) & (misses + hits > 0)
     if not hits[-1] or not misses[-1]:
@@ -136,7 +152,8 @@ def calibration(table: Table, groups: int = 10) -> list[tuple[float, float, int]
     return found
 
 
-def split_columns(table: Any) -> tuple[Table, Table, Table]:
-    """[2, BINS] by the model's log-odds, [2, BINS] by calibrated ones, and [2] found at thresholds, of a table."""
+def split_columns(table: Any) -> tuple[Table, Table, Table, Table]:
+    """Of a table of ``count_scores``: [2, RANKS] by place, [2, BINS] by the model's log-odds, [2, BINS] by calibrated
+    ones, and [2] found at thresholds."""
     whole = np.asarray(table, dtype=np.int64)
-    return whole[:, :BINS], whole[:, BINS:-1], whole[:, -1]
+    return whole[:, :RANKS], whole[:, RANKS : RANKS + BINS], whole[:, RANKS + BINS : -1], whole[:, -1]

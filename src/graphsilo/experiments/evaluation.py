@@ -208,6 +208,7 @@ def evaluate(
     budget: float = 1.0,
     aim: str = "",
     within: float | None = None,
+    periods: Sequence[float] = (),
     minimum: int | None = None,
     to: Sequence[ClientId] | None = None,
     holders: Sequence[ClientId] = (),
@@ -217,15 +218,15 @@ def evaluate(
 
     Aggregates are sent where their view is wanted. On the pooled graph one client scores the aggregate for all, where
     all have the same. ``to`` names who is asked; None asks everybody. ``holders`` are those whose data a pooled silo
-    holds. ``auc``, ``rare``, ``budget`` and ``aim`` are as an ``EvaluateRequest`` has them; ``within``, where all
-    have one decision, is the share of all items that their budgets are. ``summed`` has only sums over clients sent, so
-    that no client's own scores are seen.
+    holds. ``auc``, ``rare``, ``budget``, ``aim`` and ``periods`` are as an ``EvaluateRequest`` has them; ``within``,
+    where all have one decision, is the share of all items that their budgets are. ``summed`` has only sums over clients
+    sent, so that no client's own scores are seen.
 
     Raises:
         UnsupportedError: The aggregate's view is wanted, and the server has no aggregate for a client that is asked.
     """
     asked = federation.clients if to is None else tuple(to)
-    looking: dict[str, Any] = {"auc": auc, "rare": rare, "budget": budget, "aim": aim}
+    looking: dict[str, Any] = {"auc": auc, "rare": rare, "budget": budget, "aim": aim, "periods": list(periods)}
     local = [mode.split("_")[0] for mode in modes if mode.endswith("_local")]
     pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
     wanted = next((mode for mode in modes if mode.startswith("aggregate")), None)

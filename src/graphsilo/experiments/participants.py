@@ -78,6 +78,11 @@ class Participants(ABC):
         return client_words(clients, {row["client"]: row.get("silo") for row in self.cut["per_client"]})
 
     @property
+    def test_times(self) -> Sequence[Any]:
+        """[items] of each silo: when its test items are looked at, where that is known here."""
+        return ()
+
+    @property
     def holders(self) -> tuple[ClientId, ...]:
         """Numbers of the clients whose data is part of the run, pooled or not, ascending."""
         return tuple(row["client"] for row in self.cut["per_client"])
@@ -174,6 +179,10 @@ def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
 def asks_for(config: EvaluationConfig, participants: Participants) -> dict[str, Any]:
     """What ``evaluate`` asks clients for beside counts."""
     asked: dict[str, Any] = {"auc": needs_ranking(config, participants)}
+    if config.periods is not None or participants.test_times:
+        from graphsilo.experiments.periods import period_bounds
+
+        asked["periods"] = period_bounds(config, participants)
     if participants.rare is None and config.positive is None:
         return asked
     from graphsilo.experiments.decisions import looked_for, share_within

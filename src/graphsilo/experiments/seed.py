@@ -197,7 +197,10 @@ class SeedRun:
                 )
             )  # fmt: skip
         reported = progress.choose_reported(self.modes, self.metric, self.choice)
-        result = seed_result(self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes())
+        result = seed_result(
+            self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes(),
+            self.asks.get("periods", ()),
+        )  # fmt: skip
         if self.keeps_models or self.config.evaluation.study:
             from graphsilo.experiments.storage.outputs import write_outputs
 

@@ -111,6 +111,7 @@ class EvaluateRequest(Message):
             None where that is not known.
         budget: How many items a client can look into; below 1 a share of them.
         aim: What a client chooses its threshold for, as ``evaluate.rare.choose`` has it; empty: it chooses none.
+        periods: Bounds of periods in time, of whose test items kinds ``test:0``, ``test:1``, … are scored, too.
         agreed: By view, [5] the ``evaluate.rare.Decision`` that all clients have; of others each chooses its own.
         aggregate: The server's model, for the ``aggregate`` view.
     """
@@ -121,6 +122,7 @@ class EvaluateRequest(Message):
     rare: int | None = sends("control", default=None)
     budget: float = sends("control", default=1.0)
     aim: str = sends("control", default="")
+    periods: list[float] = sends("control", default=())
     agreed: Tensors | None = sends("statistic", dtype=torch.float64, shape=(5,), default=None)
     aggregate: Tensors | None = sends("model", default=None)
 
@@ -381,7 +383,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         self._prepare(request)
         return self._scoring.scores(
             self.silo, self._predict_set, request.views, request.global_views, auc=request.auc, rare=request.rare,
-            budget=request.budget, aim=request.aim, agreed=request.agreed, beside=beside,
+            budget=request.budget, aim=request.aim, agreed=request.agreed, beside=beside, periods=request.periods,
         )  # fmt: skip
 
     def _prepare(self, request: EvaluateRequest) -> None:

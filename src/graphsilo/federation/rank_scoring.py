@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,18 @@ from graphsilo.evaluate.rare import Decision, choose_for, log_odds
 from graphsilo.federation.scoring import probabilities, to_wire
 from graphsilo.training.links import link_scores
 from graphsilo.types import Task
+
+
+def with_periods(evaluation: EvaluationSet, bounds: Sequence[float], least: int) -> EvaluationSet:
+    """With the test items of each period as a kind of their own; none of a period with fewer labelled ones than
+    ``least``, or where items have no times."""
+    items, graph = evaluation.items["test"], evaluation.graph.union
+    times = np.full(len(items), np.nan) if graph.time is None else graph.time[items]
+    place = np.searchsorted(np.asarray(bounds), times, side="left") - 1  # NaN is behind the last
+    kinds = {f"test:{number}": items[place == number] for number in range(len(bounds) - 1)}
+    labels = evaluation.graph.labels
+    few = {kind: found[:0] for kind, found in kinds.items() if (labels[found] >= 0).sum() < least}
+    return replace(evaluation, items={**evaluation.items, **kinds, **few})
 
 
 def score_numbers(

@@ -42,6 +42,7 @@ class Scoring:
         aim: str = "",
         agreed: Mapping[str, Tensor] | None = None,
         beside: NDArray[np.int64] | None = None,
+        periods: Sequence[float] = (),
     ) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``.
 
@@ -54,6 +55,7 @@ class Scoring:
             rare: Of two classes the one that is looked for.
             budget, aim, agreed: How it is looked for, as an ``EvaluateRequest`` has them.
             beside: [test items] classes that another model answers; how uncertain the difference to it is, is reported.
+            periods: As an ``EvaluateRequest`` has them.
         """
         classes = silo.schema.num_classes
         self.looking = {} if rare is None else {"positive": rare, "budget": budget, "aim": aim}
@@ -68,6 +70,10 @@ class Scoring:
                 if view not in (global_views if evaluation.name == "global" else views):
                     continue
                 output = predict(evaluation, view)
+                if len(periods) and evaluation is silo.seen:
+                    from graphsilo.federation.rank_scoring import with_periods
+
+                    evaluation = with_periods(evaluation, periods, self.least)
                 name = f"{view}/{evaluation.name}"
                 if silo.schema.task not in CLASS_TASKS:
                     from graphsilo.federation.rank_scoring import score_numbers
@@ -78,7 +84,7 @@ class Scoring:
                     sizes.append(whole)
                     continue
                 plan, answers = self._plan(silo, evaluation), output.argmax(1)
-                if beside is not None and evaluation is silo.seen:
+                if beside is not None and evaluation.name == silo.seen.name:
                     items = evaluation.items["test"]
                     mine = answers.cpu().numpy()[items]
                     errors = paired_errors(evaluation.graph.labels[items], beside, mine, classes)
