@@ -33,6 +33,7 @@ class Contribution:
         others_without: Of all others, trained without it.
         own: Its own, in the run.
         own_alone: Its own, trained without anybody.
+        seeds: How many seeds the means are over.
     """
 
     client: ClientId
@@ -42,6 +43,7 @@ class Contribution:
     others_without: float
     own: float
     own_alone: float
+    seeds: int = 1
 
 
 def contribution(
@@ -82,7 +84,7 @@ def contribution(
         alone = _run_without(folder, others, f"all-but-{client}", say)
         found.append(Contribution(
             client, names[client], metric, _mean(whole, others, metric), _mean(without, others, metric),
-            _mean(whole, [client], metric), _mean(alone, [client], metric),
+            _mean(whole, [client], metric), _mean(alone, [client], metric), len(whole.seeds),
         ))  # fmt: skip
     return found
 
