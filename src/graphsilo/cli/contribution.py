@@ -41,7 +41,7 @@ def contribution(
         say(f"Silo {each.name}: {describe(better * others, better * gain)}.")
     if found[0].seeds == 1:
         say()
-        say("One seed: nothing says how much of this is chance. Give the run several (--seeds 0,1,2).")
+        say("One seed: nothing says how much of this is chance.")
 
 
 def describe(worth: float, gain: float) -> str:
