@@ -73,7 +73,7 @@ def test_decisions_of_the_run(tmp_path):
     export(tmp_path / "run", tmp_path / "out", client=0)
     said = predict(tmp_path / "run", client=0)
     calibrated, decisions = _model(tmp_path / "out").decide(
-        _scores(tmp_path / "out", open_member(tmp_path / "run", client=0))
+        _scores(tmp_path / "out", open_member(tmp_path / "run", client=0)), labelled=True
     )
     assert said.calibrated is not None
     assert np.allclose(calibrated, said.calibrated, atol=1e-5)
@@ -85,6 +85,31 @@ def test_decisions_of_the_run(tmp_path):
         [sys.executable, "-I", tmp_path / "out" / "scorer.py", nodes], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert (printed[0], len(printed)) == ("0,1,calibrated,decision", 3)
+
+
+def test_decisions_elsewhere_are_by_scores_as_they_are_made_there(tmp_path):
+    """Threshold and calibration of a given graph go by validation items without the labels around them."""
+    own = {"data.generator": {"nodes": 300, "classes": 2, "features": 40}, "evaluation.positive": 1}
+    method = {"name": "fedridge", "label_features": "always"}
+    run(load_config(overrides={**BASE, **own, "method": method, "partition.clients": 1}), out=tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "out", client=0)
+    asked = open_member(tmp_path / "run", client=0)
+    graph, mine = asked.silo.seen.graph, predict(tmp_path / "run", client=0)
+    given = predict(tmp_path / "run", client=0, graph=graph)
+    assert given.decided != mine.decided
+    val = mine.splits == "val"
+    odds = np.log(given.scores[val] / (1 - given.scores[val]))
+    threshold = asked.decision(elsewhere=True).threshold
+    f1 = [
+        2 * (found & right).sum() / (found.sum() + right.sum())
+        for right in [mine.labels[val] == 1]
+        for found in [odds >= threshold, *(odds >= each for each in odds)]
+    ]
+    assert f1[0] == pytest.approx(max(f1))
+    model = _model(tmp_path / "out")
+    calibrated, decisions = model.decide(model.score(raw_features(asked, graph), graph.edges))
+    assert decisions.tolist() == given.decisions.tolist()
+    assert np.allclose(calibrated, given.calibrated, atol=1e-5)
 
 
 def test_tables_at_the_command_line(tmp_path, capsys):

@@ -100,13 +100,14 @@ class Model:
             return np.asarray(1 / (1 + np.exp(-mean.clip(-80, 80))))
         return np.asarray(mean / self.arrays["target_factor"] + self.arrays["target_shift"])
 
-    def decide(self, scores: Floats) -> tuple[Floats, Floats]:
+    def decide(self, scores: Floats, *, labelled: bool = False) -> tuple[Floats, Floats]:
         """[n] calibrated probabilities of the class looked for, and [n] numbers of the classes decided on.
 
         Args:
             scores: [n, 2] what ``score`` returns.
+            labelled: Whether it was given labels.
         """
-        said = self.about["decision"]
+        said = self.about["decision"]["own" if labelled else "other"]
         positive = said["positive"]
         logs = np.log(np.maximum(scores, 1e-38, dtype=np.float64))
         odds = logs[:, positive] - logs[:, 1 - positive]
@@ -280,7 +281,7 @@ def _main(arguments: list[str]) -> int:
     classes, scores = model.about["classes"], model.score(features, links, labels)
     lines = [[f"{value:.9g}" for value in line] for line in scores]
     if model.about["decision"]:
-        for line, chance, chosen in zip(lines, *model.decide(scores), strict=True):
+        for line, chance, chosen in zip(lines, *model.decide(scores, labelled=labels is not None), strict=True):
             line += [f"{chance:.9g}", classes[chosen]]
         classes = [*classes, "calibrated", "decision"]
     print("\n".join(",".join(line) for line in [classes, *lines]))
