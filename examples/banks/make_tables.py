@@ -33,7 +33,10 @@ def main(folder: Path) -> None:
     """Writes the tables of all banks."""
     graph = Bank(seed=SEED, transfers=TRANSFERS).generate()
     types, links, owners, names, days = graph.types, graph.links, graph.owners, graph.node_names, graph.time
-    assert types and links and owners and graph.feature_names
+    assert types
+    assert links
+    assert owners
+    assert graph.feature_names
     assert names is not None
     assert days is not None
     columns = dict(zip(graph.feature_names, np.asarray(graph.features).T, strict=True))
