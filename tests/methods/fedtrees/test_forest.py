@@ -48,6 +48,13 @@ def test_six_rows_by_hand():
     assert leaves[:, 0].tolist() == [0, 0, 2, 2, 2, 3]
 
 
+def test_every_row_adds_to_the_penalty():
+    """Six rows of 1/12 each: λ is 1, as above."""
+    rule = Rule(depth=2, lr=1.0, l2=0.5, gamma=0.0, min_child=1, l2_per_row=1 / 12)
+    tree = grown(SIX, EDGES, CLASSES, rule)
+    assert tree["values"][0].tolist() == [pytest.approx([-1 / 1.5, 0, 1.5 / 1.75, -0.5 / 1.25])]
+
+
 @pytest.mark.parametrize(
     ("rule", "thresholds"),
     [

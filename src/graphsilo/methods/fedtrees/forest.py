@@ -14,7 +14,7 @@ C' is 1 for two classes and the number of classes for more; of targets it is the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -261,6 +261,7 @@ class Rule:
         lr: What leaves are multiplied by.
         l2, gamma: λ and γ.
         min_child: Fewest rows of a leaf.
+        l2_per_row: What each row adds to λ.
     """
 
     depth: int
@@ -268,6 +269,11 @@ class Rule:
     l2: float
     gamma: float
     min_child: int
+    l2_per_row: float = 0.0
+
+    def for_rows(self, count: float) -> Rule:
+        """The rule of a tree of so many rows."""
+        return replace(self, l2=self.l2 + self.l2_per_row * count, l2_per_row=0.0)
 
     def _add_penalty(self, hessian: Floats) -> Floats:
         """What is divided by. No rows have a sum below 0; what a silo says that lies may leave one to a node's other
@@ -310,6 +316,8 @@ class Growing:
     def grow(self, sums: Floats) -> None:
         """One level, from the histograms [3, W, B] of ``wanted``."""
         nodes: Whole = self.wanted
+        if not self._level:  # the first entry is all rows
+            self.rule = self.rule.for_rows(float(sums[2, :, 0].max(initial=0)))
         if self._parents is not None:  # the other child has what is left
             sums = np.concatenate([sums, self._parents - sums], axis=1)
             nodes = np.concatenate([nodes, nodes ^ [0, 1]])
