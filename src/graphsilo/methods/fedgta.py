@@ -82,6 +82,8 @@ class TrainReply(Message):
 class Client(TrainingClient[FedGTAConfig]):
     """Trains its mixture, and says what its predictions look like on its graph."""
 
+    looks_around = True
+
     @handler
     def train(self, request: TrainRequest) -> TrainReply:
         """Download, train, describe, upload."""

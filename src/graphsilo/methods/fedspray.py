@@ -147,6 +147,7 @@ class Client(TrainingClient[FedSprayConfig]):
         proxies: [training nodes, p] as they were after the last round.
     """
 
+    looks_around = True
     kept = ("proxies",)
     stateful = (*TrainingClient.stateful, "optimizer", "proxy_optimizer")
     common: Guide

@@ -115,6 +115,8 @@ class Reliability(Message):
 class Client(fedavg.Client[FedTADConfig]):
     """Trains the shared model, and once says how well it knows each class."""
 
+    looks_around = True
+
     @handler
     def rate_classes(self, request: Empty) -> Reliability:
         """Φ_c = Σ φ_v over training nodes of class c; below 0, where neighbours are unlike, it is 0."""

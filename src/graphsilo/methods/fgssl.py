@@ -89,6 +89,8 @@ class Client(fedavg.Client[FGSSLConfig]):
         links: Of the training graph.
     """
 
+    looks_around = True
+
     def __init__(self, context: ClientContext[FGSSLConfig]):
         super().__init__(context)
         if self.learns_more and not self.model.encoder_names():

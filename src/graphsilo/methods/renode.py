@@ -64,6 +64,7 @@ class ReNodeConfig(fedavg.FedAvgConfig):
 class Client(fedavg.Client[ReNodeConfig]):
     """Weighs its labelled nodes once, and trains with these weights."""
 
+    looks_around = True
     kept = ("node_weights",)
     node_weights: Tensor | None = None
 

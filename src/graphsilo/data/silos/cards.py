@@ -145,7 +145,8 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
         declared, directed = tables.classes is not None or silo.has_targets, tables.directed
-        hideable = graph.links is None and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
+        hideable = graph.links is None and chosen.mode != "time"
+        hideable = hideable and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
         tasks = [silo.schema.task, "link"] if hideable else [silo.schema.task]
     else:
         directed = has_directions(graph)

@@ -1,8 +1,13 @@
-"""What graphs with types of nodes or rows of links refuse: whatever hides something that other rows tell of."""
+"""What graphs with types, times of nodes or rows of links refuse: what hides, or adds, something of which other rows
+tell, or lack."""
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from graphsilo.data.graph import Graph
+from graphsilo.data.sources.looking_back import may_pass, moments
 from graphsilo.errors import UnsupportedError, several
 from graphsilo.types import Task
 
@@ -46,3 +51,25 @@ def refuse_spoiling(graph: Graph, *, edges: bool, features: bool) -> None:
             f"a node of another type without its columns, is no spoiled measurement. Leave out "
             f"perturb.feature_sparsity and perturb.feature_noise."
         )
+
+
+def keep_forward(graph: Graph, edges: NDArray[np.int64], who: str) -> NDArray[np.int64]:
+    """[2, e] of edges that are added those along which nothing passes back in time.
+
+    Args:
+        graph: To which.
+        edges: [2, m] both directions of each link.
+        who: Adds them, for the text of the error.
+
+    Raises:
+        UnsupportedError: The graph has rows of links, which would lack them.
+    """
+    if graph.links is not None:
+        raise UnsupportedError(
+            f"{who} adds links, which the tables of links of {graph.name}, and the sums over them, would lack. Choose "
+            f"a partition rule that cuts only, such as natural, louvain or metis."
+        )
+    if graph.time is None:
+        return edges
+    source, target = edges.astype(np.int64)
+    return np.ascontiguousarray(edges[:, may_pass(moments(graph), source, target, None)])

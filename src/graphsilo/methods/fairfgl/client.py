@@ -163,6 +163,7 @@ class Client(TrainingClient[FairFGLConfig]):
     chain rule, the correction and the optimiser are a handful of kernels, whatever layers the model has.
     """
 
+    looks_around = True
     kept = ("_history", "_steps", "_corrected")
     stateful = (*TrainingClient.stateful, "_logit_optimizer")
 

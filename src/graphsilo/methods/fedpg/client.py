@@ -39,6 +39,7 @@ from graphsilo.training.upstream import gradients_through, trace
 class Client(TrainingClient[FedPGConfig]):
     """Trains its own model on its labels and towards the prototypes it received."""
 
+    looks_around = True
     kept = ("annotated",)
     stateful = (*TrainingClient.stateful, "scorer", "scorer_optimizer")
 

@@ -51,6 +51,8 @@ class Client(fedsage.Client[FedSagePlusConfig]):
         mended: What was generated.
     """
 
+    looks_around = True
+
     def __init__(self, context: ClientContext[FedSagePlusConfig]):
         super().__init__(context)
         self.neighgen: NeighGen | None = None

@@ -42,6 +42,7 @@ class Client(fedavg.Client[FGGPConfig]):
         memory: The prototypes [m, p] that were received and their classes, one-hot [m, C]; empty where none were.
     """
 
+    looks_around = True
     kept = ("keys", "found_in", "memory")
 
     def __init__(self, context: ClientContext[FGGPConfig]):

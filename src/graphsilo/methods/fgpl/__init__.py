@@ -111,6 +111,7 @@ class Client(TrainingClient[FGPLConfig]):
         steps: How many were taken.
     """
 
+    looks_around = True
     kept = ("outputs", "steps")
     outputs: Tensor | None = None
     steps = 0

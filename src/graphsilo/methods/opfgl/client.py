@@ -59,6 +59,7 @@ class Client(ClientBase[OpFGLConfig]):
         weights: Its parameters and float buffers by name.
     """
 
+    looks_around = True
     kept = ("_facts",)
     stateful = ("model", "released")
 
