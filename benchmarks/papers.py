@@ -6,7 +6,7 @@ A row's ``seeds`` are seeds of training on one cut; each of its ``splits`` also 
 run may name fewer of them.
 Each run and seed is one process with one thread; what was run before with the same settings is not run again, so a
 long comparison can be stopped and continued. Scores are kept in ``.benchmarks/papers`` with the commit they were made
-with, and the tables are drawn from there. ``--record`` also writes the scores of ``tables``, a line a run, to
+with, and the tables are drawn from there. ``--record`` also writes the scores of ``TO_RECORD``, a line a run, to
 ``benchmarks/papers/results``, which is part of the project: another machine goes on from there.
 
 A run may name one of its file's ``searches``: a number of trials, the same on every row, of which each seed takes the
@@ -55,7 +55,7 @@ FILES = {
 """Comparisons by name."""
 RECORDED = HERE / "papers" / "results"
 """Scores that another machine goes on from, in a file for each comparison that is recorded."""
-TO_RECORD = ("tables",)
+TO_RECORD = ("tables", "study")
 """Comparisons whose scores are all in what is recorded: those of the round that validation chose."""
 AS_IT_STANDS = ("study", "setup")
 """Scores that begin so are numbers that a run noted, and no percent."""

@@ -1,8 +1,8 @@
 """Keeps the numbers of the papers' tables, run again, and draws them for the documentation.
 
 ``results/tables.csv`` holds them: mean ± standard deviation in percent, a line for each score of each method. What
-``benchmarks/papers.py tables`` has left is written there; a number that has no result here, or one from fewer seeds,
-stays. ``scripts/docs_reference.py`` draws the documentation's tables from that file when the site is built.
+``benchmarks/papers.py tables study`` has left is written there; a number that has no result here, or one from fewer
+seeds, stays. ``scripts/docs_reference.py`` draws the documentation's tables from that file when the site is built.
 
     python benchmarks/papers.py tables --priority 3 --rows fairfgl-2.Cora
     python benchmarks/papers_page.py
@@ -28,7 +28,8 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce import coverage as reproduced
 from graphsilo.experiments.reproduce import description
 from graphsilo.experiments.reproduce.published import NOT_COMPARED
-from graphsilo.federation import registry
+from graphsilo.report import svg
+from graphsilo.report.plot import Axis, Dots, Figure, Plot
 
 NUMBERS = ROOT / "benchmarks" / "papers" / "results" / "tables.csv"
 OF_SEEDS = ("ours", "other view", "seeds", "CPU s")
@@ -39,18 +40,9 @@ NUMBER = re.compile(r"(?P<mean>[\d.]+)(?: ± (?P<spread>[\d.]+))?(?P<of> \(.*\))
 STEPS = (1.0, 3.0, 8.0)
 """Differences in points from which a cell is coloured, more strongly at each."""
 SUMMARISED = ("accuracy", "macro f1", "hete f1", "unseen node, accuracy", "missing class, accuracy")
-"""Scores that the summary of FedRidge has."""
+"""Scores whose leads are drawn."""
 NOT_FEDERATED = ("FedRidge", "local only", "Standalone", "Local", "all data in one place")
-"""Rows that are none of a paper's federated methods: FedRidge is not held against them, nor are they counted."""
-VERDICTS = ("above", "level", "below")
-COMPARED = {
-    "ours against print": ("ours", "", "published"),
-    "ours against training alone": ("ours", "local only", "ours"),
-    "ours against FedAvg": ("ours", "FedAvg", "ours"),
-    "tuned against print": ("tuned", "", "published"),
-    "tuned against FedAvg tuned": ("tuned", "FedAvg", "tuned"),
-}
-"""Columns of the overview of methods: a column of theirs, and whose (their own: empty) and which it is held against."""
+"""Rows that are none of a paper's federated methods, over which it leads."""
 WITHIN = 3.0
 """Points between a score and the printed one up to which they agree in the table of what is covered."""
 ON_ITS_PAGE = {"FedSage+": "measured on [its page](methods/fedsage_plus.md#measured)"}
@@ -91,9 +83,11 @@ class Section:
 
 def main() -> None:
     """Write the file of numbers."""
-    title, runs = papers.read("tables")
+    every = [run for name in papers.TO_RECORD for run in papers.read(name)[1]]
+    # A line of the study that a table has, too, is the table's
+    runs = list({(run.row, run.label, run.key): run for run in (*every, *papers.read("tables")[1])}.values())
     write(NUMBERS, updated(runs, read(NUMBERS)))
-    print(f"written: {NUMBERS.relative_to(ROOT)} ({title})")
+    print(f"written: {NUMBERS.relative_to(ROOT)}")
 
 
 def read(path: Path = NUMBERS) -> dict[str, Section]:
@@ -121,11 +115,13 @@ def write(path: Path, sections: Mapping[str, Section]) -> None:
 
 
 def updated(runs: list[papers.Run], kept: Mapping[str, Section]) -> dict[str, Section]:
-    """The sections of which a score is known that stands in the paper."""
+    """The sections of which a score is known that stands in the paper or the study."""
     found = {}
     for row in dict.fromkeys(run.row for run in runs):
-        section = measured([run for run in runs if run.row == row]).over(kept.get(row, Section()))
-        if any(cells["published"] and cells["ours"] for cells in section.lines.values()):
+        mine = [run for run in runs if run.row == row]
+        section = measured(mine).over(kept.get(row, Section()))
+        is_table = all(run.file == "tables" for run in mine)
+        if any(cells["ours"] and (cells["published"] or not is_table) for cells in section.lines.values()):
             found[row] = section
     return found
 
@@ -189,74 +185,55 @@ def _shown(number: str) -> str:
     return f"{float(mean):.1f} ± {float(spread):.1f}" if spread else f"{float(mean):.1f}"
 
 
-def _difference(number: str, published: str) -> str:
-    if not number or not published:
+def _difference(ours: str, published: str) -> str:
+    if not ours or not published:
         return f"<td>{NOT_YET}</td>"
-    gap = _number(number)[0] - _number(published)[0]
+    gap = number(ours)[0] - number(published)[0]
     strength = sum(abs(gap) >= step for step in STEPS)
     colour = f' class="{"above" if gap > 0 else "below"}-{strength}"' if strength else ""
     return f'<td data-value="{gap:.3f}"{colour}>{gap:+.1f}</td>'
 
 
-def fedridge(tree: Mapping[str, Any], sections: Mapping[str, Section]) -> Iterator[str]:
-    """FedRidge's score on each data set of each table, beside the best others, in Markdown."""
-    yield "| table | scores | FedRidge | best other | alone | FedRidge is |\n|---|---|---|---|---|---|"
-    found: list[str] = []
+def leads(tree: Mapping[str, Any], sections: Mapping[str, Section], paper: str) -> Iterator[str]:
+    """How far a paper's own method is above the best other one of its tables, in print and here, as a picture."""
+    rows: list[tuple[str, str, list[float | None]]] = []
     for entry in tree["tables"]:
-        numbers = ", ".join(sorted({str(part["table"]) for part in entry["scores"]}))
+        tables = {_metric(part["path"]).replace("_", " ").replace(".", ", "): part["table"] for part in entry["scores"]}
         for row, section in sections.items():
-            if row.startswith(f"{entry['id']}."):
+            if row.startswith(f"{entry['id']}.") and entry["paper"] == paper:
                 data, _, setting = row.removeprefix(f"{entry['id']}.").partition(".")
-                place = ", ".join(filter(None, [f"{entry['paper']} {numbers}", data, setting.replace("-", " ")]))
-                known = {score: line for score in SUMMARISED if (line := _beside(section, score)) is not None}
-                found += [line[-1] for line in known.values()]
-                if known:
-                    cells = [", ".join(column) for column in zip(*known.values(), strict=True)]
-                    names = ", ".join(score.removesuffix(", accuracy") for score in known)
-                    yield f"| {place} | {names} | {' | '.join(cells)} |"
-    counts = ", ".join(f"{word} in {found.count(word)}" for word in VERDICTS)
-    yield f"\nOf {len(found)} scores it is {counts}. Tables on the same cuts are not independent."
+                place = f"{data} {setting.replace('-', ' ')}".strip()
+                for score in SUMMARISED:
+                    gaps, best = _leads(section, score, paper)
+                    if gaps[0] is not None and gaps[1] is not None:
+                        rows.append((f"{tables[score]}: {place}, {score.removesuffix(' node, accuracy')}", best, gaps))
+    marks = []
+    for series, name in enumerate(("printed", "here", "here, tuned")):
+        points = [(gap, float(place)) for place, (*_, gaps) in enumerate(rows) if (gap := gaps[series]) is not None]
+        labels = [best for _, best, _ in rows] if name == "printed" else []
+        across, down = [gap for gap, _ in points], [place for _, place in points]
+        marks.append(Dots(name, across, down, series, labels=labels, hollow=name == "printed"))
+    plot = Plot(Axis("points above the best other method"), Axis(names=tuple(row[0] for row in rows)), tuple(marks))
+    pictures = svg.draw(Figure("", "", "", 70 + 15 * len(rows), {"": plot}))[0][1]
+    words = (f"{name}: {', '.join(f'{gap:+.1f}' for gap in gaps if gap is not None)}" for name, _, gaps in rows)
+    drawn = "".join(f'<div class="{kind}">{picture}</div>' for kind, picture in pictures)
+    yield f'<div class="plot" role="img" aria-label="Printed, here, tuned. {escape("; ".join(words))}">{drawn}</div>'
 
 
-def _beside(section: Section, score: str) -> list[str] | None:
-    """A score's part of a line of the summary; None where the paper or FedRidge has no such score."""
-    of_score = {name: cells for (name, shown), cells in section.lines.items() if shown == score}
-    known = [
-        _number(cells[title])
-        for name, cells in of_score.items()
-        for title in ("ours", "other view", "tuned")
-        if name not in NOT_FEDERATED and cells[title]
-    ]
-    printed = any(cells["published"] for cells in of_score.values())
-    ours = of_score["FedRidge"]["ours"] if "FedRidge" in of_score else ""
-    if not ours or not known or not printed:
-        return None
-    best = max(known)
-    alone = _number(of_score["local only"]["ours"])
-    return [*(f"{mean:.1f}" for mean, _ in (_number(ours), best, alone)), _verdict(_number(ours), best)]
-
-
-def of_methods(sections: Mapping[str, Section]) -> Iterator[str]:
-    """Each method's numbers over all tables, counted by how they stand to others, in Markdown."""
-    yield f"| method | {' | '.join(COMPARED)} |\n|---|{'---|' * len(COMPARED)}"
-    names = {each.title: each.name for each in registry.listings()}
-    found: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for section in sections.values():
-        for (label, score), cells in section.lines.items():
-            listing = registry.listing(label)
-            if _metric(score) in ("auc", *NOT_COMPARED) or label in NOT_FEDERATED or listing is None:
-                continue
-            title = listing.title
-            for heading, (mine, other, theirs) in COMPARED.items():
-                beside = section.lines.get((other or label, score), {}).get(theirs, "")
-                if cells[mine] and beside and title != other:
-                    found[title][heading][_verdict(_number(cells[mine]), _number(beside))] += 1
-    for title in sorted(found, key=str.casefold):
-        shown = [
-            " / ".join(str(counts[word]) for word in VERDICTS) if (counts := found[title][heading]) else NOT_YET
-            for heading in COMPARED
-        ]
-        yield f"| [{title}](methods/{names[title]}.md) | {' | '.join(shown)} |"
+def _leads(section: Section, score: str, paper: str) -> tuple[list[float | None], str]:
+    """By how much a paper's method leads in print, here and tuned, and which other method is best here."""
+    found: list[float | None] = []
+    best = ""
+    for mine, theirs in (("published", ("published",)), ("ours", ("ours", "other view")), ("tuned", ("tuned",))):
+        others = {
+            name: max(number(cells[title])[0] for title in theirs if cells[title])
+            for (name, shown), cells in section.lines.items()
+            if shown == score and name not in NOT_FEDERATED and paper not in name and any(cells[t] for t in theirs)
+        }
+        own = section.lines.get((paper, score), {}).get(mine, "")
+        found.append(number(own)[0] - max(others.values()) if own and others else None)
+        best = max(others, key=others.__getitem__) if mine == "ours" and others else best
+    return found, best
 
 
 def coverage(sections: Mapping[str, Section]) -> Iterator[str]:
@@ -281,23 +258,17 @@ def _stands(cell: reproduced.Cell, sections: Mapping[str, Section]) -> list[str]
     section = sections.get(cell.row, Section())
     cells = section.lines.get((cell.label, cell.path.replace("_", " ").replace(".", ", ")))
     if cells and cells["ours"]:
-        gap = _number(cells["ours"])[0] - metric_of(cell.path).factor * cell.printed.mean
+        gap = number(cells["ours"])[0] - metric_of(cell.path).factor * cell.printed.mean
         return ["measured", f"within {WITHIN:g} points" if abs(gap) <= WITHIN else "above" if gap > 0 else "below"]
     if description.is_large(cell.printed.data):
         return ["no data"]
     return [ON_ITS_PAGE.get(cell.printed.paper) or "not run, or diverged"]
 
 
-def _verdict(mine: tuple[float, float], other: tuple[float, float]) -> str:
-    """How a mean and deviation stand to others: level within the two deviations together."""
-    gap = mine[0] - other[0]
-    return "level" if abs(gap) <= mine[1] + other[1] else "above" if gap > 0 else "below"
-
-
-def _number(number: str) -> tuple[float, float]:
+def number(text: str) -> tuple[float, float]:
     """Mean and standard deviation; no deviation is 0."""
-    found = NUMBER.fullmatch(number)
-    assert found is not None, number
+    found = NUMBER.fullmatch(text)
+    assert found is not None, text
     return float(found["mean"]), float(found["spread"] or 0.0)
 
 
@@ -311,6 +282,8 @@ def measured(runs: list[papers.Run]) -> Section:
         of_label = [run for run in runs if run.label == label]
         kept = papers.results(of_label)
         tuned = papers.results([run for run in runs if run.label == f"{label}, tuned"])
+        if of_label[0].file != "tables" and not kept and not tuned:
+            continue  # a line that no table has
         section.lines.update(lines(of_label, kept, tuned))
         for result in [result for found in (kept, tuned) for trials in found.values() for result in trials]:
             section.cuts.append(result["partition"][:8])

@@ -403,19 +403,24 @@ def secure_sums() -> str:
 
 
 def papers(part: str) -> str:
-    """What was measured on the papers' tables: all of it, how much, FedRidge's scores or how each method stands."""
+    """What was measured on the papers' tables: all of it, how much, the lead of a paper's own method
+    (``leads-FedPG``), or a picture of the study over all of them."""
     benchmarks = str(Path(__file__).resolve().parents[1] / "benchmarks")
     if benchmarks not in sys.path:
         sys.path.append(benchmarks)
     import papers_page
+    import study
 
+    if part in study.PARTS:
+        return study.picture(part)
     sections = papers_page.read()
     parts = {
         "tables": lambda: papers_page.page(papers_page.tree(), sections),
         "coverage": lambda: papers_page.coverage(sections),
-        "fedridge": lambda: papers_page.fedridge(papers_page.tree(), sections),
-        "methods": lambda: papers_page.of_methods(sections),
+        "style": lambda: [study.style()],
     }
+    if part.startswith("leads-"):
+        return "\n".join(papers_page.leads(papers_page.tree(), sections, part.removeprefix("leads-")))
     return "\n".join(parts[part]())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,8 +231,8 @@ def test_the_file_keeps_what_was_measured_elsewhere(tmp_path: Path) -> None:
 
 
 def test_numbers_are_exact_and_shown_with_one_digit() -> None:
-    assert papers_page._number("95.636 ± 0.113 (2 of 3)") == (95.636, 0.113)
-    assert papers_page._number("95.6 (1 of 3)") == (95.6, 0.0)
+    assert papers_page.number("95.636 ± 0.113 (2 of 3)") == (95.636, 0.113)
+    assert papers_page.number("95.6 (1 of 3)") == (95.6, 0.0)
     assert papers_page._cell("95.636 ± 0.113 (2 of 3)") == '<td data-value="95.636">95.6 ± 0.1 (2 of 3)</td>'
     assert papers_page._cell("") == "<td>–</td>"
 
@@ -343,49 +342,17 @@ def _section(**of_methods: dict[str, str]) -> papers_page.Section:
     return papers_page.Section(["cut"], ["commit"], lines)
 
 
-@pytest.mark.parametrize(
-    ("ours", "verdict"),
-    [("85.0 ± 0.4", "level"), ("85.8 ± 0.4", "above"), ("84.1 ± 0.4", "below"), ("85.5 ± 0.4", "level")],
-)
-def test_fedridge_is_held_against_the_best_of_all_others(ours: str, verdict: str) -> None:
+def test_a_paper_s_method_is_held_against_the_best_other_one() -> None:
     section = _section(
-        FedRidge={"ours": ours},
-        local={"ours": "99.0 ± 0.1"},
-        all={"ours": "98.0 ± 0.1"},
-        FedAvg={"ours": "80.0 ± 1.0", "other view": "85.0 ± 0.3", "published": "90.0 ± 0.2", "tuned": "84.0 ± 2.0"},
-        MOON={"ours": "81.0 ± 1.0", "tuned": "83.0 ± 2.0 (1 of 3)", "published": "70.0"},
+        FairFGL={"published": "83.0", "ours": "80.0 ± 0.4", "tuned": "81.0"},
+        MOON={"published": "82.0", "ours": "79.0", "other view": "81.5 ± 0.1"},
+        FedAvg={"ours": "81.0", "tuned": "80.5"},
+        FedRidge={"ours": "90.0"},
     )
-    tree: dict[str, object] = {"tables": [{"id": "t", "paper": "P", "scores": [{"table": "II"}]}]}
-    [line] = [line for line in papers_page.fedridge(tree, {"t.Cora.5-clients": section}) if line.startswith("| P")]
-    assert line == f"| P II, Cora, 5 clients | accuracy | {ours[:4]} | 85.0 | 99.0 | {verdict} |"
-
-
-def test_methods_are_counted_over_all_tables() -> None:
-    """MOON under both its names: above print, level with training alone, above FedAvg; tuned below FedAvg tuned."""
-    fedavg = {"ours": "80.0 ± 0.5", "tuned": "84.0 ± 0.2", "published": "80.4"}
-    sections = {
-        "a.Cora": _section(
-            local={"ours": "82.0 ± 1.0"},
-            FedAvg=fedavg,
-            Moon={"ours": "81.5 ± 0.2", "published": "81.0 ± 0.2", "tuned": "83.0 ± 0.5"},
-        ),
-        "b.Cora": _section(MOON={"ours": "81.5 ± 0.2", "published": "81.7 ± 0.2"}, Unknown={"ours": "9.0 ± 0.2"}),
-    }
-    rows = [line for line in papers_page.of_methods(sections) if line.startswith("| [")]
-    assert rows == [
-        "| [FedAvg](methods/fedavg.md) | 0 / 1 / 0 | 0 / 0 / 1 | – | 1 / 0 / 0 | – |",
-        "| [MOON](methods/moon.md) | 1 / 1 / 0 | 0 / 1 / 0 | 1 / 0 / 0 | 1 / 0 / 0 | 0 / 0 / 1 |",
-    ]
-
-
-def test_pages_of_methods_lead_to_the_papers_tables() -> None:
-    methods = papers_page.ROOT / "docs" / "methods"
-    table = "\n".join(papers_page.of_methods(papers_page.read()))
-    pages = set(re.findall(r"^\| \[[^\]]*\]\(methods/(\w+)\.md\)", table, re.MULTILINE))
-    assert len(pages) > 20
-    for name in pages:
-        page = (methods / f"{name}.md").read_text(encoding="utf-8")
-        assert "(../papers-findings.md#each-method-over-all-tables)" in page, name
+    assert papers_page._leads(section, "accuracy", "FairFGL") == ([1.0, -1.5, 0.5], "MOON")
+    (drawn,) = papers_page.leads(TREE, {"fairfgl-2.Cora": section}, "FairFGL")
+    assert "II: Cora, accuracy: +1.0, -1.5, +0.5" in drawn
+    assert ">MOON</text>" in drawn
 
 
 def test_coverage_counts_every_printed_score_once() -> None:

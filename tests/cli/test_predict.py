@@ -92,13 +92,33 @@ def test_a_rare_class_is_looked_for(call, tmp_path):
     assert [row["decision"] for row in given] == [row["decision"] for row in every]
     assert "split" not in given[0]
     opened = open_member(run, client=0)
-    chosen = opened.decide(np.full((1, 2), 0.5))
+    chosen = opened.decision()
     seen = opened.silo.seen
     seen.graph.labels[seen.items["test"]] = random.permutation(seen.graph.labels[seen.items["test"]])
-    assert str(opened.decide(np.full((1, 2), 0.5))) == str(chosen)
+    assert opened.decision() == chosen
     settings = ("--set", "evaluation.positive=fruad")
     code, _, err = call(
         "run", "--data", data, "--clients", "1", "--method", "fedridge", *settings, "--out", tmp_path / "2"
     )
     assert code == 2
     assert "did you mean 'fraud'" in err.lower()
+
+
+def test_targets_stand_beside_what_they_are(call, tmp_path):
+    """True values and splits, so that errors can be computed; an unknown one is an empty cell."""
+    rows = "".join(f"q{row},{row % 7},{row + 0.25 if row % 5 else ''},{row * 2}\n" for row in range(40))
+    (tmp_path / "n.csv").write_text("id,a,rent,age\n" + rows)
+    (tmp_path / "e.csv").write_text("s,t\n" + "".join(f"q{row},q{row - 1}\n" for row in range(1, 40)))
+    (tmp_path / "g.yaml").write_text(
+        "nodes: {path: n.csv, id: id, features: [a], targets: [rent, age]}\n"
+        "edges: {path: e.csv, source: s, target: t}\n"
+    )
+    run = tmp_path / "run"
+    assert call("run", "--data", tmp_path / "g.yaml", "--clients", "1", "--method", "fedridge", "--out", run)[0] == 0
+    told = list(csv.DictReader(call("predict", "--run", run, "--client", "0")[1].splitlines()))
+    assert list(told[0]) == ["node", "rent", "age", "split", "true_rent", "true_age"]
+    assert [row["true_rent"] for row in told[:3]] == ["", "1.25", "2.25"]
+    for place in (tmp_path, ""):
+        code, _, err = call("predict", "--run", run, "--client", "0", "--out", place)
+        assert code == 2
+        assert "is a folder" in err

@@ -20,6 +20,7 @@ def test_whole_numbers() -> None:
 
 def test_clients_by_number_or_name() -> None:
     assert clients_of(["3,er", "icu"]) == [3, "er", "icu"]
+    assert clients_of(["0 2, hospital 1,"]) == [0, 2, "hospital 1"]
     with pytest.raises(ConfigError, match="got nothing"):
         clients_of([" , "])
 

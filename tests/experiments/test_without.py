@@ -15,7 +15,7 @@ from graphsilo.data.silos.scenarios import build_silos
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.participants import find_left_out
+from graphsilo.experiments.participants import client_number, find_left_out
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from kit import check_result
@@ -354,3 +354,8 @@ def test_names_of_silos() -> None:
         find_left_out(["tables"], 3, names)
     with pytest.raises(ConfigError, match="which is no client; did you mean 'north'"):
         find_left_out(["nort"], 3, names)
+
+
+def test_a_number_is_no_part_of_a_name() -> None:
+    names = {0: "hospital 1", 1: ("7", "north.yaml")}
+    assert [client_number(who, 2, names, "predict") for who in ("1", "7", 0, "hospital 1")] == [1, 1, 0, 0]

@@ -16,7 +16,8 @@ from graphsilo.data.silos.silo import EvaluationSet, Links, Schema, Silo
 from graphsilo.errors import DisclosureError, MessageError, UnsupportedError
 from graphsilo.federation.client import ClientBase, ClientContext, EvaluateRequest, EvaluateSums, ModelSpec
 from graphsilo.federation.policy import DisclosurePolicy, Gate
-from graphsilo.federation.scoring import _parts, _score_classes, probabilities
+from graphsilo.federation.rank_scoring import score_classes
+from graphsilo.federation.scoring import _parts, probabilities
 from graphsilo.federation.settings import MethodConfig
 from kit.clients import OneNumber
 from kit.messages import said_of
@@ -139,7 +140,7 @@ def test_the_pooled_graph_is_one_question_of_everybody():
     output = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3], [0.2, 0.1, 0.7]]).log()
     three = replace(evaluation, graph=path([1, 0, 2], classes=3))
     # One class against the rest: class 0 holds 0.3, above 0.1 and 0.2; class 1 0.7, class 2 0.7: all in order.
-    assert _score_classes("a", "node", three, output, owner, parts, {}) == {
+    assert score_classes("a", "node", three, output, owner, parts, {})[0] == {
         "a/test/auc": [1.0, 3.0], "a/test/ap": [1.0, 3.0],
     }  # fmt: skip
 
@@ -168,6 +169,9 @@ def test_what_leaves_a_silo_with_every_method():
         "evaluate_sums sizes: counts int64",
         "evaluate_sums ranked: score float64",
         "evaluate_sums items: counts int64",
+        "evaluate_sums bins: counts int64 optional",
+        "evaluate bins: counts int64 optional",
+        "evaluate_bins bins: counts int64",
     }
 
 

@@ -15,6 +15,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.interface import Failure
 from graphsilo.methods import auto
 from graphsilo.methods.auto import ChooseRequest, Client, ScoreRequest
+from graphsilo.methods.fedtrees.messages import FORESTS
 from graphsilo.runtime.local.in_process import InProcess
 from kit import molecules
 from kit.fedtrees import silo_of
@@ -52,6 +53,7 @@ def test_its_rounds_are_those_of_the_methods_bit_for_bit(kit, silos):
         data = theirs.client(client).data
         for view in ("own", "common"):
             assert torch.equal(parts["ridge"].predict(data, view), theirs.client(client).predict(data, view))
+        for view in FORESTS:  # Auto itself chooses among them
             assert torch.equal(parts["trees"].predict(data, view), others.client(client).predict(data, view))
 
 

@@ -67,6 +67,15 @@ def test_refusals(values: Any, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_all_that_is_misspelt_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as told:
+        House.of({"color": "red", "front": {"hight": 2}, "storeys": 0})
+    assert str(told.value) == (
+        "unknown setting 'house.front.hight'; did you mean 'house.front.height'? unknown setting 'house.color'; did "
+        "you mean 'house.colour'? house.storeys must be at least 1; got 0."
+    )
+
+
 def test_a_group_that_is_made_directly_refuses_in_the_same_words() -> None:
     with pytest.raises(ConfigError, match=r"^house\.storeys must be at least 1; got 0\.$"):
         House(storeys=0)

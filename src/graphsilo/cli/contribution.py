@@ -7,13 +7,13 @@ from pathlib import Path
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import say, show, table
-from graphsilo.cli.values import Debug, OwnCode, allow_own, option, whole_numbers
+from graphsilo.cli.values import Debug, OwnCode, allow_own, clients_of, option
 from graphsilo.loading import load
 
 
 def contribution(
     run: Path = option("DIR", "Folder of a finished run.", complete.runs, default=...),
-    clients: str | None = option("K,K", "Only these clients, by number; else all."),
+    clients: str | None = option("K,K", "Only these clients, by number or name; else all."),
     own: OwnCode = None,
     debug: Debug = False,
 ) -> None:
@@ -23,7 +23,7 @@ def contribution(
     from graphsilo.evaluate.metrics import metric_of
     from graphsilo.experiments import contribution as worth
 
-    wanted = None if clients is None else whole_numbers(clients, "--clients")
+    wanted = None if clients is None else clients_of([clients], "--clients")
     found = worth.contribution(run, clients=wanted, say=say)
     metric = metric_of(found[0].metric)
     title, better = metric.title, 1.0 if metric.higher_is_better else -1.0
@@ -33,12 +33,12 @@ def contribution(
     for each in found:
         pairs = (each.others, each.others_without), (each.own, each.own_alone)
         cells = [text for a, b in pairs for text in (_number(a), _number(b), _number(a - b, sign="+"))]
-        grid.add_row(str(each.client), *cells)
+        grid.add_row(each.name, *cells)
     show(grid)
     say()
     for each in found:
         others, gain = each.others - each.others_without, each.own - each.own_alone
-        say(f"Silo {each.client}: {describe(better * others, better * gain)}.")
+        say(f"Silo {each.name}: {describe(better * others, better * gain)}.")
 
 
 def describe(worth: float, gain: float) -> str:

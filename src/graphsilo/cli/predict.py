@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,27 +75,29 @@ def predict(
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
     """A line per node: id, class, its name where it has one, its probability, and the probability of every class; or
     id and what is estimated, under the name of each target. Then what ``_beside`` has."""
-    if found.values is not None:
-        numbers = [[str(found.node_ids[row]), *(f"{value:.9g}" for value in found.values[row])] for row in rows]
-        return csv_text([["node", *_target_names(found)], *numbers])
     beside = _beside(found, rows)
+    if found.values is not None:
+        lines = [["node", *_target_names(found), *beside]]
+        for place, row in enumerate(rows):
+            more = [column[place] for column in beside.values()]
+            lines.append([str(found.node_ids[row]), *(f"{value:.9g}" for value in found.values[row]), *more])
+        return csv_text(lines)
     names = found.class_names
     count = found.probabilities.shape[1]
     headings = [f"p_{names[index] if names else index}" for index in range(count)]
-    lines: list[list[Any]] = [["node", "class", *(["class_name"] if names else []), "probability", *headings]]
-    lines[0] += beside
+    lines = [["node", "class", *(["class_name"] if names else []), "probability", *headings, *beside]]
     for place, row in enumerate(rows):
         chosen = int(found.classes[row])
         values = [f"{float(value):.9g}" for value in found.probabilities[row]]
         name = [names[chosen]] if names else []
         more = [column[place] for column in beside.values()]
-        lines.append([str(found.node_ids[row]), chosen, *name, values[chosen], *values, *more])
+        lines.append([str(found.node_ids[row]), str(chosen), *name, values[chosen], *values, *more])
     return csv_text(lines)
 
 
 def _beside(found: Prediction, rows: Sequence[int], form: str = ".9g") -> dict[str, list[str]]:
     """By heading, of these rows, as far as known: score and calibrated probability of the class looked for, decision at
-    the threshold, split, true class."""
+    the threshold, split, true class, or the true value of each target."""
     columns: dict[str, tuple[Any, Callable[[Any], str]]] = {
         "score": (found.scores, lambda value: f"{float(value):{form}}"),
         "calibrated": (found.calibrated, lambda value: f"{float(value):{form}}"),
@@ -102,6 +105,9 @@ def _beside(found: Prediction, rows: Sequence[int], form: str = ".9g") -> dict[s
         "split": (found.splits, str),
         "label": (found.labels, lambda label: "" if label < 0 else _name(found, int(label))),
     }
+    if found.truth is not None:
+        for name, known in zip(_target_names(found), found.truth.T, strict=True):
+            columns[f"true_{name}"] = (known, lambda value: "" if math.isnan(value) else f"{float(str(value)):{form}}")
     return {
         heading: [write(values[row]) for row in rows]
         for heading, (values, write) in columns.items()
@@ -130,9 +136,11 @@ def _print(found: Prediction, rows: Sequence[int]) -> None:
     say(f"Predictions on {found.on}, by {found.by}:")
     say()
     if found.values is not None:
-        grid = table("node", *_target_names(found), numbers=range(1, 1 + found.values.shape[1]))
-        for row in rows[:SHOWN]:
-            grid.add_row(str(found.node_ids[row]), *(f"{value:,.4g}" for value in found.values[row]))
+        beside = _beside(found, rows[:SHOWN], ",.6g")
+        grid = table("node", *_target_names(found), *beside, numbers=range(1, 1 + found.values.shape[1] + len(beside)))
+        for place, row in enumerate(rows[:SHOWN]):
+            more = [column[place] for column in beside.values()]
+            grid.add_row(str(found.node_ids[row]), *(f"{value:,.6g}" for value in found.values[row]), *more)
         _end(grid, rows)
         return
     if found.positive is not None:

@@ -212,16 +212,19 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return found
 
 
-def clients_of(texts: Sequence[str]) -> list[int | str]:
-    """``3,er`` as [3, "er"]: clients by number or by name.
+def clients_of(texts: Sequence[str], option: str = "--without") -> list[int | str]:
+    """``3,er`` as [3, "er"]: clients by number or by name, which may hold spaces.
 
     Raises:
         ConfigError: Nobody is named.
     """
-    parts = [part for text in texts for part in text.replace(",", " ").split()]
-    if not parts:
-        raise ConfigError("--without takes clients by number or name, such as 3 or er,icu; got nothing.")
-    return [int(part) if part.isdecimal() else part for part in parts]
+    found: list[int | str] = []
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        numbers = part.split()
+        found += map(int, numbers) if all(each.isdecimal() for each in numbers) else [part]
+    if not found:
+        raise ConfigError(f"{option} takes clients by number or name, such as 3 or er,icu; got nothing.")
+    return found
 
 
 def trackers_of(track: Sequence[str] | None, say: Callable[[str], None] | None = None) -> list[Tracker]:

@@ -108,7 +108,7 @@ def choose(labels: Labels, odds: Odds, positive: int, aim: str, share: float = 0
     scores = -distinct
     # Halfway to the next score, so that rounding moves no item over the line
     lower = np.append((scores[:-1] + scores[1:]) / 2, scores[-1:] - 1)
-    return _choose(scores, lower, hits, misses, positive, aim, share)
+    return choose_sorted(scores, lower, hits, misses, positive, aim, share)
 
 
 def choose_for(
@@ -128,11 +128,18 @@ def choose_for(
     return choose(labels[mine], log_odds(shares[mine], positive), positive, aim, share)
 
 
-def _choose(
+def choose_sorted(
     scores: Odds, lower: Odds, hits: NDArray[np.int64], misses: NDArray[np.int64], positive: int, aim: str,
     share: float,
 ) -> Decision:  # fmt: skip
-    """Scores are descending; ``lower`` is the threshold that takes each and all above it."""
+    """The same of counts.
+
+    Args:
+        scores: [m] distinct scores, descending.
+        lower: [m] thresholds that take each and all above it.
+        hits, misses: [m] items of the class and others with each.
+        positive, aim, share: As ``choose`` has them.
+    """
     rarest = min(hits.sum(), misses.sum())
     slope, intercept = fit_platt(scores, hits, misses) if rarest else (0.0, 0.0)
     if slope <= 0:  # ranked no better than by chance: nothing to read off these scores

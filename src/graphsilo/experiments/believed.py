@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from graphsilo.errors import FederationError, MessageError, one_line
 from graphsilo.evaluate import metrics
+from graphsilo.evaluate.binned import COLUMNS, split_columns
 from graphsilo.federation.client import EvaluateReply
 from graphsilo.federation.interface import Failure, Federation, Replies
 from graphsilo.federation.scoring import PAIRED
@@ -36,11 +37,14 @@ def drop_unbelievable(
                 f"silos count different kinds of items in {one_line(name, 60)}, as many these as those: one side does "
                 f"not answer what it was asked, and nobody can say which. Run the same release at all of them."
             )
+    counted = Counter(frozenset(reply.bins or ()) for _, reply in answers)
+    binned = max(counted, key=lambda names: counted[names], default=frozenset())
     good, failures = dict(answers.answers), dict(answers.failures)
     for client, reply in answers:
         if client not in limits:
             continue
         trouble = _find_trouble(reply, views, classes, limits[client], usual)
+        trouble = trouble or _find_bad_bins(reply, binned, limits[client])
         if trouble:
             reason = f"its evaluation cannot be: {trouble}"
             failures[client] = Failure(client, "evaluate", MessageError.__name__, reason)
@@ -84,4 +88,17 @@ def _find_trouble(
         value, weight = pair
         if not (math.isnan(value) or metrics.METRICS[metric].may_be(value)) or not 0 <= weight <= limit:
             return f"it has a score of {value:g} over {weight:g} items"
+    return ""
+
+
+def _find_bad_bins(reply: EvaluateReply, usual: Collection[str], limit: float) -> str:
+    """Why counts of scores cannot be; empty if they can."""
+    found = reply.bins or {}
+    if found.keys() != usual:
+        return "it counts other scores than the other silos"
+    for table in found.values():
+        if tuple(table.shape) != (1, 2, COLUMNS) or int(table.min()) < 0 or int(table.max()) > limit:
+            return "its counts of scores have another shape, or are below 0 or above what its silo said it holds"
+        if any(int(part.sum()) > limit for part in split_columns(table[0].numpy())):
+            return f"it counts more scores than the {limit:g} items that its silo said it holds"
     return ""

@@ -178,6 +178,16 @@ class EvaluationConfig(Settings):
         "what the threshold that validation items choose is good for. f1: the largest F1; budget: no more than the "
         "budget is found; a number: the most that is found with this precision",
     )
+    periods: list[Moment] | None = setting(
+        None,
+        "the last day before the first of the periods by which the test part is scored, and the last day of each; "
+        "none: as times say, and between machines no periods",
+    )
+    threshold_by: Literal["silo", "federation"] = setting(
+        "silo",
+        "who chooses threshold and calibration. silo: each on its own validation items; federation: all silos have "
+        "those that sums over them come to, of counts of validation scores in bins",
+    )
     embeddings: bool = setting(False, "save every client's embeddings under embeddings/")
     study: bool = setting(
         False,

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.errors import ConfigError, UnsupportedError, several
 from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.participants import client_number
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.storage import reading
 from graphsilo.experiments.storage.records import RunRecord
@@ -26,6 +27,7 @@ class Contribution:
 
     Attributes:
         client: Its number.
+        name: What its silo is called, else the number.
         metric: Name of the metric.
         others: Of all others, in the run.
         others_without: Of all others, trained without it.
@@ -34,6 +36,7 @@ class Contribution:
     """
 
     client: ClientId
+    name: str
     metric: str
     others: float
     others_without: float
@@ -42,13 +45,13 @@ class Contribution:
 
 
 def contribution(
-    run_dir: str | Path, *, clients: Iterable[ClientId] | None = None, say: Callable[[str], None] = lambda _: None
+    run_dir: str | Path, *, clients: Iterable[ClientId | str] | None = None, say: Callable[[str], None] = lambda _: None
 ) -> list[Contribution]:
     """Train again without each client, and each alone, from the same random numbers; finished runs are not repeated.
 
     Args:
         run_dir: Folder of the run.
-        clients: Which; None: all.
+        clients: Which, by number or name; None: all.
         say: Hears which run begins.
 
     Raises:
@@ -65,9 +68,12 @@ def contribution(
     if whole.method.alone or whole.method.pooled:
         raise UnsupportedError("silos of this run have no model in common, so that none contributes to another's.")
     known = [row.client for row in whole.seeds[0].clients]
-    wanted = known if clients is None else list(clients)
+    names = {row.client: row.silo or str(row.client) for row in whole.partition.per_client}
+    asked = known if clients is None else clients
+    wanted = [client_number(each, len(known), names, "contribution (--clients)") for each in asked]
     if len(known) < 2 or not set(wanted) <= set(known):
-        raise ConfigError(f"contributions are those of clients of a run of two at least; this one has {known}.")
+        having = several((names[each] for each in known), 8)
+        raise ConfigError(f"contributions are those of clients of a run of two at least; this one has {having}.")
     metric = find_selecting(load_config(folder / "config.yaml").evaluation.select_by or "accuracy", whole.task).name
     found = []
     for client in wanted:
@@ -75,7 +81,7 @@ def contribution(
         without = _run_without(folder, [client], f"client-{client}", say)
         alone = _run_without(folder, others, f"all-but-{client}", say)
         found.append(Contribution(
-            client, metric, _mean(whole, others, metric), _mean(without, others, metric),
+            client, names[client], metric, _mean(whole, others, metric), _mean(without, others, metric),
             _mean(whole, [client], metric), _mean(alone, [client], metric),
         ))  # fmt: skip
     return found

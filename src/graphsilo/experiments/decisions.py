@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.rare import FEW, Decision, log_odds, probability_at
+from graphsilo.evaluate.rare import FEW, Decision, log_odds, probability_at, share_of
 from graphsilo.types import CLASS_TASKS
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ def looked_for(config: EvaluationConfig, schema: Schema, rare: int | None) -> di
     return None if positive is None else {"positive": positive, "budget": budget, "aim": str(config.threshold)}
 
 
+def share_within(budget: float, tested: Sequence[int]) -> float:
+    """The share of all silos' test items that their budgets are; ``tested`` says how many each has."""
+    return share_of(budget if budget < 1 else budget * len(tested), sum(tested))
+
+
 def apply_decision(decision: Decision, shares: NDArray[Any]) -> dict[str, Any]:
     """Fields of a ``Prediction`` of [m, 2] probabilities."""
     odds = log_odds(shares, decision.positive)
@@ -59,8 +65,9 @@ def apply_decision(decision: Decision, shares: NDArray[Any]) -> dict[str, Any]:
     }
 
 
-def describe_decision(decision: Decision, positive: str, aim: str) -> str:
-    """In words, from what probability on an item counts as found and how probabilities are calibrated."""
+def describe_decision(decision: Decision, positive: str, aim: str, whose: str = "the silo's") -> str:
+    """In words, from what probability on an item counts as found and how probabilities are calibrated; ``whose``
+    validation items chose this."""
     if not decision.is_chosen:
         return (
             f"decision: the likelier class, as no validation items could choose a threshold (they are of one class, "
@@ -68,7 +75,7 @@ def describe_decision(decision: Decision, positive: str, aim: str) -> str:
         )
     aims = {"f1": "the largest F1", "budget": "no more than evaluation.budget"}
     text = (
-        f"decision: {positive} from a score of {probability_at(decision.threshold):.3g} on, chosen on the silo's "
+        f"decision: {positive} from a score of {probability_at(decision.threshold):.3g} on, chosen on {whose} "
         f"validation items for {aims.get(aim, f'a precision of {aim}')}"
     )
     few = f"not calibrated, with fewer than {FEW} validation items of a class"

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.evaluate import metrics
 from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
 from graphsilo.experiments.config import EvaluationConfig, Mode, RunConfig
 from graphsilo.experiments.storage.records import Scores
-from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest, EvaluateSums
+from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest
 from graphsilo.federation.interface import Federation
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.registry import Method
@@ -68,6 +69,8 @@ class SetScores:
         clients: Who stands behind each row; a client that failed has none. ``EVERYBODY`` for all at once.
         summed: How many clients are in the counts, where only their sum is known: one row then, that of everybody.
         rare: The rarer of two classes.
+        tables: Of the class looked for, a row of each client: ``test``, counts of ``evaluate.binned``; ``agreed``, the
+            numbers of the decision that all have.
     """
 
     kinds: tuple[str, ...] = ()
@@ -77,11 +80,16 @@ class SetScores:
     clients: tuple[ClientId, ...] = ()
     summed: int = 0
     rare: int | None = None
+    tables: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def scored(self) -> int:
         """How many clients were scored."""
         return self.summed or len(self.clients)
+
+    def note_agreed(self, decision: Tensor) -> None:
+        """Keep the decision that all clients have."""
+        self.tables["agreed"] = np.tile(decision.numpy(), (len(self.clients), 1))
 
     def of(self, kind: str) -> NDArray[np.int64]:
         """Counts of one kind, [clients, 4, C, C]."""
@@ -108,6 +116,7 @@ class SetScores:
             {name: pairs[rows] for name, pairs in self.scores.items()},
             tuple(self.clients[row] for row in rows),
             rare=self.rare,
+            tables={name: table[rows] for name, table in self.tables.items()},
         )
 
     def join(self, other: SetScores) -> SetScores:
@@ -124,6 +133,7 @@ class SetScores:
             {name: np.concatenate([pairs, other.scores[name]])[order] for name, pairs in self.scores.items()},
             tuple(clients[row] for row in order),
             rare=self.rare,
+            tables={name: np.concatenate([table, other.tables[name]])[order] for name, table in self.tables.items()},
         )
 
     def light(self, *, single: bool = False) -> dict[str, dict[str, float | None]]:
@@ -197,6 +207,8 @@ def evaluate(
     rare: int | None = None,
     budget: float = 1.0,
     aim: str = "",
+    within: float | None = None,
+    periods: Sequence[float] = (),
     minimum: int | None = None,
     to: Sequence[ClientId] | None = None,
     holders: Sequence[ClientId] = (),
@@ -206,14 +218,15 @@ def evaluate(
 
     Aggregates are sent where their view is wanted. On the pooled graph one client scores the aggregate for all, where
     all have the same. ``to`` names who is asked; None asks everybody. ``holders`` are those whose data a pooled silo
-    holds. ``auc``, ``rare``, ``budget`` and ``aim`` are as an ``EvaluateRequest`` has them. ``summed`` has only sums
-    over clients sent, so that no client's own scores are seen.
+    holds. ``auc``, ``rare``, ``budget``, ``aim`` and ``periods`` are as an ``EvaluateRequest`` has them; ``within``,
+    where all have one decision, is the share of all items that their budgets are. ``summed`` has only sums over clients
+    sent, so that no client's own scores are seen.
 
     Raises:
         UnsupportedError: The aggregate's view is wanted, and the server has no aggregate for a client that is asked.
     """
     asked = federation.clients if to is None else tuple(to)
-    looking = {"auc": auc, "rare": rare, "budget": budget, "aim": aim}
+    looking: dict[str, Any] = {"auc": auc, "rare": rare, "budget": budget, "aim": aim, "periods": list(periods)}
     local = [mode.split("_")[0] for mode in modes if mode.endswith("_local")]
     pooled = [mode.split("_")[0] for mode in modes if mode.endswith("_global")]
     wanted = next((mode for mode in modes if mode.startswith("aggregate")), None)
@@ -227,10 +240,18 @@ def evaluate(
             f"'evaluation.modes=[own_local]'. (A method whose aggregates() are always empty has evaluates=('own',).)"
         )
     is_common = not apart and len({id(aggregate) for aggregate in aggregates.values()}) <= 1
+    if within is not None and rare is not None and local:
+        from graphsilo.experiments.sums import agree
+
+        requests = _requests(asked, aggregates if "aggregate" in local else {}, local, [], looking)
+        counted = federation.sum(client.evaluate_bins, requests, to=to).require(minimum)
+        looking["agreed"] = agree(counted, rare, aim, within)
     if summed:
+        from graphsilo.experiments.sums import gather_sums
+
         installed = aggregates if "aggregate" in local else {}
         total = federation.sum(client.evaluate_sums, _requests(asked, installed, local, [], looking), to=to)
-        return gather_sums(total.require(minimum), len(total.clients), rare)
+        return gather_sums(total.require(minimum), len(total.clients), rare, looking.get("agreed"))
     replies: list[tuple[ClientId, EvaluateReply]] = []
     each_pooled = [view for view in pooled if view == "own" or not is_common]
     if local or each_pooled:
@@ -247,6 +268,8 @@ def evaluate(
         one = federation.ask(client.evaluate, _requests(first, aggregates, [], ["aggregate"], looking)).require()
         for view, sets in gather([(EVERYBODY, reply) for _, reply in one], rare=rare).items():
             result.setdefault(view, {}).update(sets)
+    for view, decision in looking.get("agreed", {}).items():
+        result[view]["seen"].note_agreed(decision)
     return result
 
 
@@ -298,6 +321,10 @@ def gather(
             scored = np.array(found, dtype=np.float64).reshape(-1, 2)
             old = scores.scores.get(key)
             scores.scores[key] = scored if old is None else np.concatenate([old, scored])
+        for name in first.bins or ():
+            view, which, kind = name.split("/", 2)
+            kept, own = result[view][which].tables, [dict(reply.bins or {})[name].numpy() for _, reply in alike]
+            kept[kind] = np.concatenate([*([kept[kind]] if kind in kept else []), *own])
     for (view, which), arrays in counts.items():
         result[view][which].counts = np.concatenate(arrays).astype(np.int64)
     return result
@@ -307,24 +334,7 @@ def _look(answer: tuple[ClientId, EvaluateReply]) -> tuple[Any, ...]:
     """Answers with the same of it have tables of the same shapes."""
     _, reply = answer
     shapes = reply.counts.shape, reply.sizes.shape, {name: len(pair) for name, pair in reply.scores.items()}
-    return reply.kinds, list(reply.kinds), reply.parts, shapes
-
-
-def gather_sums(total: EvaluateSums, clients: int, rare: int | None = None) -> RoundScores:
-    """What sums over clients come to; one row that stands for everybody."""
-    result: RoundScores = {}
-    for name, size in total.sizes.items():
-        view, _, which = name.partition("/")
-        kinds = [key.removeprefix(f"{name}/") for key in total.counts if key.startswith(f"{name}/")]
-        found = SetScores(tuple(kinds), sizes=size.numpy(), clients=(EVERYBODY,), summed=clients, rare=rare)
-        if kinds:
-            found.counts = np.stack([total.counts[f"{name}/{kind}"].numpy() for kind in kinds])[None]
-        for key, pair in total.ranked.items():
-            if key.startswith(f"{name}/"):
-                above, weight = pair[:, 0].tolist()
-                found.scores[key.removeprefix(f"{name}/")] = np.array([[above / weight if weight else np.nan, weight]])
-        result.setdefault(view, {})[which] = found
-    return result
+    return reply.kinds, list(reply.kinds), reply.parts, shapes, sorted(reply.bins or ())
 
 
 def scored_clients(config: EvaluationConfig, clients: Sequence[ClientId], seed: int) -> tuple[ClientId, ...] | None:

@@ -78,6 +78,11 @@ class Participants(ABC):
         return client_words(clients, {row["client"]: row.get("silo") for row in self.cut["per_client"]})
 
     @property
+    def test_times(self) -> Sequence[Any]:
+        """[items] of each silo: when its test items are looked at, where that is known here."""
+        return ()
+
+    @property
     def holders(self) -> tuple[ClientId, ...]:
         """Numbers of the clients whose data is part of the run, pooled or not, ascending."""
         return tuple(row["client"] for row in self.cut["per_client"])
@@ -162,18 +167,30 @@ def selection_metric(config: EvaluationConfig, participants: Participants) -> Me
 def needs_ranking(config: EvaluationConfig, participants: Participants) -> bool:
     """Whether clients also return how they rank classes: where it is asked for, or counts alone say little."""
     by = selection_metric(config, participants)
-    named = config.positive is not None or config.budget is not None or config.threshold != "f1"
+    named = (
+        config.positive is not None
+        or config.budget is not None
+        or config.threshold != "f1"
+        or config.threshold_by != "silo"
+    )
     return config.auc or named or by.ranking is not None or participants.is_lopsided
 
 
 def asks_for(config: EvaluationConfig, participants: Participants) -> dict[str, Any]:
     """What ``evaluate`` asks clients for beside counts."""
     asked: dict[str, Any] = {"auc": needs_ranking(config, participants)}
+    if config.periods is not None or participants.test_times:
+        from graphsilo.experiments.periods import period_bounds
+
+        asked["periods"] = period_bounds(config, participants)
     if participants.rare is None and config.positive is None:
         return asked
-    from graphsilo.experiments.decisions import looked_for
+    from graphsilo.experiments.decisions import looked_for, share_within
 
     known = looked_for(config, participants.schema, participants.rare)
+    if known and config.threshold_by == "federation" and asked["auc"]:
+        rows = participants.cut["per_client"]
+        asked["within"] = share_within(known["budget"], [row.get("test", 0) for row in rows])
     return asked | {"rare": known["positive"], "budget": known["budget"], "aim": known["aim"]} if known else asked
 
 
@@ -259,6 +276,21 @@ def find_client(name: str, count: int, names: Mapping[ClientId, str | Collection
         )
     known = dict.fromkeys(other for own in own_names.values() for other in own)
     raise ConfigError(f"{what} names '{name}', which is no client; {nearest(name, known)}")
+
+
+def client_number(
+    client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]], what: str
+) -> ClientId:
+    """The number of a client that a person names by number or by name; arguments as of :func:`find_client`.
+
+    Raises:
+        ConfigError: It is a name that nobody has, or several have.
+    """
+    if isinstance(client, int):
+        return client
+    called = {own for each in names.values() for own in ((each,) if isinstance(each, str) else each)}
+    is_number = client.isdecimal() and client not in called
+    return int(client) if is_number else find_client(client, count, names, what)
 
 
 def _describe_count(count: int) -> str:

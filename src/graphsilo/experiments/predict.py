@@ -24,7 +24,7 @@ from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.data.sources.faults import check_finite
 from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
-from graphsilo.errors import ConfigError, DataError, RunError, quote, unusable
+from graphsilo.errors import ConfigError, DataError, RunError, quote, several, unusable
 from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.decisions import (
@@ -35,11 +35,12 @@ from graphsilo.experiments.decisions import (
     splits_of,
 )
 from graphsilo.experiments.doors import plain
-from graphsilo.experiments.participants import class_word, find_client
+from graphsilo.experiments.participants import class_word, client_number
 from graphsilo.experiments.simulation import list_client_names, prepare
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.reading import SiloRecord, mode_of
 from graphsilo.experiments.storage.records import RunRecord
+from graphsilo.experiments.storage.views import names_of
 from graphsilo.federation import registry
 from graphsilo.federation.client import ClientBase, ClientContext, ModelSpec
 from graphsilo.federation.message import Tensors
@@ -74,6 +75,7 @@ class Prediction:
         decided: How that was chosen, in words.
         values: [m, t] of targets, where there are such and no classes: numbers in their own units, or the chance of
             each label; ``classes`` are then -1, ``probabilities`` [m, 0].
+        truth: [m, t] what the targets are, NaN where unknown; None where there are none.
     """
 
     node_ids: NDArray[np.str_] | NDArray[np.int64]
@@ -83,6 +85,7 @@ class Prediction:
     on: str
     by: str = ""
     values: NDArray[np.float64] | None = None
+    truth: NDArray[np.float32] | None = None
     splits: NDArray[np.str_] | None = None
     labels: NDArray[np.int64] | None = None
     positive: int | None = None
@@ -187,18 +190,23 @@ class Member:
         trained_on = found.silo_data if isinstance(found, SiloRecord) else found.data.hash
         return trained_on is not None and trained_on != self.asked.data_hash
 
-    def decide(self, shares: NDArray[Any]) -> dict[str, Any]:
-        """Fields of a ``Prediction`` of [m, C] probabilities: how those of the class looked for are read, by what was
-        kept with the model, else by the silo's validation items; none where there are not two classes."""
+    def decision(self) -> Decision | None:
+        """How scores of the class looked for are read: by what was kept with the model, else by the silo's validation
+        items; None where there are not two classes."""
         known = looked_for(self.asked.config.evaluation, self.silo.schema, self.asked.rare)
         if known is None:
-            return {}
+            return None
         numbers = self.kept.decisions.get(self.view)
         if numbers is None and not self.has_other_data:
             numbers = self.client.decide(self.view, known)
-        decision = Decision(known["positive"]) if numbers is None else Decision.of(numbers)
+        return Decision(known["positive"]) if numbers is None else Decision.of(numbers)
+
+    def describe(self, decision: Decision) -> str:
+        """The same in words."""
         word = class_word(decision.positive, self.silo.schema)
-        return {**apply_decision(decision, shares), "decided": describe_decision(decision, word, known["aim"])}
+        config = self.asked.config.evaluation
+        agreed = config.threshold_by == "federation" and self.view in self.kept.decisions
+        return describe_decision(decision, word, str(config.threshold), "all silos'" if agreed else "the silo's")
 
     def refuse_other_data(self) -> None:
         """Raise if the data is not what it was.
@@ -250,9 +258,10 @@ def open_member(
         asked = _at_silo(folder, result, own, kept)
         owner = f"silo {result.silo}"
     else:
-        asked = _of_run(folder, client, node)
+        called = names_of(result)
+        asked = _of_run(folder, client, called, node)
         kept = _read(model_path(folder, chosen, asked.silo.client, checkpoint))
-        owner = f"client {asked.silo.client}"
+        owner = called.get(asked.silo.client, f"client {asked.silo.client}")  # with all data in one place, nobody's
     silo = scale_silo(asked.silo, kept.scale)
     member = asked.method.client(ClientContext(silo.client, silo, asked.config.method_config(), asked.spec, chosen))
     member.load_final(kept.models)
@@ -306,7 +315,8 @@ def predict(
         values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
     else:
         found = probabilities(output).cpu().numpy()[told]
-    labels = labels_of(target, silo.schema)
+    labels, decision = labels_of(target, silo.schema), opened.decision()
+    decided = {} if decision is None else {**apply_decision(decision, found), "decided": opened.describe(decision)}
     return Prediction(
         node_ids=target.external_ids[told],
         classes=np.full(len(found), -1) if silo.has_targets else found.argmax(axis=1).astype(np.int64),
@@ -315,9 +325,10 @@ def predict(
         class_names=silo.schema.class_names,
         on=on,
         by=_words_of_model(owner, checkpoint, whose, reported),
-        splits=splits_of(silo)[told] if graph is None and not silo.has_targets else None,
+        truth=None if values is None or (known := target.union.targets) is None else known.values[told],
+        splits=splits_of(silo)[told] if graph is None else None,
         labels=None if labels is None or (labels < 0).all() else labels[told],
-        **opened.decide(found),
+        **decided,
     )
 
 
@@ -373,16 +384,17 @@ def _find_number(client: ClientId | str, count: int, names: Mapping[ClientId, st
     """
     if isinstance(client, bool) or not isinstance(client, int | str):
         raise unusable("predict", "a client by number or by name", client)
-    if isinstance(client, int):
-        return client
-    is_number = client.isdecimal() and not any(client == own or client in own for own in names.values())
-    return int(client) if is_number else find_client(client, count, names, "predict (--client)")
+    return client_number(client, count, names, "predict (--client)")
 
 
-def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None) -> _Asked:
-    """A run's client: the one that is named, or that holds a node."""
+def _of_run(
+    folder: Path, client: ClientId | str | None, called: Mapping[ClientId, str], node: str | None = None
+) -> _Asked:
+    """A run's client: the one that is named, or that holds a node; ``called`` says what clients are called."""
     if client is None and node is None:
-        raise ConfigError("the run has several clients: say whose model it is to be with --client.")
+        raise ConfigError(
+            f"the run has several clients ({several(called.values(), 8)}): say whose model it is to be with --client."
+        )
     if (folder / "silos.json").exists():
         raise RunError(
             f"{folder} is the coordinator's part of a run between machines: models and data stayed at the silos. "
@@ -396,7 +408,7 @@ def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None
     simulation = prepare(config, method)
     silos = {silo.client: silo for silo in simulation.silos}
     files = config.data.name
-    client = _find_holder(silos, node or "") if client is None else client
+    client = _find_holder(silos, node or "", called) if client is None else client
     institutions = {row["client"]: row["silo"] for row in simulation.cut["per_client"] if "silo" in row}
     names = list_client_names(files) if isinstance(files, list) else institutions
     client = _find_number(client, simulation.num_holders, names)
@@ -411,7 +423,7 @@ def _of_run(folder: Path, client: ClientId | str | None, node: str | None = None
     return _Asked(method, silos[client], config, spec, data.options, simulation.data_hash, data.root, simulation.rare)
 
 
-def _find_holder(silos: Mapping[ClientId, Silo], node: str) -> ClientId:
+def _find_holder(silos: Mapping[ClientId, Silo], node: str, called: Mapping[ClientId, str]) -> ClientId:
     """The client whose graph holds a node.
 
     Raises:
@@ -422,7 +434,8 @@ def _find_holder(silos: Mapping[ClientId, Silo], node: str) -> ClientId:
         return found[0]
     if found:
         raise ConfigError(
-            f"node {node} is at clients {', '.join(map(str, found))}: say whose model is to be asked with --client."
+            f"a node {node} is at {several((called[who] for who in found), 8)}: say whose model is to be asked with "
+            f"--client."
         )
     first = next(iter(silos.values())).seen.graph.external_ids
     raise ConfigError(

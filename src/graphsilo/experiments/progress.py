@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -80,7 +80,9 @@ class SeedProgress:
             value = light.get("validation", {}).get(metric.name)
             kept.last = sets
             if alone:
-                improved[mode] = kept.note_each(number, sets, mode, metric, stopped)
+                from graphsilo.experiments.silo_rounds import note_each
+
+                improved[mode] = note_each(kept, number, sets, mode, metric, stopped)
                 continue
             # A round in which a client was not scored is no match for one in which all were: its mean is of others.
             scored = sets[first_set(mode)].scored
@@ -123,25 +125,9 @@ class SeedProgress:
         if choice == "run":
             mode = found[max(range(len(found)), key=worth.__getitem__)]
             return Reported(mode, self.views[mode])
-        return self._by_silo(found, metric)
+        from graphsilo.experiments.silo_rounds import choose_by_silo
 
-    def _by_silo(self, modes: Sequence[str], metric: Metric) -> Reported:
-        """Each client's scores by the mode that its own validation prefers."""
-        values: dict[ClientId, dict[str, tuple[float, float]]] = {}
-        for mode in modes:
-            for client, worth in _each_worth(self.views[mode].best[first_set(mode)], metric).items():
-                values.setdefault(client, {})[mode] = worth
-        whose = {client: max(each, key=each.__getitem__) for client, each in values.items()}
-        mixed = ViewProgress()
-        for mode in modes:
-            view, mine = self.views[mode], {client for client, chosen in whose.items() if chosen == mode}
-            for kept, found in ((mixed.best, view.best), (mixed.last, view.last)):
-                for name, scores in found.items():
-                    part = scores.select(mine)
-                    kept[name] = kept[name].join(part) if name in kept else part
-            mixed.rounds |= {client: view.rounds.get(client, (view.best_round, 0.0)) for client in sorted(mine)}
-        mixed.best_round = max((number for number, _ in mixed.rounds.values()), default=0)
-        return Reported(f"silo_{modes[0].split('_')[1]}", mixed, whose)
+        return choose_by_silo(self.views, found, metric)
 
     def take_logs(self, server: ServerBase[Any]) -> None:
         """Take the server's own numbers of the last round."""
@@ -186,16 +172,6 @@ def worth_of(scores: Mapping[str, float | None], metric: Metric) -> tuple[float,
     return metric.goodness(value), tie or 0.0
 
 
-def _each_worth(scored: SetScores, metric: Metric) -> dict[ClientId, tuple[float, float]]:
-    """The same of every client."""
-    names = [name for name in (metric.name, metric.tie, "rare_f1") if name]
-    rows = zip(*(scored.each("val", name) for name in names), strict=True)
-    return {
-        client: worth_of(dict(zip(names, row, strict=True)), metric)
-        for client, row in zip(scored.clients, rows, strict=True)
-    }
-
-
 @dataclass
 class ViewProgress:
     """The best and the last evaluation of one mode.
@@ -212,27 +188,6 @@ class ViewProgress:
     best: dict[str, SetScores] = field(default_factory=dict)
     last: dict[str, SetScores] = field(default_factory=dict)
     rounds: dict[ClientId, tuple[int, float]] = field(default_factory=dict)
-
-    def note_each(
-        self, number: int, sets: dict[str, SetScores], mode: str, metric: Metric, stopped: Collection[ClientId] = ()
-    ) -> frozenset[ClientId]:
-        """Keep every client's own best round; says whose this one is. Without validation items it is the last."""
-        better = set()
-        before = _each_worth(self.best.get(first_set(mode), SetScores()), metric)
-        for client, worth in _each_worth(sets[first_set(mode)], metric).items():
-            score, known = worth[0], self.rounds.get(client)
-            if client in stopped:
-                continue
-            if known is None or worth > before[client] or score == known[1] == float("-inf"):
-                self.rounds[client] = (number, score)
-                better.add(client)
-        if better:
-            self.best_round = number
-            for name, found in sets.items():
-                new = found.select(better)
-                old = self.best.get(name)
-                self.best[name] = new if old is None else old.select(set(old.clients) - better).join(new)
-        return frozenset(better)
 
     def worth(self, mode: str, metric: Metric) -> tuple[float, float]:
         """Its best validation score and what decides between equals, such that more is better; minus infinity where

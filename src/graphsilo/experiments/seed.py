@@ -16,7 +16,15 @@ from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.evaluation import SetScores, choice_of, evaluate, modes_of, scored_clients, view_of
+from graphsilo.experiments.evaluation import (
+    EVERYBODY,
+    SetScores,
+    choice_of,
+    evaluate,
+    modes_of,
+    scored_clients,
+    view_of,
+)
 from graphsilo.experiments.observer import ClientRound, Observer, Progress, SeedEnded, SeedStarted, SetUp, Working
 from graphsilo.experiments.participants import Federations, Participants, asks_for, selection_metric
 from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
@@ -77,6 +85,8 @@ class SeedRun:
         self.choice = choice_of(config)
         self.metric = selection_metric(config.evaluation, simulation)
         self.asks = asks_for(config.evaluation, simulation)
+        if config.run.alone:
+            self.asks.pop("within", None)
         self.progress = SeedProgress()
         self.holders = simulation.holders if method.pooled else ()
         # By itself a silo chooses its own round, as far as its own scores are seen.
@@ -187,7 +197,10 @@ class SeedRun:
                 )
             )  # fmt: skip
         reported = progress.choose_reported(self.modes, self.metric, self.choice)
-        result = seed_result(self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes())
+        result = seed_result(
+            self.seed, progress, self.modes, reported, self.simulation, federation.peak_rss_bytes(),
+            self.asks.get("periods", ()),
+        )  # fmt: skip
         if self.keeps_models or self.config.evaluation.study:
             from graphsilo.experiments.storage.outputs import write_outputs
 
@@ -238,14 +251,18 @@ class SeedRun:
         alone, item by item."""
         apart = not isinstance(self.simulation, Simulation)
         compared = self.simulation.task in CLASS_TASKS and not {"local", "alone"}.isdisjoint(self.config.run.references)
-        if not (apart or compared) or self.config.run.alone or self.method.pooled or not self.config.evaluation.models:
+        scores = found.view.best[first_set(found.mode)]
+        agreed = dict(zip(scores.clients, scores.tables.get("agreed", ()), strict=False))
+        if not (apart or compared or agreed) or self.config.run.alone or self.method.pooled:
+            return {}
+        if not self.config.evaluation.models:
             return {}
         models = {}
         for client in self.simulation.clients:
             mode = found.whose.get(client, found.mode)
             common = self.best.of(client) if mode.startswith("aggregate") else None
             if mode.endswith("_local") and (common is not None or mode.startswith("own")):
-                models[client] = (view_of(mode), common)
+                models[client] = (view_of(mode), common, list(agreed.get(client, agreed.get(EVERYBODY, ()))))
         return models
 
     def _note_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:

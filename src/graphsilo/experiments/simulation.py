@@ -60,6 +60,11 @@ class Simulation(Participants):
     silos: tuple[Silo, ...]
     has_data = True
 
+    @property
+    def test_times(self) -> Sequence[Any]:
+        sets = [(silo.seen.items["test"], silo.seen.graph.union.time) for silo in self.silos if self.task != "graph"]
+        return [times[items] for items, times in sets if times is not None]
+
     def keep(self, folder: Path) -> None:
         self.partition.save(folder / "partition.npz")
 

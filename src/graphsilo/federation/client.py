@@ -21,7 +21,7 @@ from graphsilo.evaluate.metrics import METRICS
 from graphsilo.federation.compression import UNCOMPRESSED, Compression
 from graphsilo.federation.interface import Handler, handler
 from graphsilo.federation.message import Message, Tensors, sends
-from graphsilo.federation.scoring import Scoring, probabilities, sums_of
+from graphsilo.federation.scoring import Scoring, probabilities
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
@@ -79,6 +79,7 @@ class ClientContext(Generic[ConfigT]):
         compression: How it compresses the models that it sends.
         select_by: Name of the metric of all choices by validation items, the run's ``evaluation.select_by``.
         beside: [test items] classes that the model answers beside which this run is a reference row; None: it is none.
+        least: Items that a bin of scores holds, if any.
     """
 
     client: ClientId
@@ -91,6 +92,7 @@ class ClientContext(Generic[ConfigT]):
     compression: Compression = UNCOMPRESSED
     select_by: str = "accuracy"
     beside: NDArray[np.int64] | None = field(default=None, repr=False)
+    least: int = 1
 
     @property
     def common(self) -> ModelSpec:
@@ -109,6 +111,8 @@ class EvaluateRequest(Message):
             None where that is not known.
         budget: How many items a client can look into; below 1 a share of them.
         aim: What a client chooses its threshold for, as ``evaluate.rare.choose`` has it; empty: it chooses none.
+        periods: Bounds of periods in time, of whose test items kinds ``test:0``, ``test:1``, … are scored, too.
+        agreed: By view, [5] the ``evaluate.rare.Decision`` that all clients have; of others each chooses its own.
         aggregate: The server's model, for the ``aggregate`` view.
     """
 
@@ -118,6 +122,8 @@ class EvaluateRequest(Message):
     rare: int | None = sends("control", default=None)
     budget: float = sends("control", default=1.0)
     aim: str = sends("control", default="")
+    periods: list[float] = sends("control", default=())
+    agreed: Tensors | None = sends("statistic", dtype=torch.float64, shape=(5,), default=None)
     aggregate: Tensors | None = sends("model", default=None)
 
 
@@ -131,6 +137,7 @@ class EvaluateReply(Message):
         sizes: [parts] int64, entry by entry: nodes (graphs) behind each part, the n_k of weighted means.
         scores: ``"view/set/kind/metric"`` → value and weight of each part in turn; link prediction, and AUC where
             asked for.
+        bins: ``"view/set/kind"`` → [parts, 2, columns] how scores of the class looked for lie (``evaluate.binned``).
     """
 
     kinds: dict[str, list[str]] = sends("control")
@@ -138,6 +145,7 @@ class EvaluateReply(Message):
     counts: Tensor = sends("counts", dtype=torch.int32, shape=("rows", 4, "classes", "classes"), evaluated=True)
     sizes: Tensor = sends("counts", dtype=torch.int64, shape=("parts",))
     scores: dict[str, list[float]] = sends("score", allow_nan=True, evaluated=True)
+    bins: Tensors | None = sends("counts", dtype=torch.int64, evaluated="each", default=None)
 
 
 class EvaluateSums(Message):
@@ -148,12 +156,14 @@ class EvaluateSums(Message):
         ranked: [2, 1] of each score that the client ranked itself, ``"view/set/kind/metric"``.
         items: [1] int64 how many items each of these rests on.
         sizes: [1] int64 n_k, named ``"view/set"``.
+        bins: As an ``EvaluateReply`` has them, of one part.
     """
 
     counts: Tensors = sends("counts", dtype=torch.int64, evaluated=True)
     ranked: Tensors = sends("score", dtype=torch.float64, default=())
     items: Tensors = sends("counts", dtype=torch.int64, evaluated=True, default=())
     sizes: Tensors = sends("counts", dtype=torch.int64)
+    bins: Tensors | None = sends("counts", dtype=torch.int64, evaluated="each", default=None)
 
     def check(self) -> None:
         for name, (above, below) in dict(self.ranked).items():
@@ -162,6 +172,12 @@ class EvaluateSums(Message):
             most = below * (1 + (_ROUNDING if metric is None or metric.is_share else _DIGITS))
             if bool(((below < 0) | (above < low * most) | (above > high * most)).any()):
                 raise MessageError(f"EvaluateSums of '{name[:60]}' are of no scores from {low:g} to {high:g}.")
+
+
+class ScoreCounts(Message):
+    """How scores of the class looked for lie among validation items: ``"view/set/kind"`` → [1, 2, bins]."""
+
+    bins: Tensors = sends("counts", dtype=torch.int64, evaluated="each")
 
 
 class ClientBase(ABC, Generic[ConfigT]):
@@ -202,7 +218,7 @@ class ClientBase(ABC, Generic[ConfigT]):
             self.silo = train_on_past(self.silo)
         self.config = context.config
         self.round = self.repeat = 0
-        self._scoring = Scoring()
+        self._scoring = Scoring(context.least)
 
     # -- what a method writes ------------------------------------------------------------------------------------
 
@@ -355,19 +371,34 @@ class ClientBase(ABC, Generic[ConfigT]):
     @handler
     def evaluate_sums(self, request: EvaluateRequest) -> EvaluateSums:
         """The same for a federation that is scored as a whole: what only the sum over clients is seen of."""
+        from graphsilo.federation.rank_scoring import sums_of
+
         return EvaluateSums(**sums_of(**self._scores(request)))
+
+    @handler
+    def evaluate_bins(self, request: EvaluateRequest) -> ScoreCounts:
+        """Count scores of validation items, for one threshold of all clients."""
+        from graphsilo.federation.rank_scoring import count_validation
+
+        refuse_unless(request.rare is not None, "rare")
+        self._prepare(request)
+        outputs = {f"{view}/seen/val": self._predict_set(self.silo.seen, view) for view in request.views}
+        return ScoreCounts(bins=count_validation(self.silo.seen, outputs, request.rare or 0, self.context.least))
 
     def _scores(self, request: EvaluateRequest, beside: NDArray[np.int64] | None = None) -> dict[str, Any]:
         """The fields of an ``EvaluateReply``."""
+        self._prepare(request)
+        return self._scoring.scores(
+            self.silo, self._predict_set, request.views, request.global_views, auc=request.auc, rare=request.rare,
+            budget=request.budget, aim=request.aim, agreed=request.agreed, beside=beside, periods=request.periods,
+        )  # fmt: skip
+
+    def _prepare(self, request: EvaluateRequest) -> None:
         refuse_unless({*request.views, *request.global_views} <= {"own", "aggregate"}, "views")
         if request.aggregate is not None:
             self.install_aggregate(request.aggregate)
         if request.rare is not None and not (self.silo.schema.num_classes == 2 > request.rare >= 0):
             raise MessageError(f"EvaluateRequest.rare is one of two classes, 0 or 1; got {request.rare}.")
-        return self._scoring.scores(
-            self.silo, self._predict_set, request.views, request.global_views, auc=request.auc, rare=request.rare,
-            budget=request.budget, aim=request.aim, beside=beside,
-        )  # fmt: skip
 
     def answers(self, view: str) -> Tensor:
         """[test items] classes that a view of the model answers on the client's own graph."""

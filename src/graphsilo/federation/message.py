@@ -69,7 +69,7 @@ class FieldSpec:
     words: int
     compared: bool
     whole: bool
-    evaluated: bool
+    evaluated: bool | str
     known: bool
     steady: tuple[str, ...]
 
@@ -99,7 +99,7 @@ def sends(
     words: int = 2,
     compared: bool = True,
     whole: bool | None = None,
-    evaluated: bool = False,
+    evaluated: bool | str = False,
     known: bool = False,
     steady: tuple[str, ...] = (),
     default: Any = dataclasses.MISSING,
@@ -136,9 +136,9 @@ def sends(
         whole: Whether its numbers are whole and at least 0; a client that answers with others has failed. What is of
             kind ``counts`` is, unless a field of weights or means says False.
         evaluated: Whether it says how well items are predicted: of kind ``counts``, tables of hits and misses, one for
-            each entry of the first axis (of named tensors, one each), or just how many items; of kind ``score``, by
-            name, values and how many items each rests on, in a list in turn, in a tensor in two rows. Those over fewer
-            items than a silo's ``policy.min_evaluation_count`` do not leave it.
+            each entry of the first axis (of named tensors, one each), or just how many items, with "each" in every
+            number; of kind ``score``, by name, values and how many items each rests on, in a list in turn, in a tensor
+            in two rows. Those over fewer items than a silo's ``policy.min_evaluation_count`` do not leave it.
         known: Whether everybody knows the number before it is sent, whatever was asked: the 1 of a client that is
             done, or what stands on its card. An answer of nothing else is summed with anybody, as often as one likes.
         steady: Names of a number that a client says in several answers of a run, between machines the same in all, or

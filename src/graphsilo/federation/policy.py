@@ -611,6 +611,8 @@ def _count_scored(spec: FieldSpec, value: Any) -> Iterator[float]:
     if spec.kind == "score":
         for each in value.values():
             yield from each[1::2] if isinstance(each, list | tuple) else each[1].tolist()
+    elif spec.evaluated == "each":
+        yield from (float(number) for table in value.values() for number in table.flatten().tolist())
     elif isinstance(value, Mapping):
         yield from (float(table.sum()) for table in value.values())
     else:

@@ -50,6 +50,7 @@ class Axis:
         low, high: Its ends; by default where the marks end.
         log: Whether equal steps are equal factors.
         whole: Whether there is nothing between whole numbers.
+        thinned: Whether names are in an order, so that some of them are enough where not all have room.
     """
 
     title: str = ""
@@ -58,6 +59,7 @@ class Axis:
     high: float | None = None
     log: bool = False
     whole: bool = False
+    thinned: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphsilo.evaluate.binned import Curve, calibration, precision_recall
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.decisions import USUAL_BUDGET
+from graphsilo.experiments.storage.records import RunRecord, ScoreBins
 from graphsilo.report.formats import integer, plus_minus
+from graphsilo.report.plot import Axis, Dots, Figure, Line, Mark, Plot, present, short
 from graphsilo.report.record import Run
 from graphsilo.report.sections import Block, Table
 
 _BUDGET = "precision_at_budget", "recall_at_budget"
 _THRESHOLD = "threshold_precision", "threshold_recall"
+_RECALLS = np.linspace(0.01, 1.0, 100)
+_TOGETHER, _ALONE = "together", "alone"
+_FEW = 0.1
+"""Share of the class below which probabilities are drawn in powers of ten."""
 
 
 def rare_blocks(run: Run) -> list[Block]:
-    """In words and as a table; nothing where these were not measured."""
+    """In words, as figures and as a table; nothing where these were not measured."""
     if run.spread("brier") is None:
         return []
     settings = run.config["evaluation"]
@@ -21,7 +33,9 @@ def rare_blocks(run: Run) -> list[Block]:
     which = "the rarer class" if positive is None else f"class '{positive}'"
     size = f"the {100 * budget:g} % of a silo's" if budget < 1 else f"a silo's {integer(int(budget))}"
     tops = f"Of {size} test items with the highest scores", *_BUDGET
-    found = "Above the threshold that each silo chooses on its validation items", *_THRESHOLD
+    agreed = settings.get("threshold_by") == "federation"
+    whose = "all silos have, by their validation items" if agreed else "each silo chooses on its validation items"
+    found = f"Above the threshold that {whose}", *_THRESHOLD
     texts = [
         f"{where}, {_percent(run, precise)} are of {which}; they hold {_percent(run, complete)} of its items."
         for where, precise, complete in (tops, found)
@@ -32,11 +46,117 @@ def rare_blocks(run: Run) -> list[Block]:
         for raw, read in (("brier", "calibrated_brier"), ("calibration_error", "calibrated_error"))
     ]
     columns = [("Lower is better", "wrap"), ("The model's probabilities", ""), ("Calibrated", "")]
-    caption = "How far the probabilities of this class can be trusted; calibrated on each silo's validation items."
+    caption = "How far the probabilities of this class can be trusted; calibrated on validation items."
     note = f"{' '.join(texts)} Means over silos." if texts else None
-    return [("note", note), ("table", Table(caption, columns, rows, False))]
+    figures = present(_draw_ranking(run, budget), _draw_calibration(run))
+    return [("note", note), ("pair", figures), ("table", Table(caption, columns, rows, False))]
 
 
 def _percent(run: Run, name: str) -> str:
     score = run.spread(name)
     return "none" if score is None else f"{100 * score.mean:.1f} %"
+
+
+def _bins_of(result: RunRecord | None) -> list[ScoreBins]:
+    return [] if result is None else [seed.score_bins for seed in result.seeds if seed.score_bins is not None]
+
+
+# -- what is found, and how precisely ----------------------------------------------------------------------------------
+
+
+def _draw_ranking(run: Run, budget: float) -> Figure | None:
+    """Precision against recall, all silos' items together, each silo's ranked by itself."""
+    lines: list[Mark] = []
+    dots: list[Mark] = []
+    for series, (name, result) in enumerate({_TOGETHER: run.result, _ALONE: run.alone}.items()):
+        seeds = [(bins, curve) for bins in _bins_of(result) if (curve := precision_recall(np.array(bins.places)))]
+        if not seeds:
+            continue
+        mean = np.mean([_precision_at(curve) for _, curve in seeds], axis=0)
+        lines.append(Line(name, _percents(_RECALLS), _percents(mean), series, series))
+        silos = len(run.result.partition.per_client)
+        marks = {
+            "threshold": [_at_threshold(bins) for bins, _ in seeds],
+            "budget": [_at_budget(bins, curve, budget, silos) for bins, curve in seeds],
+        }
+        for word, points in marks.items():
+            known = np.array([point for point in points if point is not None])
+            if len(known):
+                x, y = _percents(known.mean(axis=0))
+                tip = f"{name}, {word}: {y:.1f} % precision, {x:.1f} % recall"
+                dots.append(Dots("", [x], [y], series, [tip], hollow=word == "budget"))
+    if not lines:
+        return None
+    return Figure(
+        "precision-recall",
+        "What is found of the class, and how much of what is found is of it, as every silo looks further down its own "
+        "list; all silos' test items. Disc: at the silos' thresholds; ring: at their budgets.",
+        "Line chart of precision against recall", 300,
+        {"precision": Plot(Axis("Recall, %", low=0, high=100), Axis("Precision, %", low=0), (*lines, *dots))},
+    )  # fmt: skip
+
+
+def _precision_at(curve: Curve) -> NDArray[np.float64]:
+    """Precision at the first place that has each recall."""
+    place = np.searchsorted(curve.recall, _RECALLS - 1e-9)
+    found: NDArray[np.float64] = curve.precision[np.minimum(place, len(curve.recall) - 1)]
+    return found
+
+
+def _at_threshold(bins: ScoreBins) -> tuple[float, float] | None:
+    """Recall and precision; None where nothing is found."""
+    (misses, hits), total = bins.found, sum(bins.places[1])
+    return (hits / total, hits / (hits + misses)) if hits + misses and total else None
+
+
+def _at_budget(bins: ScoreBins, curve: Curve, budget: float, silos: int) -> tuple[float, float] | None:
+    """Recall and precision where the silos' budgets end; between two places as a straight line has it."""
+    items, total = sum(map(sum, bins.places)), sum(bins.places[1])
+    share = budget if budget < 1 else min(1.0, budget * silos / items)
+    recall = float(np.interp(share, [0.0, *curve.taken], [0.0, *curve.recall]))
+    return recall, recall * total / (share * items)
+
+
+def _percents(values: NDArray[np.float64] | Sequence[float]) -> list[float]:
+    return [short(100 * float(value)) for value in values]
+
+
+# -- probabilities -----------------------------------------------------------------------------------------------------
+
+
+def _draw_calibration(run: Run) -> Figure | None:
+    """The share of the class against the mean probability of groups of items, of all seeds."""
+    bins = _bins_of(run.result)
+    tables: Mapping[str, NDArray[np.int64]] = {
+        name: np.sum([getattr(each, key) for each in bins], axis=0) if bins else np.zeros((2, 0), dtype=np.int64)
+        for name, key in (("model", "model"), ("calibrated", "calibrated"))
+    }
+    hits, items = tables["model"][1].sum(), tables["model"].sum()
+    if not hits or hits == items:
+        return None
+    log = hits < _FEW * items
+    marks: list[Mark] = []
+    ends: list[float] = []
+    for series, (name, table) in enumerate(tables.items()):
+        groups = [(mean, share, size) for mean, share, size in calibration(table) if not log or (mean and share)]
+        x, y = ([short(100 * group[place]) for group in groups] for place in (0, 1))
+        ends += [*x, *y]
+        tips = [
+            f"{name}: {a:.3g} % said, {b:.3g} % are; {integer(n)} items"
+            for a, b, (*_, n) in zip(x, y, groups, strict=True)
+        ]
+        marks += [Line(name, x, y, 2 + series, series), Dots("", x, y, 2 + series, tips, small=True)]
+    if not ends:
+        return None
+    low, high = (min(ends), max(ends)) if log else (0.0, 100.0)
+    return Figure(
+        "calibration",
+        "On the thin line probabilities are right: as many items are of the class as they say. Dots: groups of test "
+        f"items with like scores{', of all seeds' if len(bins) > 1 else ''}, each with as many of the class.",
+        "Line chart of the share of the class against the probability said", 300,
+        {"share": Plot(
+            Axis("Probability said, %", low=low, high=high, log=log),
+            Axis("Share of the class, %", low=low, high=high, log=log),
+            (Line("", [low, high], [low, high], 5, quiet=True), *marks),
+        )},
+    )  # fmt: skip

@@ -31,6 +31,7 @@ from graphsilo.report.formats import (
     words,
 )
 from graphsilo.report.headline import headline
+from graphsilo.report.periods import period_blocks
 from graphsilo.report.plot import present
 from graphsilo.report.rare import rare_blocks
 from graphsilo.report.record import Pick, Run, flatten
@@ -67,6 +68,7 @@ def describe(run: Run) -> Page:
         Section("clients", "Clients", clients.blocks(run), "Clients"),
         Section("classes", "Classes and groups", _classes(run, ", ± over seeds" if over else ""), "Classes and groups"),
         Section("rare", "The class looked for", rare_blocks(run), "The class looked for"),
+        Section("periods", "As time goes on", period_blocks(run), "As time goes on"),
         Section("targets", "Targets", _targets(run, ", ± over seeds" if over else ""), "Targets"),
         Section("partition", "Partition", _partition(run), "Partition"),
         Section("study", "Inner workings", [*study_of(run), *_kernel(run)], "Inner workings"),

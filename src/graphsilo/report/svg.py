@@ -149,8 +149,10 @@ class _Frame:
         step = abs(self.x(1) - self.x(0))
         room = max(1, int((step - 3) / _LETTER))
         longest = max(map(len, names))
-        if longest <= room:
-            return [_label(self.x(i), self.bottom + 15, name, "name", "middle") for i, name in enumerate(names)]
+        if longest <= room or self.plot.x.thinned:
+            every = max(1, math.ceil((longest * _LETTER + 3) / step)) if step else 1
+            shown = list(enumerate(names))[::every]
+            return [_label(self.x(i), self.bottom + 15, name, "name", "middle") for i, name in shown]
         # Too long to stand side by side: numbered, with the numbers' names in the rows
         return [_label(self.x(i), self.bottom + 15, str(i + 1), "name", "middle") for i in range(len(names))]
 

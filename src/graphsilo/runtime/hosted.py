@@ -29,11 +29,12 @@ Turn: TypeAlias = tuple[int, int | None]
 """Number of a step, which grows from step to step; and of the one from which on a client takes back what it changed,
 which is the first since its last counted answer; None where nothing is."""
 
-READS_ONLY = frozenset({"evaluate", "evaluate_sums"})
+READS_ONLY = frozenset({"evaluate", "evaluate_sums", "evaluate_bins"})
 """Steps after which a client's state is what it was."""
 
-Reported: TypeAlias = tuple[str, Tensors | None]
-"""Of a client, the view that its run reports; and the server's model of the best round where that is the view."""
+Reported: TypeAlias = tuple[str, Tensors | None, list[float]]
+"""Of a client, the view that its run reports; the server's model of the best round where that is the view; and the
+decision that all silos have, if they have one."""
 NOBODY: Mapping[ClientId, Reported] = MappingProxyType({})
 
 
@@ -190,12 +191,12 @@ class HostedClient:
         if embedded is not None:
             result["embeddings"] = embedded.cpu()
         if reported is not None:
-            view, common = reported
+            view, common, agreed = reported
             if common is not None:
                 client.install_aggregate(common)
             if silo.schema.task in CLASS_TASKS:
                 result["answers"] = client.answers(view)
-                if (chosen := client.decide(view)) is not None:
+                if chosen := agreed or client.decide(view):
                     result["decision"] = {view: torch.tensor(chosen, dtype=torch.float64)}
         if self.best is not None:
             result["last"] = decode_tree(last)

@@ -52,7 +52,7 @@ OPERATIONS = {operation: msgspec.defstruct(operation, fields) for operation, fie
     "remember": [*_OF_RUN, ("clients", list[int]), ("view", str)],
     "save": [*_OF_RUN, ("mark", str), ("back", _Pairs, ())],
     "restore": [*_OF_RUN, ("mark", str)],
-    "finish": [*_OF_RUN, ("client", int), ("embeddings", bool), ("view", str | None)],
+    "finish": [*_OF_RUN, ("client", int), ("embeddings", bool), ("view", str | None), ("agreed", list[float], ())],
     "result": [("run", str), ("results", list[tuple[int, _Tree]]), ("config", _Tree)],
     "memory": [],
 }.items()}  # fmt: skip

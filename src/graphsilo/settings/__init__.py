@@ -168,14 +168,6 @@ class Settings(BaseModel):
         """As :meth:`of`, under pydantic's name."""
         return cls.of(obj)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown(cls, values: Any) -> Any:
-        for name in values if isinstance(values, dict) else ():
-            if name not in cls.model_fields:
-                raise PydanticCustomError("unknown", "{name}", {"name": str(name), "known": [*cls.model_fields]})
-        return values
-
     @field_validator("*", mode="before")
     @classmethod
     def _plain(cls, value: Any, info: ValidationInfo) -> Any:

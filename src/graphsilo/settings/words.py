@@ -25,17 +25,20 @@ def refusal(
         context = item.get("ctx", {})
         if item["type"] == "missing" and isinstance(loc[-1], int):
             loc = loc[:-1]  # of a list that is too short
-        path, annotation, metadata = _place(kind, loc, section)
-        if item["type"] == "unknown":
-            name = f"{path}.{context['name']}" if path else context["name"]
-            known = [*context["known"], *beside]
-            word = SYNONYMS.get(context["name"], context["name"])
+        is_unknown = item["type"] in ("extra_forbidden", "invalid_key")
+        path, annotation, metadata = _place(kind, loc[:-1] if is_unknown else loc, section)
+        if is_unknown:
+            own = str(loc[-1])
+            name = f"{path}.{own}" if path else own
+            groups = [arm for arm, _ in arms_of(annotation) if isinstance(arm, type) and issubclass(arm, Settings)]
+            known = [*(field for group in groups for field in group.model_fields), *beside]
+            word = SYNONYMS.get(own, own)
             hint = nearest(word, known) if known else "it has no settings of its own."
             if "." in word:
                 hint = f"did you mean '{word}'?"
             elif path and hint.startswith("did you mean '"):
                 hint = hint.replace("'", f"'{path}.", 1)
-            found.setdefault(name, f"unknown setting '{name}'{f' for {owner}' if owner else ''}; {hint}")
+            found.setdefault(name, f"{_UNKNOWN} '{name}'{f' for {owner}' if owner else ''}; {hint}")
         elif item["type"] == "missing" and loc == item["loc"]:
             found.setdefault(path, f"{path} is missing; it must be {describe(annotation, metadata)}.")
         elif item["type"] == "value_error":
@@ -49,7 +52,11 @@ def refusal(
             found.setdefault(path, f"{path or 'it'} must be {text}; got {quote(value)}.{_suggest(value, annotation)}")
     # Of a list with a wrong entry, the entry says it better.
     kept = [text for path, text in found.items() if not any(other.startswith(f"{path}.") for other in found)]
-    return " ".join(text for place, text in enumerate(kept[:5]) if sum(map(len, kept[:place])) < _LONG)
+    kept.sort(key=lambda text: not text.startswith(_UNKNOWN))
+    # What is missing may stand there under a name like it.
+    kept = [text for text in kept if not any(f"mean '{text.partition(' is missing')[0]}'" in other for other in kept)]
+    shown = [text for place, text in enumerate(kept) if sum(map(len, kept[:place])) < _LONG]
+    return " ".join(shown) + (f" And {len(kept) - len(shown)} more." if len(kept) > len(shown) else "")
 
 
 def _place(kind: Any, loc: Sequence[str | int], section: str) -> tuple[str, Any, Sequence[Any]]:
@@ -76,7 +83,8 @@ def _is_arm(part: str | int) -> bool:
     return part in ("str", "int", "float", "bool") or (isinstance(part, str) and part.endswith("]"))
 
 
-_LONG = 150
+_LONG = 400
+_UNKNOWN = "unknown setting"
 """Characters of a refusal behind which no further mistake is listed."""
 _BOUNDS = {
     "gt": ("greater_than", "above", ">"),

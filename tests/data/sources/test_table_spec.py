@@ -166,6 +166,12 @@ def test_what_is_wrong_is_told_at_once(bank: Path) -> None:
         assert part in text, part
 
 
+def test_a_silo_s_own_file_is_no_description(bank: Path) -> None:
+    (bank.parent / "silo.yaml").write_text("name: adler\ndata: bank.yaml\nsplit: {mode: time}\n")
+    with pytest.raises(ConfigError, match=r"has data and split, .* Give 'bank.yaml' in its place"):
+        read_spec(bank.parent / "silo.yaml")
+
+
 def test_the_only_table_of_links_may_have_columns(bank: Path) -> None:
     bank.write_text(
         "nodes: {path: accounts.csv, id: account, label: flag, features: [balance]}\n"

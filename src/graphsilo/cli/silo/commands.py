@@ -218,7 +218,9 @@ def _tables(graph: Graph) -> Iterator[Finding]:
 
     from graphsilo.data.sources.remarks import date, dates_of
 
-    days = {name: f", {date(found.min())} to {date(found.max())}" for name, found in dates_of(graph).items()}
+    days = {
+        name: f", {date(found.min(), found)} to {date(found.max(), found)}" for name, found in dates_of(graph).items()
+    }
     if graph.types is not None:
         for number, kind in enumerate(graph.types.names):
             told = ", which are classified" if number == graph.types.target else ""

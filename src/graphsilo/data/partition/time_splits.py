@@ -84,7 +84,7 @@ def _given_bounds(options: TimeOptions, times: NDArray[np.float64], name: str) -
             f"{name}: {options.train_until} (train_until) is a date, and times of nodes are numbers from "
             f"{times.min():g} to {times.max():g}: give numbers of that kind."
         )
-    bounds = _Bounds(_last_time(options.train_until), _last_time(options.val_until))
+    bounds = _Bounds(last_time(options.train_until), last_time(options.val_until))
     if bounds.train >= bounds.val:
         raise ConfigError(
             f"{name}: validation ends at {options.val_until} (val_until), which is not after the end of training at "
@@ -93,7 +93,7 @@ def _given_bounds(options: TimeOptions, times: NDArray[np.float64], name: str) -
     return bounds
 
 
-def _last_time(moment: Moment) -> float:
+def last_time(moment: Moment) -> float:
     """Days since 1970-01-01 up to which a date or time reaches; a number as it is."""
     if not isinstance(moment, str):
         return float(moment)

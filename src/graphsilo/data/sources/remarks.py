@@ -85,9 +85,12 @@ def dates_of(graph: Graph) -> dict[str, NDArray[np.float64]]:
     return {name: days for name, days in known.items() if len(days)}
 
 
-def date(days: float) -> str:
-    """Days since 1970-01-01 as a date; a number of the first years as it is, since steps are counted so."""
-    return f"{days:g}" if 0 <= days < _STEPS else str(np.datetime64(0, "D") + np.timedelta64(int(np.floor(days)), "D"))
+def date(days: float, among: NDArray[np.float64]) -> str:
+    """Days since 1970-01-01 as a date; a number as it is where all among which it stands are of the first years, since
+    steps are counted so."""
+    if among.min() >= 0 and among.max() < _STEPS:
+        return f"{days:g}"
+    return str(np.datetime64(0, "D") + np.timedelta64(int(np.floor(days)), "D"))
 
 
 def _dates(found: Reading) -> list[tuple[str, str]]:
@@ -101,8 +104,9 @@ def _dates(found: Reading) -> list[tuple[str, str]]:
                 edge = days[far].min() if what == "before" else days[far].max()
                 rows = "one row is" if far.sum() == 1 else f"{far.sum()} rows are"
                 text = (
-                    f"{rows} dated long {what} nearly all others ({date(low)} to {date(high)}), up to {date(edge)}: a "
-                    f"slip, or a word for an unknown date? List such words under `empty` of the table"
+                    f"{rows} dated long {what} nearly all others ({date(low, days)} to {date(high, days)}), up to "
+                    f"{date(edge, days)}: a slip, or a word for an unknown date? List such words under `empty` of the "
+                    f"table"
                 )
                 said.append((name, text))
     return said

@@ -92,6 +92,8 @@ def _by_name(kind: type[ColumnTable]) -> Any:
     return BeforeValidator(parse)
 
 
+SILO_KEYS = ("data", "store", "split", "options", "policy")
+"""Of a silo's own file, and not of a description of tables."""
 NodeTables: TypeAlias = Annotated[dict[str, NodeTable], _by_name(NodeTable)]
 EdgeTables: TypeAlias = Annotated[dict[str, EdgeTable], _by_name(EdgeTable)]
 
@@ -237,6 +239,16 @@ def spec_of(content: object, file: Path) -> TableSpec:
     Raises:
         ConfigError: A key is unknown or missing, or a value is of the wrong kind; all that is wrong, at once.
     """
+    if isinstance(content, Mapping) and (own := [key for key in SILO_KEYS if key in content]):
+        there = content.get("data")
+        hint = (
+            f"Give '{there}' in its place" if isinstance(there, str)
+            else "Keep the tables in a file without them, which a silo.yaml names under 'data'"
+        )  # fmt: skip
+        raise ConfigError(
+            f"{file}: a silo's own file has {' and '.join(own)}, and a description of tables, which is wanted here, "
+            f"has not. {hint}. A run in one process divides nodes by partition.split and the settings beside it."
+        )
     description = TableDescription.of(content, origin=str(file))
     nodes, edges = description.nodes, description.edges or {}
     single = [*edges] == [""]

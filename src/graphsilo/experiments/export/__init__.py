@@ -16,6 +16,8 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources.directions import is_symmetric
 from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.evaluate.rare import Decision, log_odds
+from graphsilo.experiments.decisions import apply_decision
 from graphsilo.experiments.export.card import model_card
 from graphsilo.experiments.predict import Member, open_member
 from graphsilo.experiments.storage import disk
@@ -56,22 +58,22 @@ def export(
         raise ConfigError(f"{folder} is there already and is not empty. Name a new folder for the export (--out).")
     asked = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
     asked.refuse_other_data()
-    graph = _plain_graph(asked)
+    graph, decision = _plain_graph(asked), asked.decision()
     arrays: dict[str, NDArray[Any]] = {}
     models = asked.client.models_of(asked.view)
     parts = {
         name: [_store(part.portable(view, labelled=own), arrays) for part, view in models]
         for name, own in (("own", True), ("other", False))
     }
-    about = {**_about(asked, graph), "parts": parts}
+    about = {**_about(asked, graph, decision), "parts": parts}
     arrays |= _preparation(asked)
     folder.mkdir(parents=True, exist_ok=True)
     disk.write_json(folder / "model.json", about)
     disk.write_arrays(folder / "model.npz", arrays)
-    disk.write_arrays(folder / "check.npz", _check_rows(asked, graph))
+    disk.write_arrays(folder / "check.npz", _check_rows(asked, graph, decision))
     scorer = resources.files(__package__).joinpath("scorer.py").read_text(encoding="utf-8")
     disk.write_text(folder / "scorer.py", scorer)
-    disk.write_text(folder / "MODEL_CARD.md", model_card(asked))
+    disk.write_text(folder / "MODEL_CARD.md", model_card(asked, decision))
     whose = f"{asked.owner}'s own model" if asked.whose == "own" else "the common model"
     return Export(folder, ("MODEL_CARD.md", "check.npz", "model.json", "model.npz", "scorer.py"), whose)
 
@@ -97,11 +99,12 @@ def _plain_graph(asked: Member) -> Graph:
     return graph
 
 
-def _about(asked: Member, graph: Graph) -> dict[str, Any]:
+def _about(asked: Member, graph: Graph, decision: Decision | None) -> dict[str, Any]:
     schema = asked.silo.schema
     return {
-        "format": 1, "task": schema.task, "both_ways": is_symmetric(graph),
-        "features": list(schema.feature_names or ()), "classes": asked.client.class_names,
+        "decision": None if decision is None else decision._asdict(), "format": 1, "task": schema.task,
+        "both_ways": is_symmetric(graph), "features": list(schema.feature_names or ()),
+        "classes": asked.client.class_names,
     }  # fmt: skip
 
 
@@ -141,7 +144,7 @@ def _store(terms: list[dict[str, Any]], arrays: dict[str, NDArray[Any]]) -> list
     return [stored(term) for term in terms]
 
 
-def _check_rows(asked: Member, graph: Graph) -> dict[str, NDArray[Any]]:
+def _check_rows(asked: Member, graph: Graph, decision: Decision | None) -> dict[str, NDArray[Any]]:
     """Some nodes with their links among each other, as read, and what the run's model says of these alone."""
     links = graph.adjacency()
     nodes = np.asarray(asked.silo.seen.items["test"][:10], dtype=np.int64)
@@ -154,7 +157,11 @@ def _check_rows(asked: Member, graph: Graph) -> dict[str, NDArray[Any]]:
         scores = read_targets(asked.silo, output.cpu().numpy())
     else:
         scores = probabilities(output).cpu().numpy()
-    return {"features": raw_features(asked, part), "links": part.edges, "scores": scores}
+    found = {"features": raw_features(asked, part), "links": part.edges, "scores": scores}
+    if decision is not None:
+        said = apply_decision(decision, scores)
+        found |= {"decisions": said["decisions"], "calibrated": decision.calibrate(log_odds(scores, decision.positive))}
+    return found
 
 
 def raw_features(asked: Member, graph: Graph) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graphsilo.__about__ import __version__
+from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.predict import Member
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.federation import registry
@@ -14,11 +15,12 @@ SHOWN = ("average_precision", "auc", "accuracy", "macro_f1", "mae", "rmse", "r2"
 """Metrics of a card, those of them that the run has."""
 
 
-def model_card(asked: Member) -> str:
+def model_card(asked: Member, decision: Decision | None = None) -> str:
     """Data, method, scores, what was sent, and limits, in Markdown.
 
     Args:
         asked: The client with its model.
+        decision: How the scores of the class looked for are read.
     """
     result, schema = asked.result, asked.silo.schema
     method = registry.load(asked.asked.config.method.name)
@@ -34,7 +36,8 @@ def model_card(asked: Member) -> str:
         + ", ".join(asked.client.class_names) + ".",
         f"It looks at {schema.num_features} columns of a node"
         + (f" ({', '.join(features[:12])}{', ...' if len(features) > 12 else ''})" if features else "")
-        + " and of the nodes around it.", "",
+        + " and of the nodes around it.",
+        *([] if decision is None else [f"It looks for one class; {asked.describe(decision)}."]), "",
         "## How it was trained", "",
         f"{method.summary} Source: {method.citation}",
         f"Settings: {_settings(asked.asked.config.method_config().model_dump(mode='json'))}.", "",

@@ -5,7 +5,9 @@
 
 NODES.csv has the columns that model.json names under "features", in the units of the table that the model was trained
 on; an empty cell is filled as it was then. LINKS.csv has two columns, the row of a link's source and that of its
-target, counted from 0. Both have a line of headings. In Python: ``Model(folder).score(features, links)``.
+target, counted from 0. Both have a line of headings. Where one of two classes is looked for, its calibrated probability
+and the decision at the chosen threshold follow. In Python: ``Model(folder).score(features, links)``, and ``decide`` of
+what that returns.
 """
 
 from __future__ import annotations
@@ -95,6 +97,19 @@ class Model:
         if about["task"] == "multilabel":
             return np.asarray(1 / (1 + np.exp(-mean.clip(-80, 80))))
         return np.asarray(mean / self.arrays["target_factor"] + self.arrays["target_shift"])
+
+    def decide(self, scores: Floats) -> tuple[Floats, Floats]:
+        """[n] calibrated probabilities of the class looked for, and [n] numbers of the classes decided on.
+
+        Args:
+            scores: [n, 2] what ``score`` returns.
+        """
+        said = self.about["decision"]
+        positive = said["positive"]
+        logs = np.log(np.maximum(scores, 1e-38, dtype=np.float64))
+        odds = logs[:, positive] - logs[:, 1 - positive]
+        calibrated = np.exp(-np.logaddexp(0, -(said["slope"] * odds + said["intercept"])))
+        return calibrated, np.where(odds >= said["threshold"], positive, 1 - positive)
 
     def _of_part(self, part: list[Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
         logits: Floats = np.sum(
@@ -196,9 +211,14 @@ def _main(arguments: list[str]) -> int:
     model = Model(folder)
     if not arguments:
         with np.load(folder / "check.npz", allow_pickle=False) as check:
-            worst = np.abs(model.score(check["features"], check["links"]) - check["scores"]).max()
-        print(f"largest difference to the scores of the run: {worst:.1e}")
-        return int(worst > 1e-5)
+            said = model.score(check["features"], check["links"])
+            worst, wrong = np.abs(said - check["scores"]).max(), 0
+            if "decisions" in check:
+                calibrated, decisions = model.decide(said)
+                worst = max(worst, np.abs(calibrated - check["calibrated"]).max())
+                wrong = int((decisions != check["decisions"]).sum())
+        print(f"largest difference to the scores of the run: {worst:.1e}; other decisions: {wrong}")
+        return int(worst > 1e-5 or wrong > 0)
     names, features = _read(arguments[0])
     wanted = model.about["features"]
     if wanted and names != wanted:
@@ -208,9 +228,13 @@ def _main(arguments: list[str]) -> int:
             return 2
         features = features[:, [names.index(name) for name in wanted]]
     links = _read(arguments[1])[1].T if len(arguments) > 1 else np.zeros((2, 0))
-    print(",".join(model.about["classes"]))
-    for line in model.score(features, links):
-        print(",".join(f"{value:.9g}" for value in line))
+    classes, scores = model.about["classes"], model.score(features, links)
+    lines = [[f"{value:.9g}" for value in line] for line in scores]
+    if model.about["decision"]:
+        for line, chance, chosen in zip(lines, *model.decide(scores), strict=True):
+            line += [f"{chance:.9g}", classes[chosen]]
+        classes = [*classes, "calibrated", "decision"]
+    print("\n".join(",".join(line) for line in [classes, *lines]))
     return 0
 
 

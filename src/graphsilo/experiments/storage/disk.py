@@ -40,7 +40,7 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
         RunError: The disk is full or cannot be written; the old file, if any, is unharmed.
         ConfigError: There is a folder in its place, or a file in that of its folder.
     """
-    with _explain_errors(path), atomic_file(path) as file:
+    with _explain_errors(path), atomic_file(path.absolute()) as file:  # "." has no name
         file.write(data)
 
 

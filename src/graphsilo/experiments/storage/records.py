@@ -280,6 +280,30 @@ class ClientScores(Record, kw_only=True):
     paired: dict[str, Share] | None = None
 
 
+class ScoreBins(Record):
+    """How test scores of the class looked for lie at all silos: [others, that class] counts in ``evaluate.binned``'s.
+
+    Attributes:
+        places: By place in the silo's ranking.
+        model, calibrated: By the log-odds of the model, and by calibrated ones.
+        found: At the thresholds.
+    """
+
+    places: list[list[int]]
+    model: list[list[int]]
+    calibrated: list[list[int]]
+    found: list[int]
+
+
+class Period(Record):
+    """A period of the test part: its first day, how many items, the share of the class looked for, and scores."""
+
+    name: str
+    items: int
+    share: Share
+    scores: Curve
+
+
 class Seed(Record, kw_only=True):
     """One seed.
 
@@ -298,6 +322,7 @@ class Seed(Record, kw_only=True):
         server_cpu_seconds: What of ``cpu_seconds`` was no client's step; missing where a step says none.
         peak_rss_bytes: Most memory of the largest process until the seed was done.
         study: What clients say of their inner workings, by client.
+        score_bins, periods: Of the test items, in the reported mode at the best round.
     """
 
     seed: int
@@ -324,6 +349,8 @@ class Seed(Record, kw_only=True):
     checkpoint_wall_seconds: float
     peak_rss_bytes: int
     study: dict[str, dict[str, Any]] | None = None
+    score_bins: ScoreBins | None = None
+    periods: list[Period] | None = None
 
     @property
     def mode(self) -> str:

@@ -16,7 +16,7 @@ from graphsilo.__about__ import __version__
 from graphsilo.evaluate.metrics import find_leading, score_clients
 from graphsilo.evaluate.spread import item_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
-from graphsilo.experiments.evaluation import fold_targets
+from graphsilo.experiments.evaluation import SetScores, fold_targets
 from graphsilo.experiments.outcome import (
     backbone_warnings,
     find_one_class,
@@ -134,6 +134,7 @@ def seed_result(
     reported: Reported,
     simulation: Participants,
     peak_rss_bytes: int,
+    periods: Sequence[float] = (),
 ) -> Seed:
     """What the result says of one seed.
 
@@ -144,6 +145,7 @@ def seed_result(
         reported: What of it stands for the seed.
         simulation: The data it was trained on.
         peak_rss_bytes: Most memory a process of it used.
+        periods: Bounds of the periods that were scored.
     """
     views = {str(mode): progress.views[mode].summary(mode) for mode in modes if mode in progress.views}
     first, main = reported.view, reported.view.summary(reported.mode)
@@ -177,7 +179,19 @@ def seed_result(
         checkpoint_cpu_seconds=sum(step.checkpoint_cpu_seconds or 0.0 for step in steps),
         checkpoint_wall_seconds=sum(step.checkpoint_wall_seconds or 0.0 for step in steps),
         peak_rss_bytes=peak_rss_bytes,
+        **_curves(counts, periods),
     )
+
+
+def _curves(scores: SetScores, periods: Sequence[float]) -> dict[str, Any]:
+    if "test" not in scores.tables and not len(periods):
+        return {}
+    from graphsilo.experiments.storage.curves import score_bins, score_periods
+
+    table = scores.tables.get("test")
+    return {
+        "score_bins": None if table is None else score_bins(table), "periods": score_periods(scores, periods),
+    }  # fmt: skip
 
 
 def _total(values: Sequence[float | None]) -> float | None:

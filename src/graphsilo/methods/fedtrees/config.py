@@ -24,7 +24,7 @@ class FedTreesConfig(MethodConfig):
         64, "columns that a round draws for its trees, at most half of those that there are",
         source="ours; the idea: Breiman 2001", ge=1, le=WIDEST,
     )  # fmt: skip
-    l2: float = setting(1.0, "λ: added to the sum of hessians of a leaf", source="XGBoost", ge=0)
+    l2: float = setting(10.0, "λ: added to the sum of hessians of a leaf", source="ours; XGBoost: 1", ge=0)
     gamma: float = setting(0.0, "γ: gain that a split must have", source="XGBoost", ge=0)
     min_child: int = setting(10, "fewest training nodes of all silos in a leaf", source="ours; LightGBM: 20", ge=1)
     dim: int = setting(

@@ -338,8 +338,9 @@ class Remote(Exchange):
             models: dict[str, list[Any]] = {}
             for site in [site for site in self._here() if waiting.get(site)]:
                 client = waiting[site].pop(0)
-                view, common = reported.get(client, (None, None))
-                headers[site] = self._session("finish", client=client, embeddings=embeddings, view=view)
+                view, common, agreed = reported.get(client, (None, None, []))
+                asked = {"client": client, "embeddings": embeddings, "view": view, "agreed": agreed}
+                headers[site] = self._session("finish", **asked)
                 if common is not None:
                     if id(common) not in files:
                         files[id(common)] = tensor_file({**common, **self._agreed})

@@ -306,7 +306,7 @@ class SiteWorker:
                 kind = ScalingClient if member.file.scaling.is_agreed else TargetsClient
             context = ClientContext(
                 client, own, config, spec, seed, device, common, compression, select_by,
-                read_answers(self._find_beside(member, beside, client), seed, client),
+                read_answers(self._find_beside(member, beside, client), seed, client), policy.min_evaluation_count,
             )  # fmt: skip
             words[client] = _hash_words(header, packet.payloads, spec)
             make[client] = partial(HostedClient.open, kind, context, parties, words[client] if secure else b"")
@@ -401,7 +401,7 @@ class SiteWorker:
             raise FederationError("a site cannot do what was asked of it.")
         sent = tensors_in_file(bytes(packet.payloads[0])) if packet.payloads else None
         common = sent and {name: tensor for name, tensor in sent.items() if not name.startswith(f"{SCALE}/")}
-        reported = None if view is None else (view, common)
+        reported = None if view is None else (view, common, list(wanted.get("agreed", ())))
         # Of what it is asked now no later answer may depend, and there is none.
         held = session.clients.pop(client)
         try:

@@ -1,0 +1,93 @@
+"""Periods of the test part: how a model does as time goes on.
+
+A period is what is later than one bound and not later than the next. The bounds are in the questions that silos are
+asked, so that all of them count the same periods, and what they answer is counted like any other kind of items.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from graphsilo.data.partition.time_splits import last_time, show_time
+from graphsilo.errors import ConfigError
+from graphsilo.experiments.config import EvaluationConfig
+from graphsilo.experiments.participants import Participants
+from graphsilo.types import TARGET_TASKS
+
+FEWEST, MOST = 4, 12
+"""How many periods there are, where times allow it and nobody names them."""
+MANY_CLASSES = 20
+"""With more classes tables of hits and misses are large, and periods are scored only where they are named."""
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+def period_bounds(config: EvaluationConfig, participants: Participants) -> list[float]:
+    """Bounds of the periods of the test part, ascending, in days since 1970-01-01 or in what numbers times are; empty
+    where there are none.
+
+    Raises:
+        ConfigError: Those that were named are not ascending, or fewer than two.
+    """
+    if config.periods is not None:
+        bounds = [last_time(moment) for moment in config.periods]
+        if len(bounds) == 1 or any(first >= second for first, second in pairwise(bounds)):
+            raise ConfigError(
+                f"evaluation.periods are the last day before the first period and the last day of each, in order: two "
+                f"days at least; got {', '.join(map(str, config.periods))}."
+            )
+        return bounds
+    schema = participants.schema
+    if schema.task not in ("node", *TARGET_TASKS) or schema.num_classes > MANY_CLASSES:
+        return []
+    times = np.concatenate([np.zeros(0), *participants.test_times])
+    times = times[~np.isnan(times)]
+    return divide(float(times.min()), float(times.max())) if len(times) else []
+
+
+def divide(low: float, high: float) -> list[float]:
+    """Bounds of whole years, quarters, months, weeks or days: of the longest ones of which there are ``FEWEST``, so
+    many at a time that there are ``MOST`` at most; empty where there is but one.
+
+    Example:
+        >>> len(divide(19723.0, 19723.0 + 181))  # half a year from 2024-01-01 on
+        7
+    """
+    begins: list[float] = []
+    if show_time(low) == f"{low:g}":  # numbers of something else
+        step = 1.0 if float(low).is_integer() and float(high).is_integer() else (high - low) / FEWEST
+        begins = [low] if not step else np.arange(low, high + step / 2, step).tolist()
+    else:
+        first, last = (_EPOCH + datetime.timedelta(days=int(np.floor(each))) for each in (low, high))
+        for begin_of in _UNITS:
+            days = range((last - first).days + 1)
+            distinct = dict.fromkeys(begin_of(first + datetime.timedelta(days=day)) for day in days)
+            begins = [float((day - _EPOCH).days) for day in distinct]
+            if len(begins) >= FEWEST:
+                break
+    if len(begins) < 2:
+        return []
+    begins = begins[:: -(-len(begins) // MOST)]
+    return [*np.nextafter(begins, -np.inf).tolist(), high]
+
+
+_UNITS: tuple[Callable[[datetime.date], datetime.date], ...] = (
+    lambda day: day.replace(month=1, day=1),
+    lambda day: day.replace(month=day.month - (day.month - 1) % 3, day=1),
+    lambda day: day.replace(day=1),
+    lambda day: day - datetime.timedelta(days=day.weekday()),
+    lambda day: day,
+)
+"""The day on which the year, quarter, month, week or day of a day begins."""
+
+
+def name_periods(bounds: Sequence[float]) -> list[str]:
+    """The first day of each; its month or year where all begin with one."""
+    names = [show_time(float(begin)) for begin in np.nextafter(bounds[:-1], np.inf)]
+    for end in ("-01-01", "-01"):
+        if all(name.endswith(end) for name in names):
+            return [name.removesuffix(end) for name in names]
+    return names

@@ -1,0 +1,174 @@
+"""How well a client's model ranks: scores of pairs, and of classes, that the client computes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
+from graphsilo.errors import MessageError
+from graphsilo.evaluate import sums
+from graphsilo.evaluate.binned import count, count_scores
+from graphsilo.evaluate.metrics import rankings
+from graphsilo.evaluate.rare import Decision, choose_for, log_odds
+from graphsilo.federation.scoring import probabilities, to_wire
+from graphsilo.training.links import link_scores
+from graphsilo.types import Task
+
+
+def with_periods(evaluation: EvaluationSet, bounds: Sequence[float], least: int) -> EvaluationSet:
+    """With the test items of each period as a kind of their own; none of a period with fewer labelled ones than
+    ``least``, or where items have no times."""
+    items, graph = evaluation.items["test"], evaluation.graph.union
+    times = np.full(len(items), np.nan) if graph.time is None else graph.time[items]
+    place = np.searchsorted(np.asarray(bounds), times, side="left") - 1  # NaN is behind the last
+    kinds = {f"test:{number}": items[place == number] for number in range(len(bounds) - 1)}
+    labels = evaluation.graph.labels
+    few = {kind: found[:0] for kind, found in kinds.items() if (labels[found] >= 0).sum() < least}
+    return replace(evaluation, items={**evaluation.items, **kinds, **few})
+
+
+def score_numbers(
+    name: str, silo: Silo, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int
+) -> tuple[dict[str, list[float]], NDArray[np.int64]]:
+    """Scores where there are no classes to be counted, of links or targets, and [parts] how many items weigh them."""
+    if silo.schema.task == "link":
+        alone, items = evaluation.name == "global" or parts == 1, silo.num_items
+        found = _score_links(name, silo.links, output, owner, parts)
+    else:
+        from graphsilo.federation.target_scoring import score_targets
+
+        alone, items = parts == 1, silo.seen.graph.num_items
+        found = score_targets(name, silo, evaluation, output, owner, parts)
+    return found, np.array([items]) if alone else np.bincount(owner[owner >= 0], minlength=parts)
+
+
+def _score_links(
+    name: str, links: Links | None, embeddings: Tensor, owner: NDArray[np.int64], parts: int
+) -> dict[str, list[float]]:
+    """Of validation and test pairs, by what is scored and how."""
+    if links is None:
+        raise MessageError("a silo for link prediction holds no links.")
+    scores: dict[str, list[float]] = {}
+    for kind, positive, negative in (
+        ("val", links.val, links.val_negative),
+        ("test", links.test, links.test_negative),
+    ):
+        pairs = np.concatenate([positive, negative], axis=1)
+        labels = np.concatenate([np.ones(positive.shape[1]), np.zeros(negative.shape[1])]).astype(np.int64)
+        value = link_scores(embeddings, pairs).cpu().numpy()
+        scores.update(_rank_parts(f"{name}/{kind}", "link", labels, value, owner[pairs[0]], parts))
+    return scores
+
+
+def _rank_parts(
+    name: str, task: Task, labels: NDArray[np.int64], values: NDArray[Any], owner: NDArray[np.int64], parts: int,
+    known: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, list[float]]:  # fmt: skip
+    """By metric, value and weight of each part's own ranking, in turn: a ranking over several clients' items would be
+    another metric than the mean over clients that stands beside it. ``known`` is what metrics take, of each part."""
+    found: dict[str, list[float]] = {}
+    known = known or [{}] * parts
+    for metric in rankings(task, known[0]):
+        for part in range(parts):
+            mine = owner == part
+            score = metric.rank(labels[mine], values[mine], known[part].get("positive"), **known[part])
+            found.setdefault(f"{name}/{metric.name}", []).extend(to_wire(score))
+    return found
+
+
+def score_classes(
+    name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int,
+    asked: Mapping[str, Any], agreed: Tensor | None = None, least: int = 1,
+) -> tuple[dict[str, list[float]], dict[str, NDArray[np.int64]]]:  # fmt: skip
+    """Scores by ``name/kind/metric``, and by ``name/kind`` the [parts, 2, COLUMNS] counts of ``evaluate.binned``.
+
+    Args:
+        name: Of view and evaluation set.
+        task: Of the run.
+        evaluation: The set.
+        output: Logits of all its items.
+        owner, parts: Part of each item, and how many there are.
+        asked: For what of two classes.
+        agreed: [5] the ``Decision`` that all silos have; None: each part chooses its own.
+        least: Fewest items in a bin.
+    """
+    shares = probabilities(output).cpu().numpy()
+    scores: dict[str, list[float]] = {}
+    bins: dict[str, NDArray[np.int64]] = {}
+    known = [dict(asked) for _ in range(parts)]
+    decides = bool(asked.get("aim")) and "val" in evaluation.items
+    for part in range(parts) if decides else ():
+        mine = {kind: items[owner[items] == part] for kind, items in evaluation.items.items()}
+        known[part]["decision"] = (
+            choose_for(mine, evaluation.graph.labels, shares, **asked)
+            if agreed is None
+            else Decision.of(agreed.tolist())
+        )
+    for kind, items in evaluation.items.items():
+        labels, values = evaluation.graph.labels[items], shares[items]
+        scores.update(_rank_parts(f"{name}/{kind}", task, labels, values, owner[items], parts, known))
+        if decides and kind == "test":
+            tables = [
+                count_scores(labels[mine], values[mine], asked["positive"], known[part]["decision"], least)
+                for part in range(parts)
+                for mine in [owner[items] == part]
+            ]
+            bins[f"{name}/{kind}"] = np.stack(tables)
+    return scores, bins
+
+
+def count_validation(
+    evaluation: EvaluationSet, outputs: Mapping[str, Tensor], positive: int, least: int
+) -> dict[str, Tensor]:
+    """By name, [1, 2, BINS] how the scores of the validation items lie in each of some models' logits."""
+    items = evaluation.items["val"]
+    items = items[evaluation.graph.labels[items] >= 0]
+    there = evaluation.graph.labels[items] == positive
+    return {
+        name: torch.from_numpy(
+            count(there, log_odds(probabilities(output).cpu().numpy()[items], positive), least)[None]
+        )
+        for name, output in outputs.items()
+    }
+
+
+def sums_of(
+    kinds: Mapping[str, Sequence[str]],
+    parts: Sequence[int],
+    counts: Tensor,
+    sizes: Tensor,
+    scores: Mapping[str, Sequence[float]],
+    bins: Mapping[str, Tensor],
+) -> dict[str, dict[str, Tensor]]:
+    """The fields of an ``EvaluateSums``, from those of an ``EvaluateReply``.
+
+    Raises:
+        MessageError: Several clients' items are counted apart: there is nothing to sum.
+    """
+    if any(part != 1 for part in parts):
+        raise MessageError("silos that are pooled in one place have no sum over silos.")
+    table = counts.numpy().astype(np.int64)
+    found: dict[str, dict[str, Tensor]] = {"counts": {}, "ranked": {}, "items": {}, "sizes": {}, "bins": dict(bins)}
+    row = 0
+    for place, (name, named) in enumerate(kinds.items()):
+        size = int(sizes[place])
+        found["sizes"][name] = torch.tensor([size])
+        mine = {score: pair for score, pair in scores.items() if score.startswith(f"{name}/")}
+        found["ranked"].update(
+            {score: torch.from_numpy(pair) for score, pair in sums.to_weighted_sums(mine, size).items()}
+        )
+        found["items"].update({score: torch.tensor([int(items)]) for score, (_, items) in mine.items()})
+        if not named:
+            continue
+        own = table[row : row + len(named)]
+        row += len(named)
+        for place_of, kind in enumerate(named):
+            found["counts"][f"{name}/{kind}"] = torch.from_numpy(own[place_of].copy())
+    return found
