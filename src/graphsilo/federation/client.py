@@ -192,8 +192,7 @@ class ClientBase(ABC, Generic[ConfigT]):
         round: Number of the current round, 0 during set-up; set by the runtime.
         repeat: How often the current step was asked for before in this round; set by the runtime.
         takes_unscaled: Whether it looks at features as they were read.
-        looks_around: Whether its steps look at nodes that no edge leads from, such as all at once: where nodes have
-            times it then trains on those up to the last training node (``data.silos.past``).
+        looks_around: Whether its steps look at nodes that no edge leads from (``data.silos.past``).
         kept: Names of the attributes that last from round to round: they are saved, and what a step changed in them is
             taken back where its answer was not counted. Tensors and plain values, also in lists and by name.
         stateful: Names of the attributes that are saved as well, and never taken back: models, optimisers, accounts of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,13 +89,7 @@ def visible_graph(silo: Silo) -> Graph:
     learned = graph.time[silo.train]
     last = learned[~np.isnan(learned)].max(initial=-np.inf)
     later = graph.time > last
-    if last == -np.inf:
-        return graph
-    seen = graph.subgraph(np.flatnonzero(~later)) if later.any() else graph
-    rows = seen.links
-    if rows is None or rows.time is None or not (rows.time > last).any():
-        return seen
-    return replace(seen, links=rows.where(~(rows.time > last)))
+    return graph if last == -np.inf or not later.any() else graph.subgraph(np.flatnonzero(~later))
 
 
 def fewest_rows(silo: Silo) -> int:

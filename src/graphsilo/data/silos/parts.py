@@ -37,11 +37,7 @@ def keep_edges(graph: Graph, kept: Mask) -> Graph:
 
 
 def with_added_links(graph: Graph, partition: Partition) -> Graph:
-    """The graph with the links that a rule added, in both directions, or of nodes with times towards later ones.
-
-    Raises:
-        UnsupportedError: Rows of tables of links would lack them.
-    """
+    """The graph with the links that a rule added, in both directions where ``typed.keep_forward`` does not mind."""
     if partition.added_edges is None:
         return graph
     added = both_directions(np.concatenate(partition.added_edges, axis=1))

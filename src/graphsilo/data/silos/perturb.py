@@ -77,16 +77,13 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
         return silo
     if silo.links is not None and (settings.label_sparsity or settings.label_noise):
         raise UnsupportedError("link prediction has no labels to spoil: use edge_sparsity or edge_noise.")
-    if silo.has_targets and settings.label_noise:
-        raise UnsupportedError(
-            "targets are no classes, of which a node could be given another one: use label_sparsity."
-        )
-    if silo.graph.union.links is not None or silo.graph.union.types is not None:
+    inner = silo.graph.union
+    if any(part is not None for part in (inner.links, inner.types, inner.targets)):
         from graphsilo.data.silos.typed import refuse_spoiling
 
         refuse_spoiling(
-            silo.graph.union, edges=settings.edge_sparsity + settings.edge_noise > 0,
-            features=settings.feature_sparsity + settings.feature_noise > 0,
+            inner, edges=settings.edge_sparsity + settings.edge_noise > 0,
+            features=settings.feature_sparsity + settings.feature_noise > 0, labels=settings.label_noise > 0,
         )  # fmt: skip
 
     def stream(kind: str) -> np.random.Generator:
@@ -100,7 +97,6 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
     noisy = silo.noisy_labels
     if settings.label_noise:
         noisy = flip_labels(train, labels, settings.label_noise, silo.schema.num_classes, stream("label_noise"))
-    inner = silo.graph.union
     # Where the nodes of each item begin and end.
     pointer = silo.graph.pointer if isinstance(silo.graph, GraphCollection) else np.arange(inner.num_nodes + 1)
     features, edges, weights, links = inner.features, inner.edges, inner.edge_weights, silo.links

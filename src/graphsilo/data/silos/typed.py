@@ -33,12 +33,16 @@ def refuse_hiding(graph: Graph, scenario: str, task: Task) -> None:
         )
 
 
-def refuse_spoiling(graph: Graph, *, edges: bool, features: bool) -> None:
-    """Refuses to change edges whose rows stay, and features that mean nothing at most nodes.
+def refuse_spoiling(graph: Graph, *, edges: bool, features: bool, labels: bool) -> None:
+    """Refuses to change edges whose rows stay, features that mean nothing at most nodes, and classes that are none.
 
     Raises:
         UnsupportedError: Says what to leave out.
     """
+    if graph.targets is not None and labels:
+        raise UnsupportedError(
+            "targets are no classes, of which a node could be given another one: use label_sparsity."
+        )
     if graph.links is not None and edges:
         raise UnsupportedError(
             f"the tables of links of {graph.name} have columns, dates or names: a link that is taken away or added "
