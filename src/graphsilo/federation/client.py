@@ -192,7 +192,6 @@ class ClientBase(ABC, Generic[ConfigT]):
         round: Number of the current round, 0 during set-up; set by the runtime.
         repeat: How often the current step was asked for before in this round; set by the runtime.
         takes_unscaled: Whether it looks at features as they were read.
-        looks_around: Whether its steps look at nodes that no edge leads from (``data.silos.past``).
         kept: Names of the attributes that last from round to round: they are saved, and what a step changed in them is
             taken back where its answer was not counted. Tensors and plain values, also in lists and by name.
         stateful: Names of the attributes that are saved as well, and never taken back: models, optimisers, accounts of
@@ -202,7 +201,6 @@ class ClientBase(ABC, Generic[ConfigT]):
     """
 
     takes_unscaled: ClassVar[bool] = False
-    looks_around: ClassVar[bool] = False
     completes_common: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
     stateful: ClassVar[tuple[str, ...]] = ()
@@ -211,10 +209,6 @@ class ClientBase(ABC, Generic[ConfigT]):
         self.context = context
         self.id = context.client
         self.silo = context.silo
-        if self.looks_around and self.silo.graph.union.time is not None:
-            from graphsilo.data.silos.past import train_on_past
-
-            self.silo = train_on_past(self.silo)
         self.config = context.config
         self.round = self.repeat = 0
         self._scoring = Scoring(context.least)
