@@ -38,7 +38,7 @@ SPECIAL: dict[str, Any] = {
     "scenario.name": "inductive", "scenario.edges": "touching", "scenario.missing": "absent", "scenario.regrow": "all",
     "model.name": "sage", "model.pool": ["gcn", {"name": "sage", "hidden": 8}],
     "method.name": "fedprox", "run.device": "cuda", "run.seeds": [3, 4],
-    "task": "node", "method.balance": [0.25, 1.0], "method.w_max": 2.5,
+    "task": "node", "method.balance": [0.25, 1.0], "method.w_max": 2.5, "evaluation.periods": [7.0, 9.0],
 }  # fmt: skip
 """Values of settings whose type says too little."""
 
