@@ -28,8 +28,8 @@ from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce import coverage as reproduced
 from graphsilo.experiments.reproduce import description
 from graphsilo.experiments.reproduce.published import NOT_COMPARED
-from graphsilo.report import svg
-from graphsilo.report.plot import Axis, Dots, Figure, Plot
+from graphsilo.report.html import environment, read_asset
+from graphsilo.report.plot import Axis, Dots, Figure, Plot, palette
 
 NUMBERS = ROOT / "benchmarks" / "papers" / "results" / "tables.csv"
 OF_SEEDS = ("ours", "other view", "seeds", "CPU s")
@@ -47,6 +47,11 @@ WITHIN = 3.0
 """Points between a score and the printed one up to which they agree in the table of what is covered."""
 ON_ITS_PAGE = {"FedSage+": "measured on [its page](methods/fedsage_plus.md#measured)"}
 """Papers whose tables another comparison has."""
+INKS = (
+    ".choice{--ink:var(--md-default-fg-color);--muted:var(--md-default-fg-color--light);"
+    "--line:var(--md-default-fg-color--lightest);--card:var(--md-default-bg-color)}"
+)
+"""The reports' names of colours that are no series', as those of the site."""
 NOT_YET = "–"
 
 
@@ -214,26 +219,44 @@ def leads(tree: Mapping[str, Any], sections: Mapping[str, Section], paper: str) 
         across, down = [gap for gap, _ in points], [place for _, place in points]
         marks.append(Dots(name, across, down, series, labels=labels, hollow=name == "printed"))
     plot = Plot(Axis("points above the best other method"), Axis(names=tuple(row[0] for row in rows)), tuple(marks))
-    pictures = svg.draw(Figure("", "", "", 70 + 15 * len(rows), {"": plot}))[0][1]
     words = (f"{name}: {', '.join(f'{gap:+.1f}' for gap in gaps if gap is not None)}" for name, _, gaps in rows)
-    drawn = "".join(f'<div class="{kind}">{picture}</div>' for kind, picture in pictures)
-    yield f'<div class="plot" role="img" aria-label="Printed, here, tuned. {escape("; ".join(words))}">{drawn}</div>'
+    label = f"Printed, here, tuned. {'; '.join(words)}"
+    yield drawn(Figure(f"leads-{paper}", "", label, 70 + 15 * len(rows), {"": plot}))
 
 
 def _leads(section: Section, score: str, paper: str) -> tuple[list[float | None], str]:
     """By how much a paper's method leads in print, here and tuned, and which other method is best here."""
     found: list[float | None] = []
     best = ""
+    printed = {name for (name, _), cells in section.lines.items() if cells["published"] or name.startswith("FedAvg")}
     for mine, theirs in (("published", ("published",)), ("ours", ("ours", "other view")), ("tuned", ("tuned",))):
         others = {
             name: max(number(cells[title])[0] for title in theirs if cells[title])
             for (name, shown), cells in section.lines.items()
-            if shown == score and name not in NOT_FEDERATED and paper not in name and any(cells[t] for t in theirs)
+            if shown == score
+            and name in printed - {*NOT_FEDERATED}
+            and paper not in name
+            and any(cells[t] for t in theirs)
         }
         own = section.lines.get((paper, score), {}).get(mine, "")
         found.append(number(own)[0] - max(others.values()) if own and others else None)
         best = max(others, key=others.__getitem__) if mine == "ours" and others else best
     return found, best
+
+
+def drawn(figure: Figure) -> str:
+    """A figure in HTML as the reports have it, with its numbers."""
+    text = str(environment().get_template("macros.html.j2").module.figure(figure))
+    # What the reports' script shows under the pointer, without it
+    text = re.sub(r'(<circle[^>]*) data-tip="([^"]*)"([^>]*)/>', r"\1\3><title>\2</title></circle>", text)
+    return re.sub(r"\n\s*", "\n", text).strip()
+
+
+def style() -> str:
+    """The reports' style of figures, in the colours of the documentation."""
+    rules = re.findall(r"^(?:figure|\.chart|\.choice|\.narrow|@container).*$", read_asset("report.css"), re.MULTILINE)
+    dark = palette().replace("@media screen and (prefers-color-scheme:dark){:root{", '[data-md-color-scheme="slate"]{')
+    return f"<style>{dark.removesuffix('}')}{INKS}{''.join(rules)}</style>"
 
 
 def coverage(sections: Mapping[str, Section]) -> Iterator[str]:

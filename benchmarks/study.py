@@ -8,7 +8,6 @@ other, so they count as one: the mean of its rows.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,7 @@ from graphsilo.evaluate.ranks import Ranking, count_needed, rank
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 from graphsilo.report.formats import join_words
-from graphsilo.report.html import environment, read_asset
-from graphsilo.report.plot import Axis, Dots, Figure, Plot, palette
+from graphsilo.report.plot import Axis, Dots, Figure, Plot
 
 KINDS = {"ours": "default settings", "tuned": "tuned"}
 """Columns of the file of numbers, and what they hold."""
@@ -38,10 +36,6 @@ FAR = -12.0
 """Points below a reference at which pictures end."""
 LEVEL = 0.05
 """Of the tests of ranks."""
-INKS = (
-    ".choice{--ink:var(--md-default-fg-color);--muted:var(--md-default-fg-color--light);"
-    "--line:var(--md-default-fg-color--lightest);--card:var(--md-default-bg-color)}"
-)
 
 
 @dataclass
@@ -320,17 +314,5 @@ PARTS: dict[str, Callable[[], Figure | None]] = {
 
 def picture(part: str) -> str:
     """A picture in HTML, with its numbers."""
-    drawn = PARTS[part]()
-    if drawn is None:
-        return "*Too few data sets were measured.*"
-    text = str(environment().get_template("macros.html.j2").module.figure(drawn))
-    # What the reports' script shows under the pointer, without it
-    text = re.sub(r'(<circle[^>]*) data-tip="([^"]*)"([^>]*)/>', r"\1\3><title>\2</title></circle>", text)
-    return re.sub(r"\n\s*", "\n", text).strip()
-
-
-def style() -> str:
-    """The reports' style of figures, in the colours of the documentation."""
-    rules = re.findall(r"^(?:figure|\.chart|\.choice|\.narrow|@container).*$", read_asset("report.css"), re.MULTILINE)
-    dark = palette().replace("@media screen and (prefers-color-scheme:dark){:root{", '[data-md-color-scheme="slate"]{')
-    return f"<style>{dark.removesuffix('}')}{INKS}{''.join(rules)}</style>"
+    found = PARTS[part]()
+    return papers_page.drawn(found) if found else "*Too few data sets were measured.*"

@@ -417,7 +417,7 @@ def papers(part: str) -> str:
     parts = {
         "tables": lambda: papers_page.page(papers_page.tree(), sections),
         "coverage": lambda: papers_page.coverage(sections),
-        "style": lambda: [study.style()],
+        "style": lambda: [papers_page.style()],
     }
     if part.startswith("leads-"):
         return "\n".join(papers_page.leads(papers_page.tree(), sections, part.removeprefix("leads-")))

@@ -25,6 +25,7 @@ def test_help_imports_nothing_heavy():
     ("arguments", "words"),
     [
         (["rum"], "no such command 'rum'. Did you mean 'run'?"),
+        (["check"], "no such command 'check'. Did you mean 'silo check'?"),
         (["run", "--metod", "x"], "--method"),
         (["run", "--method", "fedavgg"], "did you mean 'fedavg'?"),
         (["run", "--set", "method.muu=1", "--method", "fedprox"], "did you mean 'method.mu'?"),

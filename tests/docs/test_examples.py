@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 
+import numpy as np
 import pytest
 import torch
 
@@ -136,3 +137,28 @@ def test_the_term_of_the_page_trains(small, tmp_path):
         )
         learned.append((out / "models" / "seed0-aggregate-last.safetensors").read_bytes())
     assert learned[0] != learned[1]
+
+
+@pytest.mark.slow
+def test_four_banks_are_read_as_they_were_made(monkeypatch, tmp_path):
+    """What a bank exports is what the generated bank has of its customers, transfers to other banks included."""
+    made = example("banks/make_tables")
+    monkeypatch.setattr(made, "TRANSFERS", 10_000)
+    made.main(tmp_path)
+    whole = made.Bank(seed=made.SEED, transfers=10_000).generate()
+    graph = graphsilo.load(tmp_path / "birch" / "tables.yaml")
+    own = whole.owners.of_node == whole.owners.names.index("birch")
+    place = {name: node for node, name in enumerate(graph.node_names)}
+    here = np.array([place[name] for name in whole.node_names[own]])
+    np.testing.assert_array_equal(graph.labels[here], whole.labels[own])
+    np.testing.assert_allclose(graph.time[here], whole.time[own], atol=1e-5)
+    for column in ("account.age", "account.balance", "account.segment=sme"):
+        known, read = (each.features[:, each.feature_names.index(column)] for each in (whole, graph))
+        np.testing.assert_allclose(np.asarray(read)[here], np.asarray(known)[own], rtol=1e-6)
+    of = whole.links
+    moved = of.of_link == of.relations.index("transfer")
+    counts = [int((moved & first & second).sum()) for first in (own[of.ends[0]], ~own[of.ends[0]])
+              for second in (own[of.ends[1]], ~own[of.ends[1]])]  # fmt: skip
+    read = {name: int((graph.links.of_link == n).sum()) for n, name in enumerate(graph.links.relations)}
+    assert [read["transfer"], read["sent"], read["received"]] == counts[:3]
+    assert read["payment"] == int((~moved & own[of.ends[0]]).sum())

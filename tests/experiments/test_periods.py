@@ -50,6 +50,7 @@ def test_every_time_is_in_one_of_few_periods(low, length):
 def test_periods_that_are_named():
     named = EvaluationConfig(periods=["2025-06-30", "2025-07-31", "2025-08-31"])
     assert name_periods(period_bounds(named, None)) == ["2025-07", "2025-08"]
+    assert name_periods(period_bounds(EvaluationConfig(periods=[29, 39, 49]), None)) == ["> 29", "> 39"]
     for wrong in (["2025-06-30"], ["2025-06-30", "2025-06-01"]):
         with pytest.raises(ConfigError, match="last day before the first period"):
             period_bounds(EvaluationConfig(periods=wrong), None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import graphsilo
+from graphsilo.data import with_targets
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
@@ -43,6 +45,22 @@ def test_shares_of_columns_and_of_nodes_add_up(runs, name):
         assert abs(each.gap) < 0.1 * max(1.0, abs(each.score))
         row = chances.places([each.node])[0]
         assert each.probability == pytest.approx(chances.probabilities[row, int(each.of)], abs=1e-5)
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_shares_of_a_target_are_in_its_own_unit(tmp_path, task):
+    graph = graphsilo.load("citation-sbm", **BASE["data.generator"])
+    values = np.stack([graph.labels, graph.labels > 0], axis=1) * (1 if task == "multilabel" else 1000.0)
+    graph = with_targets(graph, np.minimum(values, 1) if task == "multilabel" else values + 5000, ["age", "rent"])
+    small = {key: value for key, value in BASE.items() if key.startswith("partition")}
+    graphsilo.run(data=graph, method="fedridge", out=tmp_path / "run", report=False, **small)
+    found = why(tmp_path / "run", 3, of="rent")
+    said = predict(tmp_path / "run", client=open_member(tmp_path / "run", node="3").silo.client)
+    value = said.values[said.places(["3"])[0], 1]
+    assert (found.score if task == "regression" else found.probability) == pytest.approx(value, rel=1e-4)
+    off = found.score - found.base
+    for shares in (found.reasons, found.nodes):
+        assert sum(each.share for each in shares) == pytest.approx(off, rel=1e-3, abs=1e-3)
 
 
 def test_who_is_asked(runs):

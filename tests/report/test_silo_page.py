@@ -70,12 +70,13 @@ def test_what_is_not_sent_with_these_settings_is_left_out(explained):
 
 
 def test_masked_sums_are_promised_only_if_scores_are_summed_too(explained):
-    half = explained("fedavg", "run.secure_sums=true")
+    half = explained("fedavg", "run.secure_sums=true", "evaluation.threshold_by=federation")
     whole = explained("fedavg", "run.secure_sums=true", "evaluation.report=federation", policy={"min_silos": 5})
     assert "sum of at least 5 silos" in sent(whole)["train"].seen
     assert "evaluate_sums" in sent(whole)
     assert "sum of at least 5 silos" in sent(whole)["evaluate_sums"].seen
     assert sent(half)["evaluate"].seen == "the coordinator, this silo's by itself"
+    assert "the sum of at least 3 silos" in sent(half)["evaluate_bins"].seen
     assert not promise(half, "The coordinator sees sums").holds
     assert promise(whole, "The coordinator sees sums").holds
     assert "does not insist" in promise(whole, "The coordinator sees sums").why

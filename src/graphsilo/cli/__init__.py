@@ -177,6 +177,10 @@ def _usage_text(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "graphsilo"
     text = text[:1].lower() + text[1:]
+    if (wrong := re.fullmatch(r"no such command '([\w-]+)'\.?", text)) is not None and context is not None:
+        groups = getattr(context.command, "commands", {})
+        meant = [f"'{name} {wrong[1]}'" for name, group in groups.items() if wrong[1] in getattr(group, "commands", ())]
+        text = f"{text.rstrip('.')}. Did you mean {' or '.join(meant)}?" if meant else text
     return f"{text}{'' if text.endswith(('.', '?')) else '.'} `{command} --help` shows what can be given."
 
 

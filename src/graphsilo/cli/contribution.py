@@ -39,6 +39,9 @@ def contribution(
     for each in found:
         others, gain = each.others - each.others_without, each.own - each.own_alone
         say(f"Silo {each.name}: {describe(better * others, better * gain)}.")
+    if found[0].seeds == 1:
+        say()
+        say("One seed: nothing says how much of this is chance.")
 
 
 def describe(worth: float, gain: float) -> str:

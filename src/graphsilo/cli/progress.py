@@ -32,7 +32,9 @@ def headline(run: RunStarted) -> str:
     """What is run, in one line."""
     data = run.data
     counts = [
-        f"{data[key]} {key}" for key in ("graphs", "nodes", "edges", "features", "classes", "targets") if data.get(key)
+        f"{data[key]} {key if data[key] > 1 else key.removesuffix('s')}"
+        for key in ("graphs", "nodes", "edges", "features", "classes", "targets")
+        if data.get(key)
     ]
     if "graphs" in data:
         counts = [item for item in counts if not item.endswith((" nodes", " edges"))]

@@ -52,33 +52,28 @@ def why(
     say()
     grid = table("column", "value", "usual here", "adds", numbers=range(1, 4))
     for each in found.reasons[:top]:
-        grid.add_row(each.column, number(each.value), number(each.usual), f"{each.share:+.3f}")
+        grid.add_row(each.column, number(each.value), number(each.usual), found.say(each.share))
     if rest := found.reasons[top:]:
-        grid.add_row(f"{len(rest)} others", "", "", f"{sum(each.share for each in rest):+.3f}")
+        grid.add_row(f"{len(rest)} others", "", "", found.say(sum(each.share for each in rest)))
     show(grid)
     say()
     grid = table("node", "links away", "adds", numbers=range(1, 3))
     for one in found.nodes[:top]:
         away = "" if one.links is None else str(one.links)
-        grid.add_row("itself" if one.links == 0 else one.node, away, f"{one.share:+.3f}")
+        grid.add_row("itself" if one.links == 0 else one.node, away, found.say(one.share))
     if others := found.nodes[top:]:
-        grid.add_row(f"{len(others)} others", "", f"{sum(one.share for one in others):+.3f}")
+        grid.add_row(f"{len(others)} others", "", found.say(sum(one.share for one in others)))
     show(grid)
 
 
 def describe(found: Why) -> str:
     """What the score is, what it is held against, and how true the shares are."""
-    chance = "" if found.probability is None else f" (probability {found.probability:.2f})"
-    kind = "log-odds of" if found.probability is not None else "score of"
     exact = (
         "Columns add up to the difference, and so do nodes."
         if found.is_exact
         else f"Integrated gradients, which are approximate: {found.gap:+.1e} of the difference is in no share."
     )
-    return (
-        f"Node {found.node}, by {found.by}: {kind} '{found.of}' {found.score:+.3f}{chance}; {found.against}: "
-        f"{found.base:+.3f}. {exact}"
-    )
+    return f"Node {found.node}, by {found.by}: {found.title}. {exact}"
 
 
 def number(value: float | None) -> str:

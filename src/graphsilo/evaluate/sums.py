@@ -15,18 +15,9 @@ from numpy.typing import NDArray
 
 from graphsilo.evaluate.metrics import METRICS
 
-SCENARIO_KINDS = ("missing_class", "unseen_node", "new_client")
 STEPS = 64
 """Of one item, by which values that are summed are rounded: a sum over silos then has far fewer digits than they have
 together, and many solutions."""
-
-
-def scenario_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights of clients in a scenario's mean: scored nodes; the new client counts each model once (FedLoG)."""
-    if kind == "new_client":
-        return np.ones(len(counts))
-    items: NDArray[np.float64] = counts.sum(axis=(1, 2, 3)).astype(np.float64)
-    return items
 
 
 def round_to_step(value: Any) -> Any:

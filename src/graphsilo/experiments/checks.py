@@ -211,11 +211,14 @@ def _check_classes(simulation: Participants) -> None:
     if not classes:
         raise DataError(f"{name}: none of the {what} has a label. {NO_LABELS}")
     word = f"'{schema.class_names[classes[0]]}'" if schema.class_names else f"class {classes[0]}"
+    numbered = (
+        "" if schema.class_names
+        else " A label -1 is unknown; where -1 and 1 are the two classes of a graphsilo.Graph, this line numbers them "
+        "0 and 1: graph = dataclasses.replace(graph, labels=(graph.labels + 1) // 2)."
+    )  # fmt: skip
     raise DataError(
         f"{name}: all labels are the same, {word}, and {simulation.task} classification tells two classes or more "
-        f"apart: every model would be right always. Name the column or attribute that tells the {what} apart. A label "
-        f"-1 is unknown; where -1 and 1 are the two classes of a graphsilo.Graph, this line numbers them 0 and 1: "
-        f"graph = dataclasses.replace(graph, labels=(graph.labels + 1) // 2)."
+        f"apart: every model would be right always. Name the column or attribute that tells the {what} apart.{numbered}"
     )
 
 

@@ -33,6 +33,7 @@ class Contribution:
         others_without: Of all others, trained without it.
         own: Its own, in the run.
         own_alone: Its own, trained without anybody.
+        seeds: How many seeds the means are over.
     """
 
     client: ClientId
@@ -42,6 +43,7 @@ class Contribution:
     others_without: float
     own: float
     own_alone: float
+    seeds: int = 1
 
 
 def contribution(
@@ -71,9 +73,13 @@ def contribution(
     names = {row.client: row.silo or str(row.client) for row in whole.partition.per_client}
     asked = known if clients is None else clients
     wanted = [client_number(each, len(known), names, "contribution (--clients)") for each in asked]
-    if len(known) < 2 or not set(wanted) <= set(known):
+    if len(known) < 2:
+        raise ConfigError(
+            "what a silo contributes shows at others, and this run has one client. Choose a run of several."
+        )
+    if absent := sorted(set(wanted) - set(known)):
         having = several((names[each] for each in known), 8)
-        raise ConfigError(f"contributions are those of clients of a run of two at least; this one has {having}.")
+        raise ConfigError(f"the run has clients {having}; {absent[0]} was asked for (--clients).")
     metric = find_selecting(load_config(folder / "config.yaml").evaluation.select_by or "accuracy", whole.task).name
     found = []
     for client in wanted:
@@ -82,7 +88,7 @@ def contribution(
         alone = _run_without(folder, others, f"all-but-{client}", say)
         found.append(Contribution(
             client, names[client], metric, _mean(whole, others, metric), _mean(without, others, metric),
-            _mean(whole, [client], metric), _mean(alone, [client], metric),
+            _mean(whole, [client], metric), _mean(alone, [client], metric), len(whole.seeds),
         ))  # fmt: skip
     return found
 

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from graphsilo.errors import UnsupportedError
 from graphsilo.evaluate import metrics
-from graphsilo.evaluate.sums import SCENARIO_KINDS, scenario_weights
 from graphsilo.experiments.config import EvaluationConfig, Mode, RunConfig
 from graphsilo.experiments.storage.records import Scores
 from graphsilo.federation.client import ClientBase, EvaluateReply, EvaluateRequest
@@ -25,6 +24,7 @@ from graphsilo.federation.server import ServerBase
 from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId
 
+SCENARIO_KINDS = ("missing_class", "unseen_node", "new_client")
 NAMES = {"val": "validation", "test": "test", "train": "train"}
 EVERYBODY: ClientId = -1
 """In place of a client's number: one score that stands for all clients."""
@@ -55,6 +55,14 @@ def view_of(mode: str) -> str:
 def choice_of(config: RunConfig) -> str:
     """How the reported model is chosen: ``evaluation.model``, where nobody named modes and not that."""
     return "first" if config.evaluation.modes and not config.is_given("evaluation.model") else config.evaluation.model
+
+
+def scenario_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights of clients in a scenario's mean: scored nodes; the new client counts each model once (FedLoG)."""
+    if kind == "new_client":
+        return np.ones(len(counts))
+    items: NDArray[np.float64] = counts.sum(axis=(1, 2, 3)).astype(np.float64)
+    return items
 
 
 @dataclass

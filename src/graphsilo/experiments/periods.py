@@ -91,8 +91,12 @@ _UNITS: tuple[Callable[[datetime.date], datetime.date], ...] = (
 
 
 def name_periods(bounds: Sequence[float]) -> list[str]:
-    """The first day of each; its month or year where all begin with one."""
-    names = [show_time(float(begin)) for begin in np.nextafter(bounds[:-1], np.inf)]
+    """The first day of each; its month or year where all begin with one. Of a number that was named it is said that the
+    period is later."""
+    names = [
+        f"> {bound:g}" if float(bound).is_integer() else show_time(float(np.nextafter(bound, np.inf)))
+        for bound in bounds[:-1]
+    ]
     for end in ("-01-01", "-01"):
         if all(name.endswith(end) for name in names):
             return [name.removesuffix(end) for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from graphsilo.data.sources.faults import check_finite
 from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth
 from graphsilo.errors import ConfigError, DataError, RunError, quote, several, unusable
-from graphsilo.evaluate.rare import Decision
+from graphsilo.evaluate.rare import Decision, choose_for
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.decisions import (
     apply_decision,
@@ -190,22 +190,42 @@ class Member:
         trained_on = found.silo_data if isinstance(found, SiloRecord) else found.data.hash
         return trained_on is not None and trained_on != self.asked.data_hash
 
-    def decision(self) -> Decision | None:
+    def decision(self, *, elsewhere: bool = False) -> Decision | None:
         """How scores of the class looked for are read: by what was kept with the model, else by the silo's validation
-        items; None where there are not two classes."""
+        items; None where there are not two classes.
+
+        Args:
+            elsewhere: Whether they are scores of another graph than the silo's own.
+        """
         known = looked_for(self.asked.config.evaluation, self.silo.schema, self.asked.rare)
         if known is None:
             return None
+        if elsewhere and (found := self._decide_elsewhere(known)) is not None:
+            return found
         numbers = self.kept.decisions.get(self.view)
         if numbers is None and not self.has_other_data:
             numbers = self.client.decide(self.view, known)
         return Decision(known["positive"]) if numbers is None else Decision.of(numbers)
 
+    def _decide_elsewhere(self, known: Mapping[str, Any]) -> Decision | None:
+        """The same by validation items that are scored as nodes of any other graph are, without the labels around them;
+        None where that makes no difference, or the silo's data is no longer what it was."""
+        seen = self.silo.seen
+        if self.has_other_data or "val" not in seen.items or not isinstance(seen.graph, Graph):
+            return None
+        with torch.no_grad():
+            own, other = (
+                probabilities(self.client.predict(self.client.tensors(graph), self.view)).cpu()
+                for graph in (seen.graph, replace(seen.graph))
+            )
+        return None if torch.equal(own, other) else choose_for(seen.items, seen.graph.labels, other.numpy(), **known)
+
     def describe(self, decision: Decision) -> str:
         """The same in words."""
         word = class_word(decision.positive, self.silo.schema)
         config = self.asked.config.evaluation
-        agreed = config.threshold_by == "federation" and self.view in self.kept.decisions
+        kept = self.kept.decisions.get(self.view)
+        agreed = config.threshold_by == "federation" and kept is not None and decision == Decision.of(kept)
         return describe_decision(decision, word, str(config.threshold), "all silos'" if agreed else "the silo's")
 
     def refuse_other_data(self) -> None:
@@ -315,7 +335,7 @@ def predict(
         values = read_targets(silo, output.cpu().numpy()).astype(np.float64)[told]
     else:
         found = probabilities(output).cpu().numpy()[told]
-    labels, decision = labels_of(target, silo.schema), opened.decision()
+    labels, decision = labels_of(target, silo.schema), opened.decision(elsewhere=graph is not None)
     decided = {} if decision is None else {**apply_decision(decision, found), "decided": opened.describe(decision)}
     return Prediction(
         node_ids=target.external_ids[told],

@@ -17,7 +17,6 @@ from graphsilo.data.sources.sizes import in_words
 from graphsilo.errors import RunError
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.evaluation import (
-    EVERYBODY,
     SetScores,
     choice_of,
     evaluate,
@@ -253,16 +252,16 @@ class SeedRun:
         compared = self.simulation.task in CLASS_TASKS and not {"local", "alone"}.isdisjoint(self.config.run.references)
         scores = found.view.best[first_set(found.mode)]
         agreed = dict(zip(scores.clients, scores.tables.get("agreed", ()), strict=False))
-        if not (apart or compared or agreed) or self.config.run.alone or self.method.pooled:
-            return {}
-        if not self.config.evaluation.models:
+        usual = next(iter(agreed.values()), ())  # of who is not scored, or not by itself
+        wanted = (apart or compared or agreed) and self.config.evaluation.models
+        if not wanted or self.config.run.alone or self.method.pooled:
             return {}
         models = {}
         for client in self.simulation.clients:
             mode = found.whose.get(client, found.mode)
             common = self.best.of(client) if mode.startswith("aggregate") else None
             if mode.endswith("_local") and (common is not None or mode.startswith("own")):
-                models[client] = (view_of(mode), common, list(agreed.get(client, agreed.get(EVERYBODY, ()))))
+                models[client] = view_of(mode), common, list(map(float, agreed.get(client, usual)))
         return models
 
     def _note_traffic(self, expected: tuple[int, int], observer: Observer, *, of: str = "") -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -58,9 +59,9 @@ class Why:
     Attributes:
         node: What the user calls it.
         of: The class, label or target that the score is of.
-        score: Log-odds of the class against the mean of all others; of a target the number itself, in standard
-            deviations of the training nodes'.
-        probability: Of the class; None of targets.
+        score: Log-odds of the class against the mean of all others, or of the label; of a target the number itself, in
+            its own unit, as are all shares of it.
+        probability: Of the class or label; None of a number.
         base: The score that it is held against, that of ``against``.
         reasons: Shares of all columns, largest first.
         nodes: Shares of all nodes, largest first.
@@ -86,6 +87,22 @@ class Why:
     def is_exact(self) -> bool:
         """Whether the shares add up to the score."""
         return self.gap == 0.0
+
+    @property
+    def title(self) -> str:
+        """What the score is, and is held against, in words."""
+        if self.probability is None:
+            return f"estimate of '{self.of}' {self.score:,.5g}; {self.against}: {self.base:,.5g}"
+        return (
+            f"log-odds of '{self.of}' {self.score:+.3f} (probability {self.probability:.2f}); {self.against}: "
+            f"{self.base:+.3f}"
+        )
+
+    def say(self, share: float) -> str:
+        """A share with its sign and as many digits as tell something."""
+        if self.probability is None:
+            return f"{share:+,.0f}" if abs(share) >= 100 else f"{share:+.3g}"
+        return f"{share:+.3f}"
 
     def __repr__(self) -> str:
         return f"Why(node={self.node!r}, of={self.of!r}, score={self.score:.3g}, base={self.base:.3g})"
@@ -183,39 +200,53 @@ def _class_of(silo: Silo, logits: torch.Tensor, of: str | int | None) -> int:
 def _in_words(asked: Member, graph: Graph, item: int, number: int, logits: torch.Tensor, shares: Shares) -> Why:
     silo, known = asked.silo, graph.external_ids.astype(np.str_)
     names = silo.schema.class_names
+    unit, shift = _unit(silo, number)
     order = np.argsort(-np.abs(shares.node_shares), kind="stable")
     away = _links_away(graph, item)
     nodes = tuple(
-        Neighbour(str(known[node]), away.get(int(node)), float(share))
+        Neighbour(str(known[node]), away.get(int(node)), float(share) * unit)
         for node, share in zip(shares.nodes[order], shares.node_shares[order], strict=True)
     )
-    score = float(logits @ _contrast(silo, number))
+    score = float(logits @ _contrast(silo, number)) * unit + shift
     drawn = np.union1d(shares.nodes[order[:DRAWN]], [item])
     inside = np.isin(graph.edges, drawn).all(axis=0)
     ties = sorted({tuple(sorted((str(known[a]), str(known[b])))) for a, b in graph.edges[:, inside].T if a != b})
     probability = None
-    if silo.schema.task not in TARGET_TASKS:
-        probability = float(probabilities(logits[None])[0, number])
+    if silo.schema.task != "regression":
+        chances = logits.sigmoid() if silo.schema.task == "multilabel" else probabilities(logits[None])[0]
+        probability = float(chances[number])
     parts = sorted(shares.parts, key=lambda part: -abs(part.share))
+    reasons = tuple(_reason(silo, part, item, unit, place < DRAWN) for place, part in enumerate(parts))
     return Why(
         node=str(known[item]), of=names[number] if names else str(number), score=score, probability=probability,
-        base=shares.base, reasons=tuple(_reason(silo, part, item, place < DRAWN) for place, part in enumerate(parts)),
-        nodes=nodes, ties=tuple((a, b) for a, b in ties), gap=shares.gap,
+        base=shares.base * unit + shift, reasons=reasons, nodes=nodes, ties=tuple((a, b) for a, b in ties),
+        gap=shares.gap * unit,
         by=f"{asked.owner}'s own model" if asked.whose == "own" else "the common model", against=shares.against,
     )  # fmt: skip
 
 
-def _reason(silo: Silo, part: Part, item: int, looked_at: bool) -> Reason:
+def _unit(silo: Silo, number: int) -> tuple[float, float]:
+    """What a model's number of a target is multiplied by, and what is added, to have it in the target's own unit."""
+    scale = None if silo.scale is None else silo.scale.targets
+    if silo.schema.task != "regression" or scale is None:
+        return 1.0, 0.0
+    return 1.0 / float(scale.factor[number]), float(scale.shift[number])
+
+
+def _reason(silo: Silo, part: Part, item: int, unit: float, looked_at: bool) -> Reason:
     """Numbers are looked up for the first ones: each takes its whole column."""
+    share = part.share * unit
     if part.read is None or not looked_at:
-        return Reason(part.name, None, None, part.share)
+        return Reason(part.name, None, None, share)
     values = part.read()
     value, usual = float(values[item]), float(np.median(values))
     scale = silo.scale
     if part.feature is not None and scale is not None and len(scale.factor) and scale.factor[part.feature]:
-        shift = 0.0 if part.spread else float(scale.shift[part.feature])
-        value, usual = (each / float(scale.factor[part.feature]) + shift for each in (value, usual))
-    return Reason(part.name, value, usual, part.share)
+        shift, width = 0.0 if part.spread else float(scale.shift[part.feature]), 1 / float(scale.factor[part.feature])
+        # What is scaled has six digits: behind these, a 0 would not be one.
+        digits = 6 - math.ceil(math.log10(max(abs(width), abs(shift))))
+        value, usual = (round(each * width + shift, digits) + 0.0 for each in (value, usual))
+    return Reason(part.name, value, usual, share)
 
 
 def _links_away(graph: Graph, item: int, most: int = 4) -> dict[int, int]:

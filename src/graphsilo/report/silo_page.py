@@ -50,6 +50,8 @@ Facts = list[tuple[str, str]]
 
 _EVALUATION = {"silos": "evaluate", "federation": "evaluate_sums"}
 """The step by which clients are scored, by ``evaluation.report``."""
+_AGREEING = "evaluate_bins"
+"""The one before it by which they agree on a threshold."""
 _ALMOST_NO_NOISE = noise.EPSILONS[1]
 """An ε."""
 
@@ -474,7 +476,7 @@ def _list_steps(method: Method, settings: MethodConfig, config: RunConfig, polic
     seen = _try_run(method, config)
     tried = seen is not None
     if seen is None:  # then all that could be asked for
-        own = {name for name in handlers if name not in _EVALUATION.values()}
+        own = {name for name in handlers if name not in (*_EVALUATION.values(), _AGREEING)}
         seen = {name: (frozenset({"setup", "round"}), True) for name in sorted(own)}
     every = _count(settings.total_rounds, "round")
     secure = config.run.secure_sums
@@ -485,9 +487,10 @@ def _list_steps(method: Method, settings: MethodConfig, config: RunConfig, polic
         if sent:
             when = _sentence(when) if tried else "Not known: no trial run could be made, and the method has this step"
             yield Sent(name, _summarise_step(handlers[name]), when, sent, _describe_exposure(single, secure, policy))
-    sent, single = _describe_disclosure(handlers[scoring], settings, config.run), config.evaluation.report == "silos"
-    often = "After each round that is scored"
-    yield Sent(scoring, _summarise_step(handlers[scoring]), often, sent, _describe_exposure(single, secure, policy))
+    agreeing = [(_AGREEING, False)] if config.evaluation.threshold_by == "federation" else []
+    for name, single in (*agreeing, (scoring, config.evaluation.report == "silos")):
+        sent, often = _describe_disclosure(handlers[name], settings, config.run), "After each round that is scored"
+        yield Sent(name, _summarise_step(handlers[name]), often, sent, _describe_exposure(single, secure, policy))
 
 
 def _try_run(method: Method, config: RunConfig) -> dict[str, tuple[frozenset[str], bool]] | None:

@@ -53,18 +53,16 @@ def _lede(found: Sequence[Why]) -> str:
 
 
 def _blocks(found: Why, place: int) -> list[Block]:
-    chance = "" if found.probability is None else f", probability {found.probability:.2f}"
-    kind = "Log-odds of" if found.probability is not None else "Score of"
-    gap = "" if found.is_exact else f" {found.gap:+.3f} is in no share."
+    gap = "" if found.is_exact else f" {found.say(found.gap)} is in no share."
     rows = [
-        (each.column, _number(each.value), _number(each.usual), f"{each.share:+.3f}") for each in found.reasons[:SHOWN]
+        (each.column, _number(each.value), _number(each.usual), found.say(each.share)) for each in found.reasons[:SHOWN]
     ]
     rest = found.reasons[SHOWN:]
     if rest:
-        rows.append((f"{len(rest)} others", MISSING, MISSING, f"{sum(each.share for each in rest):+.3f}"))
+        rows.append((f"{len(rest)} others", MISSING, MISSING, found.say(sum(each.share for each in rest))))
     columns = [("Column", "wrap"), ("Value", ""), ("Usual here", ""), ("Adds", "")]
     return [
-        ("plain", f"{kind} “{found.of}” {found.score:+.3f}{chance}; {found.against} {found.base:+.3f}.{gap}"),
+        ("plain", f"{found.title[0].upper()}{found.title[1:]}.{gap}"),
         ("pair", [_bars(found, place), _neighbourhood(found, place)]),
         ("table", Table(f"What columns add to the score of {found.node}", columns, rows)),
     ]
@@ -83,7 +81,7 @@ def _bars(found: Why, place: int) -> Figure:
     for name, series, sign in (("adds", 1, 1), ("takes off", 0, -1)):
         those = [(at, each) for at, each in enumerate(reasons) if each.share * sign > 0]
         shares = [short(each.share) for _, each in those]
-        tips = [f"{each.column}: {each.share:+.3f}" for _, each in those]
+        tips = [f"{each.column}: {found.say(each.share)}" for _, each in those]
         reach = [(0.0, share) for share in shares]
         if those:
             marks.append(Dots(name, shares, [float(at) for at, _ in those], series, tips, reach))
@@ -115,8 +113,8 @@ def _neighbourhood(found: Why, place: int) -> Figure:
         those = [each for each in nodes if (each.share >= 0) == (sign > 0)]
         if those:
             x, y = zip(*(where[each.node] for each in those), strict=True)
-            tips = [f"{each.node}, {each.links} links away: {each.share:+.3f}" for each in those]
-            labels = [f"{_clip(each.node, 12)} {each.share:+.2f}" for each in those]
+            tips = [f"{each.node}, {each.links} links away: {found.say(each.share)}" for each in those]
+            labels = [f"{_clip(each.node, 12)} {found.say(each.share)}" for each in those]
             dots.append(Dots(name, x, y, series, tips, labels=labels))
     size = max((each.links or 0 for each in nodes), default=1) + 0.5
     axis = Axis(low=-size, high=size)

@@ -14,6 +14,7 @@ from graphsilo.data.links import NodeTypes
 from graphsilo.data.scales import ScaleName, Scaling
 from graphsilo.data.silos.column_scales import (
     ColumnSums,
+    _say_units,
     other_units,
     other_units_here,
     own_scale,
@@ -209,6 +210,14 @@ def test_lost_values_are_said() -> None:
     assert said.startswith("'amount': 100 different values become 2 in")
     assert "Make two columns of it" in said
     assert find_lost_values(graph_of(rows.astype(np.float32)), "none") == []
+
+
+def test_another_unit_is_that_of_a_column_of_a_table() -> None:
+    names = ("account.balance", "transfer in: amount, sum", "transfer out: amount, mean", "transfer in: count, 30 days")
+    said = _say_units(dict.fromkeys(names, "far"), ["transfer"], ["account"])
+    assert [text.partition("units: ")[2].partition(" of a")[0] for text in said] == [
+        "{balance: FACTOR} under nodes.account", "{amount: FACTOR} under edges.transfer",
+    ]  # fmt: skip
 
 
 def test_another_unit_is_said() -> None:

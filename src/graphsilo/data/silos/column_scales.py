@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -243,16 +243,17 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
         names: What the silos are called.
     """
     factors = np.stack([scale_of_rows(graph.features, "standard", graph.types).factor for graph in graphs])
-    said = []
+    found: dict[str, str] = {}
     for column, name in enumerate(graphs[0].feature_names or ()):
         known = np.flatnonzero(factors[:, column])
         order = known[np.argsort(factors[known, column])]
         usual = order[len(order) // 2] if len(order) else 0
-        found = [(names[silo], _times(factors[usual, column], factors[silo, column])) for silo in known.tolist()]
-        far = [f"{times} times as far at {silo}" for silo, times in found if times is not None]
+        each = [(names[silo], _times(factors[usual, column], factors[silo, column])) for silo in known.tolist()]
+        far = [f"{times} times as far at {silo}" for silo, times in each if times is not None]
         if far:
-            said.append(_other_unit(name, f"{' and '.join(far)} as at {names[usual]}"))
-    return said
+            found[name] = f"{' and '.join(far)} as at {names[usual]}"
+    links, types = graphs[0].links, graphs[0].types
+    return _say_units(found, () if links is None else links.relations, () if types is None else types.names)
 
 
 def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
@@ -260,7 +261,8 @@ def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
     own = own_scale(silo, "standard").factor
     names = silo.schema.feature_names or ()
     found = [(name, _times(agreed.factor[column], own[column])) for column, name in enumerate(names)]
-    return [_other_unit(name, f"{times} times as far here as over all silos") for name, times in found if times]
+    far = {name: f"{times} times as far here as over all silos" for name, times in found if times}
+    return _say_units(far, silo.schema.relations, silo.schema.types)
 
 
 def _times(usual: float, factor: float) -> str | None:
@@ -269,8 +271,30 @@ def _times(usual: float, factor: float) -> str | None:
     return None if 1 / OTHER_UNIT < ratio < OTHER_UNIT else f"{float(f'{ratio:.1g}'):g}"
 
 
-def _other_unit(name: str, what: str) -> str:
-    return (
-        f"the numbers of '{name}' range about {what}: are they in another unit? units: {{{name}: FACTOR}} under nodes "
-        f"of a description brings them to the others', and scale_by: silo scales every silo by its own numbers."
-    )
+def _say_units(far: Mapping[str, str], relations: Sequence[str], types: Sequence[str]) -> list[str]:
+    """A sentence for each column of a table that features with numbers so far apart are made of; how often something
+    was counted has no unit."""
+    first: dict[tuple[str, str], str] = {}
+    for name in far:
+        if (place := _unit_of(name, relations, types)) is not None:
+            first.setdefault(place, name)
+    return [
+        f"the numbers of '{name}' range about {far[name]}: are they in another unit? units: {{{column}: FACTOR}} under "
+        f"{table} of a description brings them to the others', and scale_by: silo scales every silo by its own numbers."
+        for (column, table), name in first.items()
+    ]
+
+
+def _unit_of(name: str, relations: Sequence[str], types: Sequence[str]) -> tuple[str, str] | None:
+    """The column whose unit a feature has, and the key of its table in a description; None of counts and shares."""
+    from graphsilo.data.sources.link_columns import DIRECTIONS, start_of
+    from graphsilo.data.sources.table_spec import LINK
+
+    for relation in relations:
+        for start in (start_of(relation, direction) for direction in DIRECTIONS):
+            if name.startswith(start):
+                column, _, kind = name.removeprefix(start).partition(", ")
+                plain = not kind or kind.startswith("share") or column in ("count", "others")
+                return None if plain else (column, "edges" if relation == LINK else f"edges.{relation}")
+    kind, _, column = name.partition(".")
+    return (column, f"nodes.{kind}") if kind in types else (name, "nodes")

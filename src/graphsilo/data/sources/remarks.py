@@ -47,7 +47,7 @@ class LinkFacts:
 
 def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """What a person should look at: where, and what."""
-    said = [*_features(found), *_words(found, spec), *_dates(found)]
+    said = [*_features(found), *_words(found, spec), *_dates(found), *_undated(found.graph)]
     if spec.classes is None:
         said += [("classes", note) for note in signed_note(found.graph.class_names)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
@@ -110,6 +110,24 @@ def _dates(found: Reading) -> list[tuple[str, str]]:
                 )
                 said.append((name, text))
     return said
+
+
+def _undated(graph: Graph) -> list[tuple[str, str]]:
+    """Nodes that are classified, or might be, without a time beside others that have one."""
+    if graph.time is None:
+        return []
+    asked = slice(None) if graph.types is None else graph.types.targets
+    times = graph.time[asked]
+    number = int(np.isnan(times).sum())
+    if not number:
+        return []
+    if number == len(times):
+        return [("dates", "none of the nodes that are classified has a time, though the table names a column of it")]
+    return [(
+        "dates",
+        f"{number} of {len(times)} nodes have no time: they count as looked at on the last date of the tables, so "
+        f"that nodes of earlier times are told nothing of them",
+    )]  # fmt: skip
 
 
 def _rows(number: int) -> str:

@@ -58,19 +58,19 @@ def export(
         raise ConfigError(f"{folder} is there already and is not empty. Name a new folder for the export (--out).")
     asked = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
     asked.refuse_other_data()
-    graph, decision = _plain_graph(asked), asked.decision()
+    graph, decision, elsewhere = _plain_graph(asked), asked.decision(), asked.decision(elsewhere=True)
     arrays: dict[str, NDArray[Any]] = {}
     models = asked.client.models_of(asked.view)
     parts = {
         name: [_store(part.portable(view, labelled=own), arrays) for part, view in models]
         for name, own in (("own", True), ("other", False))
     }
-    about = {**_about(asked, graph, decision), "parts": parts}
+    about = {**_about(asked, graph, decision, elsewhere), "parts": parts}
     arrays |= _preparation(asked)
     folder.mkdir(parents=True, exist_ok=True)
     disk.write_json(folder / "model.json", about)
     disk.write_arrays(folder / "model.npz", arrays)
-    disk.write_arrays(folder / "check.npz", _check_rows(asked, graph, decision))
+    disk.write_arrays(folder / "check.npz", _check_rows(asked, graph, elsewhere))
     scorer = resources.files(__package__).joinpath("scorer.py").read_text(encoding="utf-8")
     disk.write_text(folder / "scorer.py", scorer)
     disk.write_text(folder / "MODEL_CARD.md", model_card(asked, decision))
@@ -99,10 +99,11 @@ def _plain_graph(asked: Member) -> Graph:
     return graph
 
 
-def _about(asked: Member, graph: Graph, decision: Decision | None) -> dict[str, Any]:
-    schema = asked.silo.schema
+def _about(asked: Member, graph: Graph, decision: Decision | None, elsewhere: Decision | None) -> dict[str, Any]:
+    schema, decisions = asked.silo.schema, {"own": decision, "other": elsewhere}
     return {
-        "decision": None if decision is None else decision._asdict(), "format": 1, "task": schema.task,
+        "decision": {name: each._asdict() for name, each in decisions.items() if each is not None}, "format": 1,
+        "task": schema.task,
         "both_ways": is_symmetric(graph), "features": list(schema.feature_names or ()),
         "classes": asked.client.class_names,
     }  # fmt: skip

@@ -6,12 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graphsilo.__about__ import __version__
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.predict import Member
 from graphsilo.experiments.storage.records import RunRecord
+from graphsilo.experiments.storage.views import names_of
 from graphsilo.federation import registry
 
-SHOWN = ("average_precision", "auc", "accuracy", "macro_f1", "mae", "rmse", "r2")
+SHOWN = (
+    "ap", "auc", "accuracy", "macro_f1", "precision_at_budget", "recall_at_budget", "threshold_precision",
+    "threshold_recall", "micro_f1", "mae", "rmse", "r2", "spearman",
+)  # fmt: skip
 """Metrics of a card, those of them that the run has."""
 
 
@@ -64,10 +69,14 @@ def _scores(asked: Member) -> list[str]:
         return ["In the silo's own result.json, beside this model."]
     seed = next(row for row in found.seeds if row.seed == asked.seed)
     names = [name for name in SHOWN if seed.test.numbers.get(name) is not None]
-    lines = ["| silo | nodes | training | " + " | ".join(names) + " |", "|---|--:|--:|" + "--:|" * len(names)]
+    lines = [
+        "| silo | nodes | training | " + " | ".join(metric_of(name).title for name in names) + " |",
+        "|---|--:|--:|" + "--:|" * len(names),
+    ]
+    silos = names_of(found)
     for row in seed.clients:
         cells = [_number(row.test.numbers.get(name)) for name in names]
-        who = f"{row.client}{' (this one)' if row.client == asked.silo.client else ''}"
+        who = f"{silos[row.client]}{' (this one)' if row.client == asked.silo.client else ''}"
         lines.append(f"| {who} | {row.nodes} | {row.train} | " + " | ".join(cells) + " |")
     lines.append("| mean | | | " + " | ".join(_number(seed.test.numbers[name]) for name in names) + " |")
     return lines

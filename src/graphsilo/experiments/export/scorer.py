@@ -3,11 +3,13 @@
     python scorer.py                      # checks itself against check.npz
     python scorer.py NODES.csv LINKS.csv  # writes a line of scores for each line of NODES.csv, in its order
 
-NODES.csv has the columns that model.json names under "features", in the units of the table that the model was trained
-on; an empty cell is filled as it was then. LINKS.csv has two columns, the row of a link's source and that of its
-target, counted from 0. Both have a line of headings. Where one of two classes is looked for, its calibrated probability
-and the decision at the chosen threshold follow. In Python: ``Model(folder).score(features, links)``, and ``decide`` of
-what that returns.
+NODES.csv has the columns that model.json names under "features", all of them numbers in the units of the table that
+the model was trained on: "segment=retail" is 1 where the segment is retail, and "turnover:missing" where the turnover
+is empty. An empty cell is filled as it was then; other columns are not read, but for "label": where the nodes are the
+silo's own, it has the class of its training nodes, by name, and nothing for the others. Without it, nodes are scored as
+those of another graph are. LINKS.csv has two columns, the row of a link's source and that of its target, counted from
+0. Both have a line of headings. Where one of two classes is looked for, its calibrated probability and the decision at
+the chosen threshold follow. In Python: ``Model(folder).score(features, links)``, and ``decide`` of what that returns.
 """
 
 from __future__ import annotations
@@ -98,13 +100,14 @@ class Model:
             return np.asarray(1 / (1 + np.exp(-mean.clip(-80, 80))))
         return np.asarray(mean / self.arrays["target_factor"] + self.arrays["target_shift"])
 
-    def decide(self, scores: Floats) -> tuple[Floats, Floats]:
+    def decide(self, scores: Floats, *, labelled: bool = False) -> tuple[Floats, Floats]:
         """[n] calibrated probabilities of the class looked for, and [n] numbers of the classes decided on.
 
         Args:
             scores: [n, 2] what ``score`` returns.
+            labelled: Whether it was given labels.
         """
-        said = self.about["decision"]
+        said = self.about["decision"]["own" if labelled else "other"]
         positive = said["positive"]
         logs = np.log(np.maximum(scores, 1e-38, dtype=np.float64))
         odds = logs[:, positive] - logs[:, 1 - positive]
@@ -200,13 +203,67 @@ def _label_columns(step: Operator, labels: Floats | None, classes: int) -> Float
     return 0.5 * np.hstack([one, np.where(two < 1e-12, 0.0, two)])
 
 
-def _read(path: str) -> tuple[list[str], Floats]:
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))
-    return lines[0], np.array([[float(cell) if cell.strip() else np.nan for cell in line] for line in lines[1:]])
+def _read(path: str) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of cells."""
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            names, *rows = list(csv.reader(file)) or [[]]
+    except (OSError, ValueError, csv.Error) as error:
+        raise SystemExit(f"{path} cannot be read as a text file of comma-separated values ({error}).") from None
+    for line, row in enumerate(rows, 2):
+        if len(row) != len(names):
+            raise SystemExit(f"{path}, line {line}: {len(row)} cells, and {len(names)} headings.")
+    return names, rows
+
+
+def _numbers(path: str, names: list[str], rows: list[list[str]], wanted: list[int]) -> Floats:
+    """[rows, wanted] numbers of some columns, NaN where a cell is empty."""
+    found = np.full((len(rows), len(wanted)), np.nan)
+    for line, row in enumerate(rows):
+        for place, column in enumerate(wanted):
+            if row[column].strip():
+                try:
+                    found[line, place] = float(row[column])
+                except ValueError:
+                    where = f"{path}, line {line + 2}, column '{names[column]}'"
+                    raise SystemExit(f"{where}: '{row[column]}' is no number.") from None
+    return found
+
+
+def _read_nodes(path: str, about: dict[str, Any]) -> tuple[Floats, Floats | None]:
+    """[n, d] features, and [n] classes of training nodes where the file has them."""
+    names, rows = _read(path)
+    wanted = about["features"] or [name for name in names if name != "label"]
+    if missing := [name for name in wanted if name not in names]:
+        raise SystemExit(
+            f"{path} lacks {len(missing)} columns: {', '.join(missing[:5])} ... (model.json has them all)."
+        )
+    features = _numbers(path, names, rows, [names.index(name) for name in wanted])
+    if "label" not in names or "label" in wanted or about["task"] != "node":
+        return features, None
+    words, known = [row[names.index("label")].strip() for row in rows], ["", *about["classes"]]
+    if unknown := set(words) - set(known):
+        raise SystemExit(f"{path}, column 'label': '{min(unknown)}' is no class; classes are {', '.join(known[1:])}.")
+    return features, np.array([known.index(word) - 1 for word in words])
+
+
+def _read_links(path: str, count: int) -> Floats:
+    """[2, m] rows of nodes."""
+    names, rows = _read(path)
+    if len(names) < 2:
+        raise SystemExit(f"{path} has {len(names)} columns; two are wanted, rows of sources and of targets.")
+    links = _numbers(path, names, rows, [0, 1]).T
+    wrong = ~((links >= 0) & (links < count) & (links == np.floor(links))).all(axis=0)
+    if wrong.any():
+        line = int(np.argmax(wrong)) + 2
+        raise SystemExit(f"{path}, line {line}: a link joins two rows of the nodes, numbered from 0 to {count - 1}.")
+    return links
 
 
 def _main(arguments: list[str]) -> int:
+    if any(argument in ("-h", "--help") for argument in arguments) or len(arguments) > 2:
+        print(__doc__)
+        return 0 if len(arguments) < 2 else 2
     folder = Path(__file__).parent
     model = Model(folder)
     if not arguments:
@@ -219,19 +276,12 @@ def _main(arguments: list[str]) -> int:
                 wrong = int((decisions != check["decisions"]).sum())
         print(f"largest difference to the scores of the run: {worst:.1e}; other decisions: {wrong}")
         return int(worst > 1e-5 or wrong > 0)
-    names, features = _read(arguments[0])
-    wanted = model.about["features"]
-    if wanted and names != wanted:
-        missing = [name for name in wanted if name not in names]
-        if missing:
-            print(f"{arguments[0]} lacks the columns {', '.join(missing[:5])}.", file=sys.stderr)
-            return 2
-        features = features[:, [names.index(name) for name in wanted]]
-    links = _read(arguments[1])[1].T if len(arguments) > 1 else np.zeros((2, 0))
-    classes, scores = model.about["classes"], model.score(features, links)
+    features, labels = _read_nodes(arguments[0], model.about)
+    links = _read_links(arguments[1], len(features)) if len(arguments) > 1 else np.zeros((2, 0))
+    classes, scores = model.about["classes"], model.score(features, links, labels)
     lines = [[f"{value:.9g}" for value in line] for line in scores]
     if model.about["decision"]:
-        for line, chance, chosen in zip(lines, *model.decide(scores), strict=True):
+        for line, chance, chosen in zip(lines, *model.decide(scores, labelled=labels is not None), strict=True):
             line += [f"{chance:.9g}", classes[chosen]]
         classes = [*classes, "calibrated", "decision"]
     print("\n".join(",".join(line) for line in [classes, *lines]))
