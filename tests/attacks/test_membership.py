@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from graphsilo.attacks.labels import labels
-from graphsilo.attacks.membership import candidates, count_outside, likelihood_ratio, membership, of_sums, shadow_runs
+from graphsilo.attacks.membership import (
+    _columns,
+    candidates,
+    count_outside,
+    likelihood_ratio,
+    membership,
+    of_sums,
+    shadow_runs,
+)
 from graphsilo.attacks.recorder import Call
 from graphsilo.attacks.rows import rows
 from graphsilo.attacks.views import views
+from graphsilo.data.silos.silo import Schema
+from graphsilo.data.sources.catalog import apply_options
 from graphsilo.methods.fedtrees import bins
+from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.messages import Cells, CellsRequest
 from kit.attacks import cases, outcome, recorded
+from kit.link_tables import dated_graph
 
 TREES = {"method__name": "fedtrees", "method__rounds": 1}
 SECURE = {"run__secure_sums": True, "evaluation__report": "federation"}
@@ -126,3 +139,11 @@ def test_a_silo_without_rows_has_nobody_to_tell(name):
     without = replace(run, simulation=simulation)
     seen = {"reader": views(without, "reader", (0,))}
     assert outcome(membership(without, seen, shadow_runs(without, (0,), 2, lambda text: None)), "AUC").value is None
+
+
+def test_columns_of_relations_are_among_those_that_were_counted():
+    graph = apply_options(dated_graph(0), {"sums": True})
+    schema, config = Schema.of(graph, "node"), FedTreesConfig()
+    public = SimpleNamespace(settings=lambda kind: config, set_up=(), schema=schema, seed=0)
+    found = _columns(SimpleNamespace(public=public), SimpleNamespace(graph=graph), np.array([0, 5]))
+    assert found.shape == (2, config.width(schema))

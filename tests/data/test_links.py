@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph, content_hash
-from graphsilo.data.links import LinkTable, NodeTypes, Owners
+from graphsilo.data.links import LinkTable, NodeTypes, Owners, Targets
 from graphsilo.data.silos.joining import disjoint_union
 from graphsilo.data.sources.files import load_graph, save_graph
 
@@ -68,3 +68,12 @@ def test_a_file_holds_all_of_it(shops: Graph, tmp_path) -> None:
     assert again.union.links.feature_names == ("transfer.amount",)
     moved = replace(shops, links=replace(shops.links, ends=shops.links.ends[::-1].copy()))
     assert content_hash([moved]) != content_hash([shops])
+
+
+def test_targets_of_several_graphs_are_numbers_where_one_has_others_than_0_and_1() -> None:
+    plain, measured = (
+        Targets(np.ones((2, 2), np.float32), "multilabel"),
+        Targets(np.full((1, 2), 7.0, np.float32), "regression"),
+    )
+    assert Targets.join([plain, measured], [0, 2]).task == "regression"
+    assert Targets.join([plain, plain], [0, 2]).task == "multilabel"

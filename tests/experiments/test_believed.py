@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from graphsilo.errors import FederationError
+from graphsilo.evaluate.binned import COLUMNS
 from graphsilo.experiments.believed import drop_unbelievable
 from graphsilo.federation import registry
 from graphsilo.federation.client import EvaluateReply
@@ -60,3 +61,15 @@ def test_scores_of_targets_that_there_are_not(name: str, value: float) -> None:
     answers = {client: replace(none, scores=good) for client in range(3)}
     answers[1] = replace(none, scores={**good, f"own/seen/test/{name}": [value, 9.0]})
     assert drop_unbelievable(federation, Replies(answers), ["own"], 2).clients == (0, 2)
+
+
+def test_scores_are_counted_as_by_most_silos() -> None:
+    """Of two that differ nobody is named, whoever answers first."""
+    _, federation, _ = conformance.assemble(registry.load("fedavg"), {})
+    federation.limits = dict.fromkeys(range(3), 100.0)
+    binned = replace(counted("test"), bins={"own/seen/test": torch.zeros(1, 2, COLUMNS, dtype=torch.int64)})
+    answers = {0: counted("test"), 1: binned}
+    with pytest.raises(FederationError, match=r"silos count scores of different items, .* nobody can say which"):
+        drop_unbelievable(federation, Replies(answers), ["own"], 2)
+    answers[2] = binned
+    assert drop_unbelievable(federation, Replies(answers), ["own"], 2).clients == (1, 2)

@@ -190,8 +190,10 @@ class Targets:
 
     @classmethod
     def join(cls, parts: Sequence[Self], shifts: Sequence[int]) -> Self:
-        """Of several graphs side by side, which have the same targets."""
-        return replace(parts[0], values=np.concatenate([part.values for part in parts]))
+        """Of several graphs side by side, which have the same targets: numbers, where one of them has other than 0
+        and 1."""
+        measured = next((part for part in parts if part.task == "regression"), parts[0])
+        return replace(measured, values=np.concatenate([part.values for part in parts]))
 
 
 class HasParts(Protocol):

@@ -38,7 +38,12 @@ def drop_unbelievable(
                 f"not answer what it was asked, and nobody can say which. Run the same release at all of them."
             )
     counted = Counter(frozenset(reply.bins or ()) for _, reply in answers)
-    binned = max(counted, key=lambda names: counted[names], default=frozenset())
+    (binned, often), *others = counted.most_common(2) or [(frozenset(), 0)]
+    if others and others[0][1] == often:
+        raise FederationError(
+            "silos count scores of different items, as many these as those: one side does not answer what it was "
+            "asked, and nobody can say which. Run the same release at all of them."
+        )
     good, failures = dict(answers.answers), dict(answers.failures)
     for client, reply in answers:
         if client not in limits:

@@ -16,6 +16,7 @@ from graphsilo.data.partition.time_splits import last_time, show_time
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import EvaluationConfig
 from graphsilo.experiments.participants import Participants
+from graphsilo.federation.rank_scoring import MOST_PERIODS
 from graphsilo.types import TARGET_TASKS
 
 FEWEST, MOST = 4, 12
@@ -30,7 +31,7 @@ def period_bounds(config: EvaluationConfig, participants: Participants) -> list[
     where there are none.
 
     Raises:
-        ConfigError: Those that were named are not ascending, or fewer than two.
+        ConfigError: Those that were named are not ascending, fewer than two, or more than silos score.
     """
     if config.periods is not None:
         bounds = [last_time(moment) for moment in config.periods]
@@ -38,6 +39,11 @@ def period_bounds(config: EvaluationConfig, participants: Participants) -> list[
             raise ConfigError(
                 f"evaluation.periods are the last day before the first period and the last day of each, in order: two "
                 f"days at least; got {', '.join(map(str, config.periods))}."
+            )
+        if len(bounds) > MOST_PERIODS + 1:
+            raise ConfigError(
+                f"evaluation.periods name {len(bounds) - 1} periods, and silos score {MOST_PERIODS} at most: of single "
+                f"days, tables would tell when each item is looked at. Name longer ones."
             )
         return bounds
     schema = participants.schema

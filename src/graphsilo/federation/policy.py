@@ -95,8 +95,8 @@ class DisclosurePolicy(Settings):
         "synthetic nodes nor by counts per class; 1 is off", ge=1,
     )  # fmt: skip
     min_evaluation_count: int = setting(
-        1, "a table of hits and misses, a score, a bin of scores, or a sum that scales features, over fewer items, but "
-        "some, does not leave; 1 is off", ge=1,
+        1, "a table of hits and misses, a score, a bin of scores, or a sum that scales features or targets, over fewer "
+        "items, but some, does not leave; 1 is off", ge=1,
     )  # fmt: skip
     max_epsilon: float | None = setting(
         None, "differential privacy: largest ε that what training has sent in all runs may come to, counted from the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.silos.silo import EvaluationSet, Links, Silo
-from graphsilo.errors import MessageError
+from graphsilo.errors import MessageError, refuse_unless
 from graphsilo.evaluate import sums
 from graphsilo.evaluate.binned import count, count_scores
 from graphsilo.evaluate.metrics import rankings
@@ -21,10 +22,32 @@ from graphsilo.federation.scoring import probabilities, to_wire
 from graphsilo.training.links import link_scores
 from graphsilo.types import Task
 
+MOST_PERIODS = 60
+"""Five years of months: of days, tables would tell when items are looked at."""
 
-def with_periods(evaluation: EvaluationSet, bounds: Sequence[float], least: int) -> EvaluationSet:
+
+def with_periods(
+    evaluation: EvaluationSet, bounds: Sequence[float], least: int, asked: list[float] | None = None
+) -> EvaluationSet:
     """With the test items of each period as a kind of their own; none of a period with fewer labelled ones than
-    ``least``, or where items have no times."""
+    ``least``, or where items have no times.
+
+    Args:
+        evaluation: The set.
+        bounds: Of the periods, ascending.
+        least: Fewest labelled items of a period.
+        asked: Those that were asked for before, if any were; takes these. Tables of periods that differ by a day would
+            tell what is on that day.
+
+    Raises:
+        RequestError: They are many, in no order, or others than before.
+    """
+    asked = [] if asked is None else asked
+    refuse_unless(
+        len(bounds) <= MOST_PERIODS + 1 and all(one < other for one, other in pairwise(bounds))
+        and asked in ([], list(bounds)), "periods",
+    )  # fmt: skip
+    asked[:] = bounds
     items, graph = evaluation.items["test"], evaluation.graph.union
     times = np.full(len(items), np.nan) if graph.time is None else graph.time[items]
     place = np.searchsorted(np.asarray(bounds), times, side="left") - 1  # NaN is behind the last
@@ -104,6 +127,7 @@ def score_classes(
     bins: dict[str, NDArray[np.int64]] = {}
     known = [dict(asked) for _ in range(parts)]
     decides = bool(asked.get("aim")) and "val" in evaluation.items
+    refuse_unless(agreed is None or float(agreed[0]) == asked.get("positive"), "a threshold")
     for part in range(parts) if decides else ():
         mine = {kind: items[owner[items] == part] for kind, items in evaluation.items.items()}
         known[part]["decision"] = (

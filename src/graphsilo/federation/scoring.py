@@ -28,6 +28,7 @@ class Scoring:
         self._plans: dict[str, ConfusionPlan] = {}
         self.looking: dict[str, Any] = {}  # for what of two classes, as it was last asked for
         self.agreed: Mapping[str, Tensor] = {}  # by view, the decision that all silos have, likewise
+        self._periods: list[float] = []  # that were asked for first
 
     def scores(
         self,
@@ -73,7 +74,7 @@ class Scoring:
                 if len(periods) and evaluation is silo.seen:
                     from graphsilo.federation.rank_scoring import with_periods
 
-                    evaluation = with_periods(evaluation, periods, self.least)
+                    evaluation = with_periods(evaluation, periods, self.least, self._periods)
                 name = f"{view}/{evaluation.name}"
                 if silo.schema.task not in CLASS_TASKS:
                     from graphsilo.federation.rank_scoring import score_numbers

@@ -21,6 +21,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.averaging import MixingServer
 from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
@@ -79,7 +80,7 @@ class TrainReply(Message):
             )
 
 
-class Client(TrainingClient[FedGTAConfig]):
+class Client(PastClient[FedGTAConfig], TrainingClient[FedGTAConfig]):
     """Trains its mixture, and says what its predictions look like on its graph."""
 
     @handler

@@ -21,6 +21,7 @@ from graphsilo.federation.averaging import AveragingServer
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
@@ -138,7 +139,7 @@ def build_guide(schema: Schema, width: int, spec: ModelSpec, draw: torch.Generat
     return guide.to(device)
 
 
-class Client(TrainingClient[FedSprayConfig]):
+class Client(PastClient[FedSprayConfig], TrainingClient[FedSprayConfig]):
     """Trains its GNN towards soft targets, then the encoder and proxies towards the GNN.
 
     Attributes:

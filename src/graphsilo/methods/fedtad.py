@@ -26,6 +26,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.accumulator import Accumulator
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
@@ -112,7 +113,7 @@ class Reliability(Message):
             raise MessageError(f"Reliability.reliability comes to more than the {items:g} items of its silo.")
 
 
-class Client(fedavg.Client[FedTADConfig]):
+class Client(PastClient[FedTADConfig], fedavg.Client[FedTADConfig]):
     """Trains the shared model, and once says how well it knows each class."""
 
     @handler

@@ -23,6 +23,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.silos.perturb import thin_edges
 from graphsilo.errors import ConfigError
 from graphsilo.federation.client import ClientContext
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
 from graphsilo.methods import fedavg
@@ -82,7 +83,7 @@ class FGSSLConfig(fedavg.FedAvgConfig):
     weak: tuple[Share, Share] = setting((0.3, 0.3), "the same of the downloaded model", source="authors' code")
 
 
-class Client(fedavg.Client[FGSSLConfig]):
+class Client(PastClient[FGSSLConfig], fedavg.Client[FGSSLConfig]):
     """Adds the contrast with the downloaded model's nodes and the distillation of its structure.
 
     Attributes:

@@ -22,6 +22,7 @@ from torch import Tensor
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import ConfigError
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
 from graphsilo.methods import fedavg
@@ -61,7 +62,7 @@ class ReNodeConfig(fedavg.FedAvgConfig):
         )
 
 
-class Client(fedavg.Client[ReNodeConfig]):
+class Client(PastClient[ReNodeConfig], fedavg.Client[ReNodeConfig]):
     """Weighs its labelled nodes once, and trains with these weights."""
 
     kept = ("node_weights",)

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.errors import UnsupportedError
 from graphsilo.models.view import GraphTensors, Matrix, dense_if_filled
 
 _ROWS = 1 << 12
@@ -22,8 +23,16 @@ def structure_of(data: GraphTensors, walks: int, degrees: int) -> NDArray[np.flo
         walks: Steps of the random walk.
         degrees: Columns for degrees 1, 2, …; 0 is in the first, and what is larger in the last.
 
+    Raises:
+        UnsupportedError: Nodes have times, so that links do not lead back.
+
     Source: Tan et al., "Federated Learning on Non-IID Graphs via Structural Knowledge Sharing", AAAI 2023.
     """
+    if data.graph.time is not None:
+        raise UnsupportedError(
+            f"encodings of structure count links in both directions, and nodes of {data.graph.name} have times: each "
+            f"would be told of later ones. Use another model, such as --model gin, or leave out the times."
+        )
     adjacency = data.graph.adjacency()
     both = sp.csr_matrix(adjacency.maximum(adjacency.T), dtype=np.float64)
     degree = np.diff(both.indptr)

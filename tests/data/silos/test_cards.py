@@ -142,6 +142,14 @@ def test_one_silo_does_not_change_the_task_of_all() -> None:
     assert compare_cards([make_card("first", tasks=["link", "node"]), *cards[1:]]).task == "node"
 
 
+def test_numbers_that_are_0_and_1_at_one_silo_alone_are_numbers() -> None:
+    plain, measured = ["multilabel", "regression"], ["regression"]
+    assert compare_cards([make_card("a", tasks=plain), make_card("b", tasks=measured)]).task == "regression"
+    assert compare_cards([make_card("a", tasks=plain), make_card("b", tasks=plain)]).task == "multilabel"
+    with pytest.raises(DataError, match="the task is multilabel, as most silos say first, and silo 'c' can serve"):
+        compare_cards([make_card("a", tasks=plain), make_card("b", tasks=plain), make_card("c", tasks=measured)])
+
+
 def test_a_federation_without_silos_or_classes() -> None:
     with pytest.raises(DataError, match="at least one"):
         compare_cards([])

@@ -30,6 +30,7 @@ def test_graph_round_trip(tmp_path: Path) -> None:
         node_ids=np.array([7, 8, 11]),
         feature_names=("age", "größe"),
         class_names=("a", "b", "c"),
+        estimated=("sums",),
     )
     back = load_graph(save_graph(tmp_path / "deep" / "g.npz", graph))
     assert isinstance(back, Graph)
@@ -43,6 +44,7 @@ def test_graph_round_trip(tmp_path: Path) -> None:
     assert back.node_ids is not None
     assert back.node_ids.tolist() == [7, 8, 11]
     assert (back.feature_names, back.class_names) == (("age", "größe"), ("a", "b", "c"))
+    assert back.estimated == ("sums",)  # on which noise for single nodes depends
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["g.npz"]
 
 

@@ -141,12 +141,15 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
     declared, directed = True, False
     links = undirected_links(graph.edges).shape[1]
     tasks: list[Task] = [silo.schema.task]
+    if silo.schema.task == "multilabel":  # also numbers may be 0 and 1 at one silo alone, or all unknown
+        tasks.append("regression")
     if tables is not None:
         chosen = silo_file.split
         split = CardSplit(chosen.mode, None if chosen.ratios is None else list(chosen.ratios), chosen.seed)
         declared, directed = tables.classes is not None or silo.has_targets, tables.directed
-        hideable = graph.links is None and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
-        tasks = [silo.schema.task, "link"] if hideable else [silo.schema.task]
+        hideable = graph.links is None and chosen.mode != "time"
+        hideable = hideable and has_enough_links(links, chosen.ratios or GRAPH_RATIOS)
+        tasks += ["link"] if hideable else []
     else:
         directed = has_directions(graph)
     layout = Layout.of(graph, tables, silo_file.sums)
@@ -221,7 +224,8 @@ def compare_cards(cards: Sequence[Mapping[str, Any]], task: Task | None = None) 
                 f"the same release everywhere."
             )
     tasks = [each for each in first.tasks if all(each in other.tasks for other in reported)]
-    usual = task or Counter(one.tasks[0] for one in reported).most_common(1)[0][0]
+    firsts = Counter(one.tasks[0] for one in reported)
+    usual: Task = task or max(firsts.items(), key=lambda item: (item[1], item[0] == "regression"))[0]
     if lacking := [one for one in reported if usual not in one.tasks]:
         raise DataError(
             f"the task is {usual}{'' if task else ', as most silos say first'}, and silo '{lacking[0].name}' can serve "

@@ -13,7 +13,8 @@ import numpy as np
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.scales import ScaleName
-from graphsilo.data.silos.column_scales import scale_of_rows, visible_graph
+from graphsilo.data.silos.column_scales import scale_of_rows
+from graphsilo.data.silos.past import past_graph
 from graphsilo.data.silos.scaling import FeatureScale
 from graphsilo.data.silos.silo import Silo
 
@@ -28,7 +29,9 @@ def add_own_scale(scale: FeatureScale | None, silo: Silo, how: ScaleName) -> Fea
     """
     nothing = np.zeros(0)
     found = FeatureScale(nothing, nothing) if scale is None else scale
-    links = visible_graph(silo).links or silo.graph.union.links
+    links = past_graph(silo).links
+    if not links and silo.graph.union.time is None:
+        links = silo.graph.union.links
     if links is None:
         return found
     columns = (column[~np.isnan(column), None] for column in links.features.T)

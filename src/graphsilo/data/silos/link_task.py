@@ -48,11 +48,18 @@ def build_link_silos(
     Raises:
         ConfigError: The ratios are not possible.
         PartitionError: A client has too few links, or too few unlinked pairs.
+        UnsupportedError: The pooled graph is to be scored, or the split is one by time.
     """
     if global_graph:
         raise UnsupportedError(
             "link prediction is scored on each client's own graph: leave out the evaluation modes that end in _global "
             "(evaluation.modes, --set evaluation.modes=[own_local])."
+        )
+    if partition.split == "time":
+        raise UnsupportedError(
+            f"link prediction draws links for training, validation and test at random, and split=time divides nodes: "
+            f"links of {graph.name} are not divided by time. Leave out the split. To say of new rows, such as "
+            f"transfers, what they are, describe their table as one of nodes with keys."
         )
     partition.check(graph)
     shares = GRAPH_RATIOS if ratios is None else check_ratios(ratios)

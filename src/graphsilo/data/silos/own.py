@@ -383,7 +383,9 @@ def _split(description: SiloSplit, tables: TableSpec, file: Path) -> SiloSplit:
 
 
 def _match_schema(graph: Graph, schema: Schema, file: SiloFile) -> Graph:
-    """The graph with the federation's class numbers."""
+    """The graph with the federation's class numbers, or targets as numbers where others have other than 0 and 1."""
+    if graph.targets is not None and schema.task == "regression":
+        graph = replace(graph, targets=replace(graph.targets, task="regression"))
     tables = Schema.of(graph, schema.task)
     if (
         graph.num_features != schema.num_features

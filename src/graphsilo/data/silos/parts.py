@@ -37,10 +37,14 @@ def keep_edges(graph: Graph, kept: Mask) -> Graph:
 
 
 def with_added_links(graph: Graph, partition: Partition) -> Graph:
-    """The graph with the links that a rule added, in both directions."""
+    """The graph with the links that a rule added, in both directions where ``typed.keep_forward`` does not mind."""
     if partition.added_edges is None:
         return graph
     added = both_directions(np.concatenate(partition.added_edges, axis=1))
+    if graph.links is not None or graph.time is not None:
+        from graphsilo.data.silos.typed import keep_forward
+
+        added = keep_forward(graph, added, f"the rule '{partition.rule}'")
     weights = graph.edge_weights
     if weights is not None:
         weights = np.concatenate([weights, np.ones(added.shape[1], dtype=np.float32)])

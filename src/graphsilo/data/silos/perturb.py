@@ -42,7 +42,7 @@ class PerturbOptions(Settings):
     edge_sparsity: float = setting(0.0, "share of the links removed, both directions together", ge=0, le=1)
     edge_noise: float = setting(
         0.0, "random new links, as a share of the client's own; never a link that exists, never between graphs; of "
-        "weight 1 where edges have weights", ge=0,
+        "weight 1 where edges have weights, and towards later nodes where nodes have times", ge=0,
     )  # fmt: skip
     label_sparsity: float = setting(0.0, "share of the training items that lose their label", ge=0, le=1)
     keep_classes: bool = setting(
@@ -69,21 +69,21 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
 
     Raises:
         ConfigError: A setting is unknown or out of range.
-        UnsupportedError: Labels are to be spoiled for link prediction, noise needs a second class, or tables of links
-            or types of nodes would contradict what is changed.
+        UnsupportedError: Labels are to be spoiled for link prediction, noise needs a second class or classes at all,
+            or tables of links or types of nodes would contradict what is changed.
     """
     settings = PerturbOptions.of(options)
     if settings.is_nothing:
         return silo
     if silo.links is not None and (settings.label_sparsity or settings.label_noise):
         raise UnsupportedError("link prediction has no labels to spoil: use edge_sparsity or edge_noise.")
-
-    if silo.graph.union.links is not None or silo.graph.union.types is not None:
+    inner = silo.graph.union
+    if any(part is not None for part in (inner.links, inner.types, inner.targets)):
         from graphsilo.data.silos.typed import refuse_spoiling
 
         refuse_spoiling(
-            silo.graph.union, edges=settings.edge_sparsity + settings.edge_noise > 0,
-            features=settings.feature_sparsity + settings.feature_noise > 0,
+            inner, edges=settings.edge_sparsity + settings.edge_noise > 0,
+            features=settings.feature_sparsity + settings.feature_noise > 0, labels=settings.label_noise > 0,
         )  # fmt: skip
 
     def stream(kind: str) -> np.random.Generator:
@@ -97,7 +97,6 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
     noisy = silo.noisy_labels
     if settings.label_noise:
         noisy = flip_labels(train, labels, settings.label_noise, silo.schema.num_classes, stream("label_noise"))
-    inner = silo.graph.union
     # Where the nodes of each item begin and end.
     pointer = silo.graph.pointer if isinstance(silo.graph, GraphCollection) else np.arange(inner.num_nodes + 1)
     features, edges, weights, links = inner.features, inner.edges, inner.edge_weights, silo.links
@@ -118,6 +117,10 @@ def perturb(silo: Silo, options: PerturbOptions | Mapping[str, Any] | None, *, s
         span = pointer if isinstance(silo.graph, GraphCollection) else np.array([0, inner.num_nodes], dtype=np.int64)
         own = undirected_links(inner.edges).shape[1]
         new = random_edges(known, span, round(settings.edge_noise * own), stream("edge_noise"))
+        if inner.time is not None:
+            from graphsilo.data.silos.typed import keep_forward
+
+            new = keep_forward(inner, new, "edge_noise")
         edges = np.concatenate([edges, new], axis=1)
         if weights is not None:
             weights = np.concatenate([weights, np.ones(new.shape[1], dtype=np.float32)])

@@ -1,8 +1,13 @@
-"""What graphs with types of nodes or rows of links refuse: whatever hides something that other rows tell of."""
+"""What graphs with types, times of nodes or rows of links refuse: what hides, or adds, something of which other rows
+tell, or lack."""
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from graphsilo.data.graph import Graph
+from graphsilo.data.sources.looking_back import may_pass, moments
 from graphsilo.errors import UnsupportedError, several
 from graphsilo.types import Task
 
@@ -28,12 +33,16 @@ def refuse_hiding(graph: Graph, scenario: str, task: Task) -> None:
         )
 
 
-def refuse_spoiling(graph: Graph, *, edges: bool, features: bool) -> None:
-    """Refuses to change edges whose rows stay, and features that mean nothing at most nodes.
+def refuse_spoiling(graph: Graph, *, edges: bool, features: bool, labels: bool) -> None:
+    """Refuses to change edges whose rows stay, features that mean nothing at most nodes, and classes that are none.
 
     Raises:
         UnsupportedError: Says what to leave out.
     """
+    if graph.targets is not None and labels:
+        raise UnsupportedError(
+            "targets are no classes, of which a node could be given another one: use label_sparsity."
+        )
     if graph.links is not None and edges:
         raise UnsupportedError(
             f"the tables of links of {graph.name} have columns, dates or names: a link that is taken away or added "
@@ -46,3 +55,25 @@ def refuse_spoiling(graph: Graph, *, edges: bool, features: bool) -> None:
             f"a node of another type without its columns, is no spoiled measurement. Leave out "
             f"perturb.feature_sparsity and perturb.feature_noise."
         )
+
+
+def keep_forward(graph: Graph, edges: NDArray[np.int64], who: str) -> NDArray[np.int64]:
+    """[2, e] of edges that are added those along which nothing passes back in time.
+
+    Args:
+        graph: To which.
+        edges: [2, m] both directions of each link.
+        who: Adds them, for the text of the error.
+
+    Raises:
+        UnsupportedError: The graph has rows of links, which would lack them.
+    """
+    if graph.links is not None:
+        raise UnsupportedError(
+            f"{who} adds links, which the tables of links of {graph.name}, and the sums over them, would lack. Choose "
+            f"a partition rule that cuts only, such as natural, louvain or metis."
+        )
+    if graph.time is None:
+        return edges
+    source, target = edges.astype(np.int64)
+    return np.ascontiguousarray(edges[:, may_pass(moments(graph), source, target, None)])

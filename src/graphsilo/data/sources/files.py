@@ -84,7 +84,7 @@ def parts_of(graph: Graph | GraphCollection) -> tuple[dict[str, Any], dict[str, 
         if graph.graph_ids is not None:
             arrays["graph_ids"] = graph.graph_ids
         return {**head, "collection": {"name": graph.name, "num_classes": graph.num_classes}}, arrays
-    head = {key: getattr(graph, key) for key in ("name", "num_classes", "feature_names", "class_names")}
+    head = {key: getattr(graph, key) for key in ("name", "num_classes", "feature_names", "class_names", "estimated")}
     arrays = {"edges": graph.edges, "labels": graph.labels}
     if sp.issparse(graph.features):
         arrays |= {f"features_{key}": getattr(graph.features, key) for key in _CSR}
@@ -136,6 +136,7 @@ def graph_of(
         edge_weights=arrays.get("edge_weights"),
         node_names=by_global_id(arrays.get("node_names"), arrays.get("node_ids")),
         time=arrays.get("time"),
+        estimated=tuple(head.get("estimated", ())),  # older files do not say
         **_assemble_parts(head.get("parts", {}), arrays),
     )
     if "collection" not in head:

@@ -327,6 +327,11 @@ def _contradictions(spec: TableSpec, single: bool) -> Iterator[str]:
             f"{'directions' if spec.directed else 'weights'} here. Leave out outside, or "
             f"{'directed' if spec.directed else 'edges.weight'}."
         )
+    if beyond is not None and any(said.time is not None for said in spec.nodes.values()):
+        yield (
+            "links to other silos (outside) have no dates, and nodes are looked at on some (nodes.time): a node would "
+            "be told of what came later. Leave out outside, or nodes.time."
+        )
     if spec.target in spec.nodes and spec.classified.label is not None and spec.labels is not None:
         yield f"labels stand in one table, and {spec.node_key(spec.target)}.label and labels name two; leave one out."
     for kind, said in spec.nodes.items():

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphsilo.errors import UnsupportedError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Done, Message, Tensors, sends
@@ -96,6 +97,11 @@ class Client(fedavg.Client[AdaFGLConfig]):
 
     def __init__(self, context: ClientContext[AdaFGLConfig]):
         super().__init__(context)
+        if self.silo.graph.union.time is not None:
+            raise UnsupportedError(
+                f"AdaFGL passes what it learns between all pairs of nodes, and those of {self.silo.graph.name} have "
+                f"times: each would be told of later ones. Use another method, or leave out the times."
+            )
         self.confidence: float | None = None
         self.personal: Propagation | None = None
         self.personal_optimizer: Optimizer | None = None

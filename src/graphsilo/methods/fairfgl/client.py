@@ -18,6 +18,7 @@ from graphsilo.evaluate.groups import homophily
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.training_client import TrainingClient, client_weight
 from graphsilo.methods.fairfgl.config import FairFGLConfig
 from graphsilo.methods.fairfgl.messages import TrainReply, TrainRequest
@@ -156,7 +157,7 @@ class Goal(NamedTuple):
     alignment: Alignment | None
 
 
-class Client(TrainingClient[FairFGLConfig]):
+class Client(PastClient[FairFGLConfig], TrainingClient[FairFGLConfig]):
     """Trains W_local and α through the fused weights Ŵ = α ⊙ W_hist + (1 − α) ⊙ W_local.
 
     ``self.model`` holds Ŵ, which is what predicts. All its parameters lie in one flat tensor, so that mixing, the

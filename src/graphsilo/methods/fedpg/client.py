@@ -13,6 +13,7 @@ from graphsilo.errors import ConfigError, RequestError
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.training_client import TrainingClient
 from graphsilo.methods.fedpg.config import DEEPEST, FedPGConfig
 from graphsilo.methods.fedpg.messages import HelloReply, TrainReply, TrainRequest
@@ -36,7 +37,7 @@ from graphsilo.training.prototypes import unit_rows
 from graphsilo.training.upstream import gradients_through, trace
 
 
-class Client(TrainingClient[FedPGConfig]):
+class Client(PastClient[FedPGConfig], TrainingClient[FedPGConfig]):
     """Trains its own model on its labels and towards the prototypes it received."""
 
     kept = ("annotated",)

@@ -16,6 +16,7 @@ from graphsilo.data.partition.adjacency import undirected_adjacency
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
+from graphsilo.federation.past_client import PastClient
 from graphsilo.methods import fedsage
 from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus import impaired as impaired_graph
@@ -43,7 +44,7 @@ from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 
 
-class Client(fedsage.Client[FedSagePlusConfig]):
+class Client(PastClient[FedSagePlusConfig], fedsage.Client[FedSagePlusConfig]):
     """Generates missing neighbours, helps others to, and trains the classifier on its mended graph.
 
     Attributes:

@@ -12,6 +12,7 @@ from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty, Tensors
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.prototypes import TrainReply as Prototypes
 from graphsilo.federation.prototypes import check_encoder
 from graphsilo.methods import fedavg, fpl
@@ -32,7 +33,7 @@ _BYTES = 100
 """What a step keeps for a pair."""
 
 
-class Client(fedavg.Client[FGGPConfig]):
+class Client(PastClient[FGGPConfig], fedavg.Client[FGGPConfig]):
     """Trains model and augmentor together.
 
     Attributes:

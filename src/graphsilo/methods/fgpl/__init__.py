@@ -19,6 +19,7 @@ from torch import Tensor
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, sends
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.prototypes import TrainReply, check_encoder, common_width, gather_rows, of_shape, sum_classes
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerBase, ServerContext
@@ -102,7 +103,7 @@ class TrainRequest(Message):
     classes: Tensor | None = sends("control", dtype=torch.int64, shape=("clusters",), default=None)
 
 
-class Client(TrainingClient[FGPLConfig]):
+class Client(PastClient[FGPLConfig], TrainingClient[FGPLConfig]):
     """Trains its own model on its nodes and made ones, drawn to clusters of prototypes.
 
     Attributes:

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from graphsilo import models
 from graphsilo.evaluate.metrics import METRICS
-from graphsilo.federation.client import ClientBase, ClientContext
+from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
+from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.federation.starts import start_backbone
 from graphsilo.methods.opfgl import private, stages
@@ -51,7 +52,7 @@ from graphsilo.training.work import Begin
 from graphsilo.types import Task
 
 
-class Client(ClientBase[OpFGLConfig]):
+class Client(PastClient[OpFGLConfig]):
     """Uploads statistics once, then trains its own model on the surrogate and on its own graph.
 
     Attributes:
