@@ -69,10 +69,10 @@ def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     assert server.log["chosen_7"] > 0  # every fourth step
     for number in range(6, 22):
         server.round(federation, number)
-    assert server.preferred == [3, 2]
+    assert server.preferred == [2, 2]
     assert {name.partition("/")[0] for name in server.aggregate()} == {"trees-common"}
-    assert client.study()["chosen"] == client._chosen == 3
-    assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data, "corrected"))
+    assert client.study()["chosen"] == client._chosen == 2
+    assert torch.equal(client.predict(client.data), client._parts["trees"].predict(client.data, "common"))
 
 
 @pytest.mark.parametrize("select_by", ["accuracy", "auc"])
