@@ -29,6 +29,7 @@ def look_for_one_of_two(file: Path) -> None:
     table.write_text("\n".join([f"{head},seen", *rows]) + "\n")
     tree = yaml.safe_load(about.read_text()) | {"classes": ["no", "yes"]}
     tree["nodes"]["time"] = "seen"
+    tree.pop("outside")  # links without dates, which nodes with dates must not have
     about.write_text(yaml.safe_dump(tree))
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "policy": {"min_evaluation_count": 3}}))
 
