@@ -86,10 +86,20 @@ def visible_graph(silo: Silo) -> Graph:
         return graph.union if len(silo.train) == len(graph) else graph.subset(silo.train).union
     if graph.time is None:
         return graph
-    learned = graph.time[silo.train]
-    last = learned[~np.isnan(learned)].max(initial=-np.inf)
+    last = last_learned(silo, graph.time)
     later = graph.time > last
     return graph if last == -np.inf or not later.any() else graph.subgraph(np.flatnonzero(~later))
+
+
+def last_learned(silo: Silo, times: NDArray[np.float64]) -> float:
+    """The time of the last training node; -inf where none has one.
+
+    Args:
+        silo: Whose training nodes count.
+        times: [n] of the nodes of its training graph.
+    """
+    learned = times[silo.train]
+    return float(learned[~np.isnan(learned)].max(initial=-np.inf))
 
 
 def fewest_rows(silo: Silo) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from graphsilo.data.graph import Graph
-from graphsilo.data.silos.column_scales import visible_graph
+from graphsilo.data.silos.column_scales import last_learned, visible_graph
 from graphsilo.data.silos.silo import Silo
 
 
@@ -20,8 +20,7 @@ def past_graph(silo: Silo) -> Graph:
     graph, seen = silo.graph, visible_graph(silo)
     if not isinstance(graph, Graph) or graph.time is None or seen.links is None or seen.links.time is None:
         return seen
-    learned = graph.time[silo.train]
-    last = learned[~np.isnan(learned)].max(initial=-np.inf)
+    last = last_learned(silo, graph.time)
     later = seen.links.time > last
     return replace(seen, links=seen.links.where(~later)) if later.any() and last > -np.inf else seen
 
