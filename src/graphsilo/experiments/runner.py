@@ -103,13 +103,13 @@ def run(
         going.announce_start()
         try:
             record, ledgers = going.train(seed_run)
-            record = replace(going.with_references(record), process=usage.read())
+            record = replace(going.with_references(record), process=usage.read(record.seeds))
             folder.write(record, ledgers)
             folder.draw(report)
         except BaseException as error:
             observer.on_end(RunEnded(label=label, error=error))
             raise
-    record = replace(record, process=usage.read())  # with the page, and with workers that have ended
+    record = replace(record, process=usage.read(record.seeds))  # with the page, and with workers that have ended
     folder.write(record)
     return going.announce_end(record)
 

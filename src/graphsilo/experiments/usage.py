@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
+from graphsilo.experiments.storage.records import Seed
 from graphsilo.runtime import machine
 
 
@@ -18,15 +20,18 @@ class UsageMeter:
         self._wall = time.perf_counter() if begun is None else begun
         self._cpu = 0.0 if begun is not None else _cpu_seconds()
 
-    def read(self) -> dict[str, float]:
+    def read(self, seeds: Iterable[Seed] = ()) -> dict[str, float]:
         """``cpu_seconds`` and ``wall_seconds`` so far, and ``peak_rss_bytes`` of the largest process since it started.
 
-        Processes that were started on the way, such as workers, count once they have ended.
+        Processes that were started on the way, such as workers, count once they have ended. The peak is no lower than
+        that of any of the seeds: Linux sums what its processors counted, and may report a few pages less later.
         """
         return {
             "cpu_seconds": _cpu_seconds() - self._cpu,
             "wall_seconds": time.perf_counter() - self._wall,
-            "peak_rss_bytes": max(machine.peak(), machine.measure_ended().peak),
+            "peak_rss_bytes": max(
+                machine.peak(), machine.measure_ended().peak, *(seed.peak_rss_bytes for seed in seeds)
+            ),
         }
 
 
