@@ -65,13 +65,14 @@ import json, resource, sys
 from graphsilo.experiments import progress
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.silo_rounds import note_each
 each = {}  # by mode, every client at a best round of its own
 note = progress.SeedProgress.note
 def noted(self, number, scores, modes, metric, **options):
     for mode in modes:
         found = scores.get(progress.view_of(mode), {})
         sets = {name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")}
-        each.setdefault(mode, progress.ViewProgress()).note_each(number, sets, mode, metric)
+        note_each(each.setdefault(mode, progress.ViewProgress()), number, sets, mode, metric)
     return note(self, number, scores, modes, metric, **options)
 progress.SeedProgress.note = noted
 tree = run(load_config(json.loads(sys.argv[1]))).tree

@@ -387,3 +387,17 @@ def test_a_cell_stands_above_or_below_beyond_three_points(ours: str, stands: lis
     lines = {("FedAvg", "accuracy"): {**dict.fromkeys(papers_page.KEPT, ""), "ours": ours}}
     sections = {"fairfgl-2.Cora": papers_page.Section(lines=lines)}
     assert papers_page._stands(cell, sections) == stands
+
+
+def test_what_a_measured_process_prints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also every client's own best round, which a table may ask for: no worse on validation than one for all."""
+    small = {"data.name": "citation-sbm", "data.nodes": 120, "partition.clients": 2, "method.rounds": 3}
+    settings = {**small, "method.name": "fedavg", "evaluation.modes": ["own_local"], "evaluation.models": False}
+    monkeypatch.setattr("sys.argv", ["-c", json.dumps(settings)])
+
+    exec(papers.CHILD, {})
+
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    each = result["seed"]["each"]["own_local"]
+    assert each["validation"]["accuracy"] >= result["seed"]["modes"]["own_local"]["validation"]["accuracy"]
+    assert papers.score(result, "own_local.accuracy@each") == 100 * each["test"]["accuracy"]
