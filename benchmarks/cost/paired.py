@@ -54,21 +54,6 @@ SMALL: dict[str, Any] = {
     "method.rounds": 4,
 }
 UNIT_ROUNDS = 10
-CUT_SHORT = {
-    "fedsage_plus": {"method.local_generator_epochs": 1, "method.generator_epochs": 1},
-    "fedlog": {"method.generator_epochs": 1},
-    "opfgl": {
-        "method.links": "learned",
-        "method.surrogate_steps": 20,
-        "method.cycle": 20,
-        "method.stage1_epochs": 10,
-        "method.stage1_check": 10,
-        "method.stage2_epochs": 10,
-        "method.stage2_check": 10,
-    },
-    "fedpg": {"method.server_epochs": 5},
-    "fedgm": {"method.steps": 20, "method.epochs": 50, "method.checkpoints": 2},
-}
 
 
 class InTurn(Observer):
@@ -124,6 +109,11 @@ def _scored(name: str) -> dict[str, Any]:
     return {} if "own" in registry.load(name).evaluates else {"evaluation.modes": ["aggregate_local"]}
 
 
+def _shortened(name: str) -> dict[str, Any]:
+    """What the method itself says shortens it and leaves every step in."""
+    return {f"method.{setting}": value for setting, value in registry.load(name).quick.items()}
+
+
 def methods(turns: int = 7) -> dict[str, Any]:
     """Every registered method over FedAvg on a small graph, set-up included; and its bytes.
 
@@ -132,7 +122,7 @@ def methods(turns: int = 7) -> dict[str, Any]:
     """
     configs = {
         # Said as in a file: what one method has no use for, such as rounds, is left out.
-        name: load_config({**SMALL, "method.name": name, **_scored(name), **CUT_SHORT.get(name, {})})
+        name: load_config({**SMALL, "method.name": name, **_scored(name), **_shortened(name)})
         for name in registry.names()
     }
     unit = load_config(overrides={**SMALL, "method.name": "fedavg", "method.rounds": UNIT_ROUNDS})

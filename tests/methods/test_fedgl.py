@@ -95,3 +95,26 @@ def test_ids_are_common_where_one_graph_was_cut(tmp_path):
     files = [str(save_graph(tmp_path / f"{silo.client}.npz", silo.graph)) for silo in cut.silos[:2]]
     own = prepare(load_config({"data": {"name": files}}))
     assert [silo.shares_ids for silo in (*cut.silos, *own.silos)] == [True] * 5 + [False] * 2
+
+
+def test_who_trains_for_the_first_time_renews_whatever_the_round(kit):
+    """With ``renew_every=0`` client 1 comes in round 2: it predicts its own node 6, but of nodes 4 and 5 the labels of
+    round 1 stay."""
+    server, federation, (one, other) = ready(kit, overlapping(kit), renew_every=0, threshold=0.0, min_clients=1)
+
+    def ask(number, client):
+        federation.at("round", number)
+        server.select = lambda *_: [client]
+        server.round(federation, number)
+
+    ask(1, 0)
+    labels, guesses, means = server.labels.clone(), one.guesses.clone(), server.embeddings.clone()
+    ask(2, 1)
+    assert len(other.guesses) == 3
+    assert torch.equal(server.labels, labels)
+    assert torch.equal(server.embeddings, means)
+    said = other.guesses.clone()
+    ask(3, 0)
+    ask(4, 1)
+    assert torch.equal(one.guesses, guesses)  # those of its first round
+    assert torch.equal(other.guesses, said)

@@ -34,16 +34,20 @@ class Server(fedavg.Server[FedGLConfig]):
         ids: [M] all of these.
         labels: [M] pseudo labels; -1 where there is none.
         embeddings: [M, p] mean embeddings.
+        described: [M] whether anybody has said something of the node.
+        renewed: Who has trained: whoever has not has nothing to go on learning from, and renews whatever the round.
     """
 
     client = Client
-    kept = (*fedavg.Server.kept, "shared", "ids", "labels", "embeddings")
+    kept = (*fedavg.Server.kept, "shared", "ids", "labels", "embeddings", "described", "renewed")
 
     def __init__(self, context: ServerContext[FedGLConfig]):
         super().__init__(context)
         self.shared: dict[ClientId, Tensor] = {}
         self.ids = self.labels = torch.zeros(0, dtype=torch.int64)
         self.embeddings = torch.zeros(0, self.build_model().embedding_dim)
+        self.described = torch.zeros(0, dtype=torch.bool)
+        self.renewed: list[ClientId] = []
         self.renews = True
 
     def set_up(self, federation: Federation) -> None:
@@ -56,6 +60,7 @@ class Server(fedavg.Server[FedGLConfig]):
         self.shared = {client: held for client, held in mine.items() if len(held)}
         self.labels = self.ids.new_full((len(self.ids),), -1)
         self.embeddings = torch.zeros(len(self.ids), self.embeddings.shape[1])
+        self.described = torch.zeros(len(self.ids), dtype=torch.bool)
 
     def round(self, federation: Federation, number: int) -> None:
         every = self.config.renew_every
@@ -63,38 +68,49 @@ class Server(fedavg.Server[FedGLConfig]):
         super().round(federation, number)
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> fedavg.TrainReply:
-        common = TrainRequest(weights=self.weights, renew=self.renews)
-        requests = {client: self._request(client) if client in self.shared else common for client in clients}
+        renewing = [client for client in clients if self.renews or client not in self.renewed]
+        common = {renew: TrainRequest(weights=self.weights, renew=renew) for renew in (True, False)}
+        requests = {
+            client: self._request(client, client in renewing) if client in self.shared else common[client in renewing]
+            for client in clients
+        }
         total = federation.sum(Client.train, requests, to=clients)
         model = total.require(self.config.min_clients)
-        holders = [client for client in total.clients if client in self.shared]
-        if self.renews and holders:
+        done = [client for client in renewing if client in total.clients]
+        self.renewed += [client for client in done if client not in self.renewed]
+        if holders := [client for client in done if client in self.shared]:
             self.average(federation, holders)
         return model
 
-    def _request(self, client: ClientId) -> TrainRequest:
+    def _request(self, client: ClientId, renew: bool) -> TrainRequest:
         """With what is known of the client's shared nodes."""
         places, config = torch.searchsorted(self.ids, self.shared[client]), self.config
         return TrainRequest(
             weights=self.weights,
-            renew=self.renews,
+            renew=renew,
             ids=self.shared[client],
             labels=self.labels[places] if config.strength > 0 else None,
             embeddings=self.embeddings[places] if config.graph_weight > 0 else None,
         )
 
     def average(self, federation: Federation, holders: Sequence[ClientId]) -> None:
-        """Take the means over these clients; of what none of them holds they stay as they are."""
+        """Take the means over these clients; of what none of them holds they stay as they are.
+
+        Between two renewals nothing is replaced: clients that train for the first time speak of what nobody has.
+        """
         asked = {client: Shared(ids=self.shared[client]) for client in holders}
+        free = torch.ones_like(self.described) if self.renews else ~self.described
         if self.config.strength > 0:
             found = federation.sum_rows(Client.tell_predictions, asked, width=self.schema.num_classes + 1)
             rows, known = self._means(found)
-            self.labels[known] = labels_of(rows)
+            self.labels[known & free] = labels_of(rows)[free[known]]
+            self.described |= known
             self.log["pseudo_labels"] = float((self.labels >= 0).double().mean())
         if self.config.graph_weight > 0:
             found = federation.sum_rows(Client.tell_embeddings, asked, width=self.embeddings.shape[1] + 1)
             rows, known = self._means(found)
-            self.embeddings[known] = rows
+            self.embeddings[known & free] = rows[free[known]]
+            self.described |= known
 
     def _means(self, found: RowTotal) -> tuple[Tensor, Tensor]:
         """[k, d] of the nodes that somebody counts for, and which [M] these are."""

@@ -27,7 +27,7 @@ class FedGLConfig(FedAvgConfig):
         100, "nodes that each is linked with", source="OpenFGL", ge=1, le=1000, when={"graph_weight": ABOVE_ZERO}
     )
     renew_every: int = setting(
-        1, "rounds between two renewals of pseudo labels and links; 0 keeps those of round 1",
+        1, "rounds between two renewals of pseudo labels and links; 0 keeps those of a silo's first round",
         source="OpenFGL, whose clients go on reading those of round 1", ge=0,
     )  # fmt: skip
     shared: bool = setting(
