@@ -13,7 +13,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation import registry
 from graphsilo.methods import fedgen
-from graphsilo.methods.fedgen import FedGenConfig, Generator, ensemble_loss, likeness
+from graphsilo.methods.fedgen import FedGenConfig, Generator, ensemble_loss
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
 from graphsilo.training.objective import Step
@@ -29,13 +29,6 @@ def same(one, other):
 
 def drawn(*shape, seed=0):
     return torch.randn(shape, generator=generator(seed))
-
-
-def test_what_keeps_embeddings_apart_by_hand():
-    """Noise (0, 0) and (1, 1), embeddings (0, 2) and (2, 0): two of four pairs have 1 · 2, so e^-1; equal ones: 1."""
-    noise = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
-    assert float(likeness(noise, torch.tensor([[0.0, 2.0], [2.0, 0.0]]))) == pytest.approx(math.exp(-1))
-    assert float(likeness(noise, torch.ones(2, 2))) == 1.0
 
 
 def test_the_ensembles_loss_by_hand():

@@ -12,10 +12,11 @@ import torch
 from graphsilo.data.graph import Graph
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.message import Empty
-from graphsilo.methods.fedtad import Reliability, agreement, likeness, shares_of, slope_of
+from graphsilo.methods.fedtad import Reliability, agreement, shares_of, slope_of
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.local import weights_of
+from graphsilo.training.losses import likeness
 from graphsilo.training.synthesis import Ensemble, Synthetic, nearest
 from kit.messages import check_sent
 
@@ -81,13 +82,6 @@ def test_a_client_rates_its_classes(kit):
     for fewest, counts in ((1, [2.0, 1.0]), (2, [2.0, 0.0])):
         _, federation = kit.build("fedtad", silos, reliability="counts", min_count=fewest)
         assert federation.client(0).rate_classes(Empty()).reliability.tolist() == counts
-
-
-def test_what_keeps_nodes_apart_by_hand():
-    """Noise (0, 0) and (1, 1), features (0, 2) and (2, 0): two of four pairs have 1 · 2, so e^-1."""
-    noise = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
-    assert float(likeness(noise, torch.tensor([[0.0, 2.0], [2.0, 0.0]]))) == pytest.approx(math.exp(-1))
-    assert float(likeness(noise, torch.ones(2, 2))) == 1.0
 
 
 def test_the_slope_is_the_gradient_and_rounding_has_none():

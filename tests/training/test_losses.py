@@ -16,6 +16,7 @@ from graphsilo.training.losses import (
     focal,
     info_nce,
     kd,
+    likeness,
     not_true_kd,
     prototype_mse,
     restricted_kd,
@@ -190,3 +191,10 @@ def test_opfgl_distil(mean):
     whole = torch.tensor([0, 1, 2, 3, 1, 1])
     mine = stages.cross_entropy(whole, 4)(rows.detach().clone())
     torch.testing.assert_close(mine, slope(F.cross_entropy(rows, whole), rows), check_dtype=False)
+
+
+def test_what_keeps_made_rows_apart_by_hand():
+    """Noise (0, 0) and (1, 1), rows (0, 2) and (2, 0): two of four pairs have 1 · 2, so e^-1."""
+    noise = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    assert float(likeness(noise, torch.tensor([[0.0, 2.0], [2.0, 0.0]]))) == pytest.approx(math.exp(-1))
+    assert float(likeness(noise, torch.ones(2, 2))) == 1.0

@@ -9,7 +9,7 @@ those of adding one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
@@ -165,6 +165,14 @@ class Accumulator(Generic[Reply]):
                 f"client {client}: {self.kind.__name__}.{spec.name} holds whole numbers, which the weight {weight} "
                 f"would make fractions; send them as floats."
             )
+
+
+def add_up(kind: type[Reply], answers: Iterable[tuple[ClientId, Reply]]) -> Reply | None:
+    """The sum of single answers, for a server that has looked at each; None as of ``Accumulator.message``."""
+    total = Accumulator(kind)
+    for client, answer in answers:
+        total.add(client, answer)
+    return total.message()
 
 
 class _Group:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.federation.accumulator import Accumulator
+from graphsilo.federation.accumulator import add_up
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Tensors, sends
 from graphsilo.federation.registry import Method, Trial
@@ -30,7 +30,7 @@ from graphsilo.models.base import Dense
 from graphsilo.models.gin import BatchNorm
 from graphsilo.settings import WIDEST
 from graphsilo.training.local import load_weights, tensors_of, weights_of
-from graphsilo.training.losses import kd
+from graphsilo.training.losses import kd, likeness
 from graphsilo.training.objective import Step
 from graphsilo.training.optimizer import Adam
 from graphsilo.types import ClientId
@@ -238,10 +238,7 @@ class Server(fedavg.Server[FedGenConfig]):
         if used:
             heads = {name: torch.stack([reply.weights[name] for reply in used]) for name in self.model.head_names()}
             self.learn(heads, torch.stack([reply.label_counts for reply in used]))
-        total = Accumulator(TrainReply)
-        for client, reply in replies:
-            total.add(client, reply)
-        summed = total.message()
+        summed = add_up(TrainReply, replies)
         return TrainReply(weights={}, num_samples=0.0, label_counts=self.counts) if summed is None else summed
 
     def learn(self, heads: Mapping[str, Tensor], counts: Tensor) -> None:
@@ -278,18 +275,6 @@ def ensemble_loss(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
     clients, count, classes = logits.shape
     each = F.cross_entropy(logits.reshape(-1, classes), labels.repeat(clients), reduction="none")
     return (shares[:, labels] * each.view(clients, count)).sum(0).mean()
-
-
-def likeness(noise: Tensor, embeddings: Tensor) -> Tensor:
-    """exp(− mean_ij mean_d (ε_i − ε_j)² · mean_d |z_i − z_j|): 1 for embeddings that are all alike, whatever the noise.
-
-    Args:
-        noise: [b, noise_dim] ε.
-        embeddings: [b, p] z.
-    """
-    far = (noise[:, None] - noise[None]).square().mean(2)
-    apart = (embeddings[:, None] - embeddings[None]).abs().mean(2)
-    return torch.exp(-(far * apart).mean())
 
 
 METHOD = Method(

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.federation.accumulator import Accumulator
+from graphsilo.federation.accumulator import add_up
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.federation.past_client import PastClient
@@ -37,6 +37,7 @@ from graphsilo.models.view import GraphTensors, Matrix
 from graphsilo.settings import WIDEST
 from graphsilo.training.label_propagation import without_loops
 from graphsilo.training.local import load_weights
+from graphsilo.training.losses import likeness
 from graphsilo.training.objective import ClassifyItems
 from graphsilo.training.optimizer import Adam
 from graphsilo.training.synthesis import (
@@ -181,12 +182,10 @@ class Server(fedavg.Server[FedTADConfig]):
             return super().collect(federation, clients)
         request = fedavg.TrainRequest(weights=self.weights)
         replies = federation.ask(Client.train, request, to=clients).require(self.config.min_clients)
-        total = Accumulator(fedavg.TrainReply)
-        for client, reply in replies:
-            total.add(client, reply)
-            if reply.num_samples > 0 and client in self.reliability:
-                self.teachers[client] = reply.weights
-        summed = total.message()
+        self.teachers.update(
+            (client, reply.weights) for client, reply in replies if reply.num_samples > 0 and client in self.reliability
+        )
+        summed = add_up(fedavg.TrainReply, replies)
         return fedavg.TrainReply(weights={}, num_samples=0.0) if summed is None else summed
 
     def after(self, federation: Federation, number: int) -> None:
@@ -296,18 +295,6 @@ def slope_of(logits: Tensor, answers: Tensor, weight: Tensor) -> Tensor:
     gap = logits - answers
     sign = torch.where(gap.abs() > SILENT * answers.abs().max(), gap.sign(), 0.0)
     return (weight[:, :, None] * sign).sum(0) / logits.shape[1]
-
-
-def likeness(noise: Tensor, features: Tensor) -> Tensor:
-    """exp(− mean_ij mean_d (ε_i − ε_j)² · mean_d |x_i − x_j|): 1 for nodes that are all alike, whatever their noise.
-
-    Args:
-        noise: [n, noise_dim] ε.
-        features: [n, d] x.
-    """
-    far = torch.cdist(noise, noise).square() / noise.shape[1]
-    apart = torch.cdist(features, features, p=1.0) / features.shape[1]
-    return torch.exp(-(far * apart).mean())
 
 
 METHOD = Method(

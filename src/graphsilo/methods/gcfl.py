@@ -21,7 +21,7 @@ from torch import Tensor
 from graphsilo import models
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.federation.accumulator import Accumulator
+from graphsilo.federation.accumulator import add_up
 from graphsilo.federation.averaging import step_to
 from graphsilo.federation.core_client import CoreClient, core_of
 from graphsilo.federation.interface import Federation, Replies
@@ -110,10 +110,8 @@ class Server(ServerBase[ConfigT], Generic[ConfigT]):
 
     def average(self, weights: Tensors, members: list[ClientId], replies: Replies[fedavg.TrainReply]) -> Tensors:
         """A cluster's weights, moved to the mean of what its members answered."""
-        sums = Accumulator(fedavg.TrainReply)
-        for client in (client for client in members if client in replies.clients):
-            sums.add(client, replies[client])
-        total = sums.message()
+        answered = ((client, replies[client]) for client in members if client in replies.clients)
+        total = add_up(fedavg.TrainReply, answered)
         if total is None or total.num_samples == 0:
             return weights
         return step_to(weights, total.weights, total.num_samples, self.config.server_lr)

@@ -183,3 +183,17 @@ def prototype_mse(rows: Tensor, labels: Tensor, prototypes: Tensor, present: Ten
         present: [C] booleans.
     """
     return (rows - prototypes.detach()[labels]).square().mean(1) * present[labels]
+
+
+def likeness(noise: Tensor, made: Tensor) -> Tensor:
+    """exp(− mean_ij mean_d (ε_i − ε_j)² · mean_d |x_i − x_j|): 1 for rows that are all alike, whatever their noise.
+
+    Args:
+        noise: [n, noise_dim] ε.
+        made: [n, d] x, what a generator makes of it.
+
+    Source: Zhu, Hong and Zhou, "Data-Free Knowledge Distillation for Heterogeneous Federated Learning", ICML 2021.
+    """
+    far = torch.cdist(noise, noise).square() / noise.shape[1]
+    apart = torch.cdist(made, made, p=1.0) / made.shape[1]
+    return torch.exp(-(far * apart).mean())
