@@ -107,3 +107,7 @@ def test_a_folder_holds_one_sweep(tmp_path: Path) -> None:
     other = planned(tmp_path, ["method.mu=0.1,1"], **{"partition.clients": 2})
     with pytest.raises(ConfigError, match=r"holds another sweep: partition\.clients was 3"):
         list(sweep.carry_out([other]))
+    # A curve would take the place of a heat map's picture and table
+    both = planned(tmp_path, ["method.mu=0.1,1", "method.local_epochs=1,2"])
+    with pytest.raises(ConfigError, match=r"swept was method\.mu, and is method\.mu and method\.local_epochs"):
+        list(sweep.carry_out([both]))

@@ -2,7 +2,7 @@
 
 A folder holds one::
 
-    sweep.yaml             what is the same at all points; a sweep that goes on must be the same in it
+    sweep.yaml             what is swept, and what is the same at all points; a sweep that goes on is the same in it
     points/SERIES/POINT    a run each, named by its values, so that a grid may grow
     sweep.html, sweep.csv  what came of it; see ``report.sweep_page``
 """
@@ -228,15 +228,18 @@ def check(sweep: Sweep) -> None:
         loaded |= new
 
 
-def _read_bases(sweep: Sweep) -> dict[str, dict[str, Any]]:
-    """What its folder says is the same at all points of each series; empty of a new one."""
+def _read_sweep(sweep: Sweep) -> dict[str, Any]:
+    """What its folder says of it: which settings are swept, and what is the same at all points of each series."""
     place = sweep.out / SWEEP
-    return dict(documents.read(place, "the sweep")["series"]) if place.exists() else {}
+    return dict(documents.read(place, "the sweep")) if place.exists() else {"series": {}}
 
 
 def find_changes(sweep: Sweep) -> list[str]:
     """In what the sweep that the folder holds differs from this one, as sentences."""
-    before = _read_bases(sweep)
+    held = _read_sweep(sweep)
+    before, swept = held["series"], set(held.get("swept", sweep.grid))
+    if swept != sweep.grid.keys():
+        return [f"what is swept was {' and '.join(sorted(swept))}, and is {' and '.join(sweep.grid)}"]
     return [text for name in sweep.bases if name in before for text in differences(before[name], sweep.bases[name])]
 
 
@@ -265,7 +268,8 @@ def carry_out(
             stack.enter_context(
                 disk.hold_folder(sweep.out, f"another process leads the sweep in {sweep.out}. Wait for it, or stop it.")
             )
-            disk.write_text(sweep.out / SWEEP, documents.write({"series": {**_read_bases(sweep), **sweep.bases}}))
+            series = {**_read_sweep(sweep)["series"], **sweep.bases}
+            disk.write_text(sweep.out / SWEEP, documents.write({"swept": list(sweep.grid), "series": series}))
         tasks = [batch.Task(each.name, each.config.complete(), each.out) for each in points.values()]
         for outcome in batch.run(tasks, place, follow=follow):
             yield points[outcome.name], outcome

@@ -45,6 +45,20 @@ def test_a_batch_on_dask_gives_the_numbers_of_one_process(local, tasks, numbers,
     assert not list((tmp_path / "there").glob(".shared-*"))
 
 
+@pytest.mark.slow
+def test_a_sweep_on_dask_is_the_sweep_of_one_process(local, tmp_path):
+    grid = {"method.lr": [0.02, 0.1], "method.local_epochs": [1, 2]}
+    here, there = (
+        graphsilo.sweep(
+            data="citation-sbm", nodes=150, partition="random", clients=2, rounds=2, seeds=[0], grid=grid,
+            executor=executor, out=tmp_path / name,
+        )
+        for name, executor in (("here", None), ("there", local))
+    )  # fmt: skip
+    assert len(there.rows) == 4
+    assert [(row.values, row.scores) for row in there.rows] == [(row.values, row.scores) for row in here.rows]
+
+
 def test_a_run_on_dask_can_be_stopped(local, tasks, notes):
     (task,) = tasks(0.05, rounds=20_000)
 
