@@ -50,8 +50,8 @@ def test_a_sweep_on_dask_is_the_sweep_of_one_process(local, tmp_path):
     grid = {"method.lr": [0.02, 0.1], "method.local_epochs": [1, 2]}
     here, there = (
         graphsilo.sweep(
-            data="citation-sbm", nodes=150, partition="random", clients=2, rounds=2, seeds=[0], grid=grid,
-            executor=executor, out=tmp_path / name,
+            data="citation-sbm", partition="random", clients=2, rounds=2, seeds=[0], grid=grid,
+            executor=executor, out=tmp_path / name, **{"data.nodes": 150},
         )
         for name, executor in (("here", None), ("there", local))
     )  # fmt: skip
