@@ -172,7 +172,7 @@ def _columns(view: View, silo: Silo, nodes: NDArray[np.int64]) -> NDArray[np.flo
     directions = known[0].directions.numpy() if known else none.reshape(public.schema.num_features, 0)
     data, schema = tensors_of(silo.graph), public.schema
     relations = (data, schema) if schema.relations else None
-    return node_columns(views_of(data, schema), config.dim, directions, public.seed, relations)[nodes]
+    return node_columns(views_of(data, schema), config.dim, directions, public.seed, relations, nodes)
 
 
 def confidence(view: View, silo: Silo, known: Candidates) -> Floats | None:

@@ -180,3 +180,26 @@ def test_what_stands_for_a_silo_that_is_left_out_has_types(tmp_path: Path) -> No
     assert np.isnan(stand_in(measured, measured).union.targets.values).all()  # type: ignore[union-attr]
     with pytest.raises(DataError, match=r"types\.of_node must have a value for each of 32 nodes; got \(0,\)"):
         replace(graph, types=replace(absent.types, of_node=absent.types.of_node[:0]))
+
+
+def test_tables_that_are_alike_are_read_once(tmp_path: Path) -> None:
+    dated = BOTH.replace("features: [amount]}\n", "features: [amount], time: booked}\n").replace(
+        "one_hot: [segment]", "one_hot: {segment: [a, b]}"
+    )
+    payments = "payer,shop,amount,booked\n7,7,3,2025-01-01\n"
+    files = {
+        place: str(
+            write(
+                tmp_path,
+                name,
+                dated.replace("one_hot: [channel]", "one_hot: {channel: [card, wire]}"),
+                payments=payments,
+            )
+            / "tables.yaml"
+        )
+        for place, name in enumerate(("one", "two"))
+    }
+    config = RunConfig.model_validate({"data": {"name": [*files.values()]}})
+    loaded = {place: catalog.load(file) for place, file in files.items()}
+    found = with_shared_words(config, files, loaded)
+    assert all(found[place] is loaded[place] for place in files)

@@ -8,7 +8,14 @@ import pytest
 from graphsilo.data.graph import Graph
 from graphsilo.data.links import LinkTable, NodeTypes
 from graphsilo.data.silos.silo import Schema
-from graphsilo.methods.fedtrees.columns import own_columns, relation_columns, relation_sources, width_of_relations
+from graphsilo.methods.fedtrees.columns import (
+    node_columns,
+    own_columns,
+    relation_columns,
+    relation_sources,
+    views_of,
+    width_of_relations,
+)
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.models.view import GraphTensors
 
@@ -68,3 +75,11 @@ def test_label_features_are_left_out(bank: Graph) -> None:
     assert not config.has_labels(schema)
     assert config.width(schema) == FedTreesConfig(label_features=False).width(schema)
     assert config.has_labels(Schema("node", 3, 2))
+
+
+@pytest.mark.parametrize("dim", [2, 64])
+def test_columns_of_some_nodes_are_those_rows_of_all(bank: Graph, dim: int) -> None:
+    schema, data = Schema.of(bank, "node"), GraphTensors(bank)
+    known = np.zeros((3, 1 if dim == 2 else 0), dtype=np.float32), 0, (data, schema)
+    views, some = views_of(data, schema), np.array([0, 2])
+    assert np.array_equal(node_columns(views, dim, *known, some), node_columns(views, dim, *known)[some])

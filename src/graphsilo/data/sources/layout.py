@@ -70,7 +70,7 @@ class Layout:
             None if windows is None else check_windows(windows),
             spec.target if spec is not None else "" if types is None else types.names[types.target],
             list(map(list, ends)),
-            [] if spec is None else [name for name, said in spec.tables() if said.time is not None],
+            [] if spec is None else sorted(name for name, said in spec.tables() if said.time is not None),
         )
 
     def find_fault(self) -> str:
@@ -269,7 +269,8 @@ def _in_words(windows: Sequence[float] | None) -> str:
 def _begin(one: Described, types: Sequence[str]) -> Described:
     """With the name of its only type before its columns, where others have more types."""
     layout, words = one.layout, one.words
-    own = tuple(name for name in words.names if name not in set(layout.sum_names()))
+    sums = set(layout.sum_names())
+    own = tuple(name for name in words.names if name not in sums)
     if len(types) == 1 or len(layout.types) > 1:
         return Described(layout, replace(words, names=own))
     start = f"{layout.types[0]}."

@@ -232,7 +232,7 @@ class Client(ClientBase[FedTreesConfig]):
         return (self._scale * first).round().astype(np.int64), (self._scale * second).round().astype(np.int64)
 
     def _gradients(self, track: str) -> tuple[Floats, Floats]:
-        margins = self._update_margins(track, self.data)[self.train]
+        margins = self._update_margins(track, self.data)[_place(self.data, self.train)]
         if self.silo.has_targets:
             return forest.target_gradients(margins, self._targets, self.silo.schema.task)
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
@@ -260,36 +260,38 @@ class Client(ClientBase[FedTreesConfig]):
 
     @cached_property
     def _trained(self) -> NDArray[np.float32]:
-        return self._rows(self.data)[self.train]
+        return self._rows(self.data)[_place(self.data, self.train)]
 
     # -- the columns ---------------------------------------------------------------------------------------------
 
     def _rows(self, data: GraphTensors) -> NDArray[np.float32]:
-        """[n, p] the columns of all nodes, or graphs. Nothing is known of labels around the nodes of graphs that are
-        not the silo's own."""
+        """[m, p] the columns of the nodes that are classified, or of all graphs, held."""
         if data.collection is not None:
             dim, seed = self.config.dim, self.context.seed
             return _hold_columns(data, (dim, seed), (), lambda: graph_columns(data, dim, seed))
-        config, classes = self.config, self.silo.schema.num_classes
-        own = data.graph is self.silo.graph or data.graph is self.silo.seen.graph
-        labelled = config.has_labels(self.silo.schema)
+        config = self.config
         if self._directions.shape[1] != config.principal(self.silo.schema):
             raise RequestError("this silo has missed the directions onto which its features are projected.")
         key = (config.dim, self.context.seed, config.label_features, self._which)
+        labelled = config.has_labels(self.silo.schema) and self._is_own(data)
+        mine = (self.train.tobytes(), self._labels.tobytes()) if labelled else ()
+        return _hold_columns(data, key, mine, lambda: self._make_rows(data, _classified(data)))
 
-        def make() -> NDArray[np.float32]:
-            schema = self.silo.schema
-            views, relations = views_of(data, schema), (data, schema) if schema.relations else None
-            found = [node_columns(views, config.dim, self._directions.numpy(), self.context.seed, relations)]
-            for view in views if labelled else ():
-                columns = sp.csr_matrix((data.num_nodes, 2 * classes))
-                if own:
-                    columns = label_columns(view, self.train, self._labels, classes, of=self.data)
-                found.append(columns.toarray().astype(np.float32))
-            return np.hstack(found, dtype=np.float32)
+    def _is_own(self, data: GraphTensors) -> bool:
+        """Nothing is known of labels around the nodes of other graphs."""
+        return data.graph is self.silo.graph or data.graph is self.silo.seen.graph
 
-        mine = (self.train.tobytes(), self._labels.tobytes()) if labelled and own else ()
-        return _hold_columns(data, key, mine, make)
+    def _make_rows(self, data: GraphTensors, nodes: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.float32]:
+        """[m, p] the columns of some nodes of a graph."""
+        config, schema = self.config, self.silo.schema
+        views, relations = views_of(data, schema), (data, schema) if schema.relations else None
+        found = [node_columns(views, config.dim, self._directions.numpy(), self.context.seed, relations, nodes)]
+        for view in views if config.has_labels(schema) else ():
+            columns = sp.csr_matrix((data.num_nodes, 2 * schema.num_classes))
+            if self._is_own(data):
+                columns = label_columns(view, self.train, self._labels, schema.num_classes, of=self.data)
+            found.append(columns[nodes].toarray().astype(np.float32))
+        return np.hstack(found, dtype=np.float32)
 
     # -- the forests ---------------------------------------------------------------------------------------------
 
@@ -353,17 +355,18 @@ class Client(ClientBase[FedTreesConfig]):
     def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
         (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
-        outputs = [self._say(self._update_margins(track, data)[items]) for track in FORESTS]
+        places = _place(data, items)
+        outputs = [self._say(self._update_margins(track, data)[places]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
         return Candidates.from_outputs(judge, outputs, self.silo.schema.num_classes)
 
     def _update_margins(self, track: str, data: GraphTensors) -> Floats:
-        """[n, C'] what a forest says of all items, kept from step to step."""
+        """[m, C'] what a forest says of the items of ``_rows``, kept from step to step."""
         known, key = self._forests[track], (track, id(data))
         steps, held = len(known["columns"]), self._margins.get(key)
         if held is None or held[0] is not data or held[1] > steps:
-            held = (data, 0, np.tile(known["base"].double().numpy(), (data.full.num_items, 1)))
+            held = (data, 0, np.tile(known["base"].double().numpy(), (len(self._rows(data)), 1)))
         if held[1] < steps:
             forest.add_trees(held[2], self._rows(data), known, range(held[1], steps))
         self._margins[key] = (data, steps, held[2])
@@ -374,15 +377,20 @@ class Client(ClientBase[FedTreesConfig]):
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         if not (self._aggregate if view == "aggregate" else self._forests):  # before round 1
             return self.predict_undecided(data.full.num_items)
-        if view == "aggregate" and self._aggregate is not None:
-            common = self._forests.get(COMMON)
-            if common is not None and _are_equal(common, self._aggregate):
-                margins = self._update_margins(COMMON, data)
-            else:
-                margins = np.tile(self._aggregate["base"].double().numpy(), (data.full.num_items, 1))
-                forest.add_trees(margins, self._rows(data), self._aggregate, range(len(self._aggregate["columns"])))
+        track, known = COMMON, self._aggregate
+        if view != "aggregate" or known is None:
+            track, known = self._track(view), self._forests[self._track(view)]
+        base = known["base"].double().numpy()
+        if known is self._forests.get(track) or (track in self._forests and _are_equal(self._forests[track], known)):
+            margins = self._update_margins(track, data)
         else:
-            margins = self._update_margins(self._track(view), data)
+            margins = np.tile(base, (len(self._rows(data)), 1))
+            forest.add_trees(margins, self._rows(data), known, range(len(known["columns"])))
+        nodes = _classified(data)
+        if not isinstance(nodes, slice):  # nobody asks of others
+            of_all = np.tile(base, (data.num_nodes, 1))
+            of_all[nodes] = margins
+            margins = of_all
         return torch.from_numpy(self._say(margins)).to(data.device)
 
     def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
@@ -391,7 +399,7 @@ class Client(ClientBase[FedTreesConfig]):
         known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
         if known is None or data.collection is not None:
             return super().explain(data, items, output, view)
-        weights, rows = output.double().numpy(), self._rows(data)
+        weights, rows = output.double().numpy(), self._make_rows(data)
         weights = weights[1:] if len(known["base"]) < len(weights) else weights  # of two classes one has no trees
         base, shares = tree_shares(rows[items], self._trained, known, weights)
         train, labels = self.train, None
@@ -490,6 +498,18 @@ class Client(ClientBase[FedTreesConfig]):
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
         return {"chosen": float(FORESTS.index(self._chosen))} if self._chosen in self._forests else {}
+
+
+def _classified(data: GraphTensors) -> NDArray[np.int64] | slice:
+    """The nodes that are classified, where there are others, too."""
+    types = None if data.collection is not None else data.graph.types
+    return slice(None) if types is None else data.cached(("classified",), lambda: np.flatnonzero(types.targets))
+
+
+def _place(data: GraphTensors, items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where nodes, or graphs, stand among those that are classified."""
+    nodes = _classified(data)
+    return items if isinstance(nodes, slice) else np.searchsorted(nodes, items)
 
 
 def _hold_columns(

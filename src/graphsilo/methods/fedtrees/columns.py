@@ -127,8 +127,9 @@ def node_columns(
     principal: NDArray[np.float32],
     seed: int,
     relations: tuple[GraphTensors, Schema] | None = None,
+    nodes: NDArray[np.int64] | slice = slice(None),
 ) -> NDArray[np.float32]:
-    """[n, p] the columns of all nodes, without label features.
+    """[m, p] the columns of some nodes, without label features.
 
     Args:
         views: The graph, as ``views_of`` gives it.
@@ -136,21 +137,22 @@ def node_columns(
         principal: [d, k] principal directions; k = 0: all are random.
         seed: Of the random ones.
         relations: The graph and the schema that names its relations, to have ``relation_columns`` behind the others.
+        nodes: Of which, by their numbers; unless they are named, all.
     """
     narrow = views[0].num_features <= dim
     own = own_columns(views[0], dim, principal, seed)
-    parts = [own]
+    parts = [own[nodes].astype(np.float32)]
     for data in views:
-        step = data.matrix("mean").astype(np.float64)
-        one = step @ own
-        parts += [one, step @ one]
+        whole = data.matrix("mean").astype(np.float64)
+        step, one = whole[nodes], whole @ own
+        found = [one[nodes], step @ one]
         if narrow:
-            parts.append(_deviation(step, own, one))
+            found.append(_deviation(step, own, one[nodes]))
         degree = np.log1p(np.asarray(data.matrix("sum").sum(axis=1), dtype=np.float64))
-        parts += [degree, step @ degree]
+        parts += [each.astype(np.float32) for each in (*found, degree[nodes], step @ degree)]
     if relations is not None:
-        parts.append(relation_columns(*relations, own, dim))
-    return np.hstack(parts).astype(np.float32)
+        parts.append(relation_columns(*relations, own, dim, nodes))
+    return np.hstack(parts)
 
 
 def _deviation(step: sp.csr_matrix, values: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -171,8 +173,11 @@ def own_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], se
     return np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _round_rows(features)])
 
 
-def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
-    """[n, q] for each relation and direction, of the nodes at the other end of a node's rows: mean and, where X is
+def relation_columns(
+    data: GraphTensors, schema: Schema, own: NDArray[np.float64], dim: int,
+    nodes: NDArray[np.int64] | slice = slice(None),
+) -> NDArray[np.float32]:  # fmt: skip
+    """[m, q] for each relation and direction, of the nodes at the other end of a node's rows: mean and, where X is
     narrow, standard deviation of X; log(1 + how many there are) and, of that, their mean.
 
     Nothing passes back in time, and parallel rows are one link (:mod:`graphsilo.models.relations`).
@@ -182,19 +187,19 @@ def relation_columns(data: GraphTensors, schema: Schema, own: NDArray[np.float64
         schema: Says which relations there are.
         own: [n, ...] X, or its projection.
         dim: Most columns of X that are taken as they are.
+        nodes: Of which nodes, as ``node_columns`` has it.
     """
     from graphsilo.models.relations import relation_matrix
 
     parts = []
     for number, turned, columns in relation_sources(schema, dim):
-        step = relation_matrix(data, number, "mean", turned=turned).astype(np.float64)
-        here = own if columns is None else own[:, columns]
-        one = step @ here
-        parts.append(one)
-        degree = np.log1p(np.diff(step.indptr).astype(np.float64))[:, None]
-        parts.append(degree)
+        whole = relation_matrix(data, number, "mean", turned=turned).astype(np.float64)
+        step, here = whole[nodes], own if columns is None else own[:, columns]
+        one, degree = step @ here, np.log1p(np.diff(whole.indptr).astype(np.float64))[:, None]
+        found = [one, degree[nodes]]
         if columns is not None:
-            parts += [_deviation(step, here, one), step @ degree]
+            found += [_deviation(step, here, one), step @ degree]
+        parts += [each.astype(np.float32) for each in found]
     return np.hstack(parts)
 
 
