@@ -14,6 +14,7 @@ from graphsilo import api
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import drop_idle
+from graphsilo.experiments.references import reference_config
 from graphsilo.federation import registry
 from kit.doors import SMALL, idle
 
@@ -276,6 +277,15 @@ def test_a_method_without_a_backbone_says_that_it_computes_on_the_cpu(method):
         )
     rows = drop_idle(load_config({"method": method, "run": {"device": "cuda", "references": ["fedavg"]}}))
     assert (rows.run.device, rows.remarks) == ("cuda", [])
+
+
+@pytest.mark.parametrize(
+    ("row", "model"), [("fedavg", "sage"), ("global", "sage"), ("alone", "gcn"), ("fedridge", "gcn")]
+)
+def test_a_backbone_is_that_of_reference_rows_where_the_method_has_none(row, model):
+    config = drop_idle(load_config({"method": "auto", "model": "sage", "run": {"references": [row]}}))
+    assert config.model.name == model
+    assert reference_config(config, row).model.name == model
 
 
 def test_link_prediction_selects_by_auc():  # B8

@@ -231,8 +231,8 @@ def _scenario(case: Case, key: str, value: Any) -> str | None:
 
 
 def _model(case: Case, key: str, value: Any) -> str | None:
-    """A backbone that the method does not have, or a setting that every model of a pool has a value of its own for."""
-    if not case.method.backbone:
+    """A backbone that no row has, or a setting that every model of a pool has a value of its own for."""
+    if not _any_backbone(case):
         return f"{case.method.title} has no backbone"
     pool = case.config.model.pool
     if pool is None or key in ModelConfig.model_fields:
@@ -356,9 +356,13 @@ def _load_references(run: Case) -> list[Method]:
     return [registry.load(reference_method(run.config, name)) for name in run.config.run.references]
 
 
+def _any_backbone(run: Case) -> bool:
+    return any(method.backbone for method in (run.method, *_load_references(run)))
+
+
 def _on_the_cpu(run: Case, value: Any) -> str | None:
     """Models are what is computed on another device."""
-    if value == "cpu" or any(method.backbone for method in (run.method, *_load_references(run))):
+    if value == "cpu" or _any_backbone(run):
         return None
     return f"{run.method.title} has no backbone and computes on the CPU"
 
