@@ -275,6 +275,12 @@ def test_f1_of_the_rarer_of_two_classes_by_hand():
 def test_of_two_classes_the_rare_one_has_the_column_of_min_f1():
     assert metrics.select_main(["min_f1", "rare_f1", "accuracy"]) == ["accuracy", "rare_f1"]
     assert metrics.select_main(["min_f1", "accuracy"]) == ["accuracy", "min_f1"]
+    found = ["accuracy", "hete_f1", "auc", "ap", "rare_f1", "recall_at_budget", "brier"]
+    assert metrics.select_main(found, "ap") == ["ap", "recall_at_budget", "auc"]
+    assert metrics.select_main(found, "auc") == metrics.select_main(found) == [
+        "accuracy", "auc", "ap", "rare_f1", "hete_f1"
+    ]  # fmt: skip
+    assert metrics.select_main(["accuracy", "ap"], "ap") == ["accuracy", "ap"]  # more than two classes
 
 
 def test_a_ranking_of_the_rare_class_is_given_it():

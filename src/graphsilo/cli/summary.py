@@ -9,7 +9,7 @@ from graphsilo.cli.terminal import Sheet
 from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, metric_of, select_main
 from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
-from graphsilo.report.finding import SAME, are_seeds_alike, choice
+from graphsilo.report.finding import are_seeds_alike, choice, say_same
 from graphsilo.report.formats import (
     COST_TITLES,
     MISSING,
@@ -32,9 +32,10 @@ SCENARIOS = ("missing_class", "unseen_node", "new_client")
 def sheet(record: RunRecord) -> Sheet:
     """The run and its reference rows, in percent."""
     test = record.summary.test
-    names = select_main(METRICS.keys() & test.metrics.keys())
+    chosen = record.config.get("evaluation", {}).get("select_by", "accuracy")
+    names = select_main(METRICS.keys() & test.metrics.keys(), chosen)
     scenarios = [name for name in SCENARIOS if name in (record.summary.scenarios or {})]
-    worst = test.beside.worst_client is not None
+    worst = test.beside.worst_client is not None and "accuracy" in names
     gap = record.gap_closed or None
 
     def scores(means: Means, found: Mapping[str, Means] | None) -> list[str]:
@@ -47,7 +48,6 @@ def sheet(record: RunRecord) -> Sheet:
             cells.append(_cell(None if asked is None else asked.metrics.get("accuracy")))
         return cells
 
-    chosen = record.config.get("evaluation", {}).get("select_by", "accuracy")
     of = "" if chosen == "accuracy" else ", accuracy"  # which is what the record has of it
     columns = [
         *(metric_of(name).title for name in names),
@@ -95,7 +95,7 @@ def describe_scoring(record: RunRecord) -> str:
                 explain_targets(record),
                 choice(record),
                 "Sent and received: for training, per seed; what evaluation takes is in ledger.parquet.",
-                SAME if are_seeds_alike(record) else "",
+                say_same(record) if are_seeds_alike(record) else "",
             ],
         )
     )

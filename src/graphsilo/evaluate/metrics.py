@@ -266,13 +266,20 @@ def sort_metrics(names: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(names), key=lambda name: places.get(name, (True, len(places))))
 
 
-def select_main(names: Iterable[str]) -> list[str]:
+_OF_SEARCH = ("ap", "precision_at_budget", "recall_at_budget", "threshold_f1", "auc")
+"""What tables show where a class is looked for: how it is found, and not how well all classes are told apart."""
+
+
+def select_main(names: Iterable[str], chosen: str = "") -> list[str]:
     """Of these names those that tables have a column for, in order; all of them where there is none.
 
     Of two classes the F1 of the rarer one stands for Min-F1, which counts what is missed of a class and nothing that is
-    taken for it.
+    taken for it. Where one of two classes is looked for, as ``chosen`` says, by which rounds are chosen, it is about
+    that one alone.
     """
     found = sort_metrics(names)
+    if "rare_f1" in found and chosen in METRICS and METRICS[chosen].of_rare:
+        return [name for name in _OF_SEARCH if name in found]
     hidden = "min_f1" if "rare_f1" in found else ""
     return [name for name in found if metric_of(name).is_main and name != hidden] or found
 

@@ -141,6 +141,8 @@ def _one_class_warnings(
     text += f". That is the class of {share:.1f} % of all training items" if lopsided else ""
     if area is not None and area < _FAR_BELOW:
         return []  # items are told from each other, the wrong way round: see the warning of that
+    if ranks and found and selection_metric(config.evaluation, participants).ranking is not None:
+        return []  # what is wanted is a ranking, and decisions are made at the threshold of validation items
     if area is None:
         text += ". Whether items are ranked better than that, no score says here; with evaluation.auc=true one does. "
     elif ranks:

@@ -160,7 +160,7 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
     if not rows:
         return None
     main = run.main_metric
-    names: list[str] = select_main(rows[0]["metrics"])
+    names: list[str] = select_main(rows[0]["metrics"], main)
     if main not in names and names:
         main = names[0]
     sign = 1 if metric_of(main).higher_is_better else -1

@@ -27,10 +27,6 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _NORMAL = 1.96
 ALONE = ("local", "majority")
 """Methods in which no silo hears of another."""
-SAME = (
-    "All seeds gave the same numbers: nothing here is drawn at random, so that seeds say nothing of chance; other cuts "
-    "and splits do (partition.seed)."
-)
 _ALIKE = (
     "All {count} seeds gave the same {metric}, and other scores differ: this one does not tell their models apart, as "
     "where each answers one class for everything."
@@ -160,10 +156,10 @@ def finding(run: Run) -> Finding:
         return Finding(f"{together}. No seed has a score alone to compare it with.", caution)
     error = _overall_error(run, found)
     alone = "their backbone alone" if _beside(run) else "alone"
-    chance = _certainty(overall, drawn=run.result.method.backbone)
+    chance = _certainty(overall, "" if run.result.method.backbone else _redraw(run.result))
     if len(overall.seeds) == 1 < len(run.seeds):
         chance = (
-            SAME
+            say_same(run.result)
             if are_seeds_alike(run.result)
             else _ALIKE.format(count=_word(len(run.seeds)), metric=in_sentence(name))
         )
@@ -339,13 +335,27 @@ def _single_silos(gains: Sequence[Gain]) -> str:
     return f"By itself, the gain of {chance} of {len(known)} silos may be chance." if chance and len(known) > 1 else ""
 
 
-def _certainty(overall: PairedComparison, *, drawn: bool = True) -> str:
-    """What may be said of the mean difference; ``drawn``: whether training has weights to draw at random."""
+def say_same(record: RunRecord) -> str:
+    """What follows from seeds that are alike."""
+    return (
+        f"All seeds gave the same numbers: nothing here is drawn at random, so that seeds say nothing of chance; "
+        f"{_redraw(record)} do."
+    )
+
+
+def _redraw(record: RunRecord) -> str:
+    """What says how much is chance where training draws nothing."""
+    dated = record.config.get("partition", {}).get("split") == "time"
+    return "other dates (partition.train_until)" if dated else "other cuts and splits (partition.seed)"
+
+
+def _certainty(overall: PairedComparison, redraw: str = "") -> str:
+    """What may be said of the mean difference; ``redraw``: what to run again where training draws no weights."""
     count = len(overall.seeds)
-    if count < 2 and not drawn:
+    if count < 2 and redraw:
         return (
-            "One cut and split: nothing says how much of this is chance. Run several (partition.seed); seeds change "
-            "little or nothing of a method that draws no weights."
+            f"One cut and split: nothing says how much of this is chance. Run {redraw}; seeds change little or nothing "
+            f"of a method that draws no weights."
         )
     if count < 2:
         return "One seed: nothing says how much of this is chance. Run several, such as --seeds 0,1,2,3,4,5."
@@ -390,7 +400,9 @@ def _span(run: Run) -> str:
 
 
 def one_class(run: Run) -> str:
-    """A caution where models answer one class for everything, in every seed."""
+    """A caution where models answer one class for everything, in every seed; not of a ranking, which needs no line."""
+    if metric_of(run.main_metric).ranking is not None:
+        return ""
     each = [{client for client, _ in seed.one_class or ()} for seed in run.seeds]
     stuck = sorted(set.intersection(*each)) if each else []
     total = len(run.result.partition.per_client)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from graphsilo.evaluate.metrics import metric_of
+from graphsilo.evaluate.metrics import metric_of, select_main
 from graphsilo.experiments.storage.records import Spent
 from graphsilo.report import tables
 from graphsilo.report.finding import choice, points, unit_of
@@ -90,7 +90,8 @@ def _reference_table(run: Run) -> Context | None:
     main = run.main_metric
     tie = metric_of(main).tie
     order = [main, tie, *run.metrics()] if tie in run.metrics() else [main, *run.metrics()]
-    names = [name for name in dict.fromkeys(order) if name == main or metric_of(name).selects][:3]
+    names = [name for name in dict.fromkeys(order) if name == main or metric_of(name).selects]
+    names = (_of_search(run) or names)[:3]
     found = {
         key: {name: tables.reference_spread(run, key, name) for name in names} for key in run.result.reference_rows
     }
@@ -150,6 +151,11 @@ def _reference_table(run: Run) -> Context | None:
     }
 
 
+def _of_search(run: Run) -> list[str]:
+    """Metrics of the class that is looked for, where rounds are chosen by how it is found."""
+    return select_main(run.metrics(), run.main_metric) if metric_of(run.main_metric).of_rare else []
+
+
 def _steps(
     run: Run, found: Mapping[str, Mapping[str, Spread | None]], mine: Mapping[str, Spread | None], name: str
 ) -> str:
@@ -167,7 +173,7 @@ def _steps(
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
     tiles: list[tuple[str, str]] = []
-    for name in run.metrics():
+    for name in _of_search(run) or run.metrics():
         if name != run.main_metric and len(tiles) < 2:
             tiles.append((metric_of(name).title, with_unit(run.spread(name), name)))
     worst = spread(_worst(run))

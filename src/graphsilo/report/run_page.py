@@ -172,7 +172,7 @@ def _warnings(run: Run) -> list[str]:
 
 def _readings(run: Run, over: str) -> list[Block]:
     """The same run read in other ways: last round, other model, other average; and its scenarios."""
-    names = select_main(run.metrics())
+    names = select_main(run.metrics(), run.main_metric)
     whose = MODES.get(run.reported, run.reported)
     pooled = "the scored clients'" if describe_share(run.result) else "all clients'"
     picks: list[tuple[str, Pick]] = [

@@ -154,9 +154,10 @@ def columns(
         raise ConfigError(f"a target is a validation accuracy as a share, such as 0.8 for 80 %; got {target:g}{meant}")
     base = Column("", target=target) if mode is None else _view(mode, runs, target)
     if metrics is None:
-        chosen = {run.main_metric for run in runs}
         # What all runs were chosen by comes first: it is what the comparison opens with.
-        names = sorted(select_main(_find_metrics(runs, base)), key=lambda name: chosen != {name})
+        chosen = {run.main_metric for run in runs}
+        common = chosen.pop() if len(chosen) == 1 else ""
+        names = sorted(select_main(_find_metrics(runs, base), common), key=lambda name: name != common)
         found = [replace(base, metric=name) for name in names]
         if not found and mode is not None:
             raise ConfigError(f"no run was scored so: mode '{mode}'. {_describe_modes(runs)}")
