@@ -29,7 +29,7 @@ install: .venv/.dev ## set up .venv with everything for development
 	@scripts/install dev
 	@touch .venv/.runtime $@
 
-quickstart: .venv/.runtime ## train five silos of a generated citation graph; ends with a table and a report
+quickstart: .venv/.runtime ## train on four generated banks; ends with a table and a report
 	@rm -rf runs/quickstart
 	$(BIN)/graphsilo demo --out runs/quickstart
 

@@ -82,7 +82,7 @@ def explain(browser: Browser) -> None:
 
 
 def comparison(browser: Browser) -> None:
-    """The page of ``graphsilo compare``: three methods on the demo's data, five seeds."""
+    """The page of ``graphsilo compare``: three methods on a generated citation graph, seven seeds."""
     for method in ("fedavg", "fedridge", "local"):
         call(f"graphsilo run --clients 5 --rounds 30 --seeds 0-6 --method {method} --out compared/{method} -q")
     call("graphsilo compare compared/fedavg compared/fedridge compared/local --report comparison.html")

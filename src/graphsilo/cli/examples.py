@@ -24,7 +24,7 @@ def demo(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Train five silos of a generated citation graph, print a table and draw a report: under a minute, offline."""
+    """Train on four generated banks, print a table and draw a report: about half a minute, offline."""
     from graphsilo.cli.run import run_command
     from graphsilo.cli.terminal import say
 
@@ -42,7 +42,8 @@ def demo(
         return
     say()
     say(
-        "Next: open the report in a browser; `graphsilo list methods` and `graphsilo examples` show what else there is."
+        "Next: open the report in a browser; `graphsilo why --run DIR --client adler --page why.html` explains the "
+        "highest scores, and `graphsilo examples` shows what else there is."
     )
 
 
