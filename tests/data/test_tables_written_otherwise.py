@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
+import graphsilo
 from graphsilo.data import load
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.cards import card
@@ -25,6 +27,7 @@ from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 
 ROWS = 40
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "data.md"
 NODES: dict[str, Any] = {
     "id": "account", "label": "flag", "features": ["balance"], "one_hot": {"segment": ["retail", "sme"]},
     "boolean": ["online"], "empty": ["-99"],
@@ -224,6 +227,32 @@ def test_steps_of_time_are_numbers(elliptic: Callable) -> None:
     assert graph.feature_names == ("3",)
     # 230 - 231 are of the steps 1 and 2, 231 - 235 of 2 and 3: what came later tells nothing of what came before.
     assert graph.edges.T.tolist() == [[0, 1], [1, 5]]
+
+
+@pytest.mark.slow
+def test_published_files_go_through_a_run(tmp_path: Path) -> None:
+    """Named and written as they are published: 49 steps, links within one, two of three transactions unknown."""
+    draw = np.random.default_rng(0)
+    ids, steps = 230_000_000 + draw.permutation(490), np.repeat(np.arange(1, 50), 10)
+    words = draw.choice(["1", "2", "unknown"], len(ids), p=[0.1, 0.3, 0.6])
+    values = draw.normal(size=(len(ids), 4)) + 2.0 * (words == "1")[:, None]
+    ends = 10 * draw.integers(49, size=(900, 1)) + draw.integers(10, size=(900, 2))
+    files = {
+        "features.csv": [
+            f"{key},{step},{','.join(map(str, row))}" for key, step, row in zip(ids, steps, values, strict=True)
+        ],
+        "classes.csv": ["txId,class", *(f"{key},{word}" for key, word in zip(ids, words, strict=True))],
+        "edgelist.csv": ["txId1,txId2", *(f"{one},{other}" for one, other in ids[ends])],
+    }
+    for name, lines in files.items():
+        (tmp_path / f"elliptic_txs_{name}").write_text("\n".join([*lines, ""]))
+    (page,) = re.findall(r"```yaml\n(nodes: \{path: elliptic.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "elliptic.yaml").write_text(page)
+    settings = {"partition": "metis", "clients": 2, "partition.split": "time", "evaluation.select_by": "ap"}
+    made = graphsilo.run(data=str(tmp_path / "elliptic.yaml"), method="fedridge", **settings, out=tmp_path / "run")
+    assert made.tree["seeds"][0]["test"]["ap"] > 0.8  # of 1, the rarer class
+    found = predict(tmp_path / "run", client=0)
+    assert len(found.classes) == made.tree["partition"]["per_client"][0]["nodes"]
 
 
 @pytest.mark.parametrize(

@@ -194,15 +194,20 @@ def test_numbers_of_graphs_are_estimated_at_nodes_that_stand_for_these(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nodes", "typed", "graphs", "numbers"])
-def test_each_kind_goes_through_run_and_predict(tmp_path: Path, kind: str) -> None:
+def test_each_kind_goes_through_run_compare_and_predict(tmp_path: Path, kind: str) -> None:
     make: dict[str, Callable[[Path], Path]] = {
         "nodes": homogeneous, "typed": typed, "graphs": graphs, "numbers": partial(graphs, task="graph_reg")
     }  # fmt: skip
     root = make[kind](tmp_path / "data")
     model = "gin" if kind == "graphs" else "gcn"
-    run = graphsilo.run(method="fedavg", data=str(root), model=model, rounds=2, out=tmp_path / "run")
-    assert all(np.isfinite(value) for value in run.summary.values() if isinstance(value, float))
-    assert len(graphsilo.predict(tmp_path / "run", 1).node_ids) > 0
+    runs = [
+        graphsilo.run(method=method, data=str(root), **more, rounds=2, report=False, out=tmp_path / method)
+        for method, more in (("fedavg", {"model": model}), ("auto", {}))
+    ]
+    assert [row.label for row in graphsilo.compare(*runs).rows] == ["FedAvg", "Auto"]
+    for run in runs:
+        assert all(np.isfinite(value) for value in run.summary.values() if isinstance(value, float))
+        assert len(graphsilo.predict(run, 1).node_ids) > 0
 
 
 @pytest.mark.parametrize(
