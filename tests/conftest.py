@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import kit
+from graphsilo.loading import without_collector
 from kit.sites import make_sites, short_path, sites, standing
 
 __all__ = ["make_sites", "short_path", "sites", "standing"]
@@ -44,6 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = tempfile.TemporaryDirectory(prefix="graphsilo-config-")
     config.add_cleanup(settings.cleanup)
     os.environ["XDG_CONFIG_HOME"] = settings.name  # what whoever runs the tests trusts is nothing to them
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: Python's collector of circles looks through it neither meanwhile nor in any test."""
+    with without_collector():
+        collected = yield
+    gc.freeze()
+    return collected
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
