@@ -12,7 +12,6 @@ from graphsilo.federation import registry
 from graphsilo.federation.codec import encode
 from graphsilo.models import pool
 from graphsilo.testing import conformance
-from graphsilo.testing.conformance import check_method
 from graphsilo.testing.small import play
 from kit.fedpg import SHORT, federation_of, silo_of, weights_in
 from kit.messages import by_kind
@@ -119,10 +118,11 @@ def test_the_first_round_carries_nothing(kit):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings", [{}, {"neighbour_weights": "scorer", "centred": True, "noise": 0.1}, {"batch_size": 8}], ids=str
+    "settings", [{"neighbour_weights": "scorer", "centred": True, "noise": 0.1}, {"batch_size": 8}], ids=str
 )
-def test_conforms(settings):
-    check_method(registry.load("fedpg"), settings={**SHORT, **settings}, workers=True)
+@pytest.mark.parametrize("check", [*conformance.CHECKS, conformance.check_workers])
+def test_conforms(check, settings):
+    check(registry.load("fedpg"), {**SHORT, **settings})
 
 
 @pytest.mark.parametrize(

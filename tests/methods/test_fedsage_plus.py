@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import scipy.sparse as sp
 import torch
@@ -52,19 +54,17 @@ def test_without_generated_neighbours_it_is_fedsage():
     assert rounds("fedsage_plus", count_bias=2, **SMALL) != silent
 
 
+OTHER_MESSAGES = [{"exchange": "outputs"}, {"neighgen": "shared"}]
+OTHER_STEPS = [{"fan_out": 2}, {"loss_counts": "truncate", "hidden_share": 0.0}]
+STEPS = [conformance.check_resume, conformance.check_offloading, conformance.check_poor_clients]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"fan_out": 2},
-        {"exchange": "outputs"},
-        {"neighgen": "shared"},
-        {"loss_counts": "truncate", "hidden_share": 0.0},
-    ],
-    ids=str,
+    ("settings", "check"), [*product(OTHER_MESSAGES, conformance.CHECKS), *product(OTHER_STEPS, STEPS)]
 )
-def test_conformance(settings):
-    conformance.check_method(registry.load("fedsage_plus"), settings={**SMALL, **settings})
+def test_conformance(settings, check):
+    check(registry.load("fedsage_plus"), {**SMALL, **settings})
 
 
 @pytest.mark.parametrize("scenario", ["inductive", "unseen"])
