@@ -22,7 +22,6 @@ CLASS_TASKS: tuple[Task, ...] = ("node", "graph")
 """Those whose items have one class each."""
 NODE_TASKS: tuple[Task, ...] = ("node", *TARGET_TASKS)
 """Those whose items are nodes."""
-SplitName: TypeAlias = Literal["train", "val", "test"]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 """Of a backbone's dense matrix products; everything else is float32."""
 

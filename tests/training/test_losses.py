@@ -19,7 +19,6 @@ from graphsilo.training.losses import (
     likeness,
     not_true_kd,
     prototype_mse,
-    restricted_kd,
     sigmoid_focal,
 )
 
@@ -70,15 +69,6 @@ def test_kd_over_the_other_classes_by_hand():
     assert slope(found.sum(), leaf).tolist()[0] == pytest.approx([2 / 3 - 1 / 4, 0.0, 1 / 3 - 3 / 4])
     two = drawn(5, 2)
     assert not_true_kd(two, -two, torch.tensor([0, 1, 0, 1, 0])).tolist() == [0.0] * 5
-
-
-def test_kd_over_some_classes_is_that_of_their_columns():
-    student, teacher, classes = drawn(4, 5), drawn(4, 5, seed=1), torch.tensor([True, False, True, True, False])
-    torch.testing.assert_close(
-        restricted_kd(student, teacher, classes), kd(student[:, [0, 2, 3]], teacher[:, [0, 2, 3]])
-    )
-    one = torch.tensor([False, True, False, False, False])
-    assert restricted_kd(student, teacher, one).tolist() == [0.0] * 4
 
 
 def test_focal_by_hand():

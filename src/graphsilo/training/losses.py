@@ -44,16 +44,6 @@ def not_true_kd(student: Tensor, teacher: Tensor, labels: Tensor, *, temperature
     return kd(student[others].view(rows), teacher[others].view(rows), temperature=temperature)
 
 
-def restricted_kd(student: Tensor, teacher: Tensor, classes: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """``kd`` over some classes alone, [C] booleans, both softmaxes over these; 0 with fewer than two.
-
-    Source: Guo et al., "Not all Minorities are Equal", arXiv 2401.02329, 2024: over classes that a client has not.
-    """
-    if int(classes.sum()) < 2:
-        return student.new_zeros(len(student))
-    return kd(student[:, classes], teacher[:, classes], temperature=temperature)
-
-
 def focal(logits: Tensor, labels: Tensor, *, gamma: float, class_weights: Tensor | None = None) -> Tensor:
     """−α_y (1 − p_y)^γ log p_y, softmax form; the factor has a gradient, too.
 

@@ -40,8 +40,6 @@ _RISKY = ((0, 1), (5, 7), (3, 4))
 _BACK = 30.0
 """Days within which a patient who comes again is readmitted."""
 _CODES, _SUBSTANCES = 160, 96
-_PER_STAY = 2, 4
-"""Diagnoses and drugs at most."""
 _MOST_STAYS = 40
 """Of one patient."""
 
