@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ import pytest
 
 import kit
 from graphsilo.loading import without_collector
+from kit import forks
 from kit.sites import make_sites, short_path, sites, standing
 
 __all__ = ["make_sites", "short_path", "sites", "standing"]
@@ -43,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
     for name in {"fsync", "fdatasync"} & set(dir(os)):  # a test outlasts no loss of power, and each waits for the disk
         setattr(os, name, lambda descriptor: None)
+    if sys.platform == "linux":
+        subprocess.Popen = forks.Popen  # type: ignore[misc]
     settings = tempfile.TemporaryDirectory(prefix="graphsilo-config-")
     config.add_cleanup(settings.cleanup)
     os.environ["XDG_CONFIG_HOME"] = settings.name  # what whoever runs the tests trusts is nothing to them
@@ -107,6 +111,12 @@ def _nothing_brought_along_stays() -> Generator[None, None, None]:
             models._registry.cache_clear()
             rules._rules.cache_clear()
         own._KNOWN.clear()
+
+
+@pytest.fixture
+def real_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes are started, not forked."""
+    monkeypatch.setattr(subprocess, "Popen", forks.START)
 
 
 @pytest.fixture
