@@ -172,3 +172,13 @@ def test_what_leaves_a_silo():
         train num_samples: counts
         """,
     )
+
+
+def test_masks_are_trained_beside_weights(kit):
+    """FedPG's table VII: twice the parameters of FedAvg, but for biases, which have no mask."""
+    _, plain = kit.build("fedavg", [kit.tiny_silo(0)])
+    _, masked = kit.build("fed_pub", [kit.tiny_silo(0)])
+    sizes = [parameter.numel() for parameter in plain.client(0).model.parameters()]
+    biases = sum(one.numel() for one in plain.client(0).model.parameters() if one.dim() < 2)
+    assert plain.client(0).count_trained() == sum(sizes)
+    assert masked.client(0).count_trained() == 2 * sum(sizes) - biases

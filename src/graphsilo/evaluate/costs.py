@@ -31,6 +31,7 @@ COSTS = {
     for name, title, meaning in (
         ("bytes_sent", "Bytes", "sent and received by all clients in training"),
         ("values_sent", "Values sent", "by a client in a round, four bytes each"),
+        ("parameters", "Parameters", "that a client trains, mean over clients by nodes"),
         ("training_seconds", "Seconds", "that training took, on the machine that it ran on"),
         ("distance_local", "Distance, cut", "of mean neighbours' features in the cut graph to the intact one's"),
         ("distance_mended", "Distance, mended", "of mean neighbours' features in the mended graph to the intact one's"),

@@ -307,6 +307,15 @@ class ClientBase(ABC, Generic[ConfigT]):
         schema = self.silo.schema
         return list(schema.class_names or map(str, range(schema.num_classes)))
 
+    def count_trained(self) -> int:
+        """How many numbers it trains: those that the optimisers in ``stateful`` hold."""
+        from graphsilo.training.optimizer import Optimizer
+
+        parts = (getattr(self, name) for name in self.stateful)
+        held = (getattr(part, "optimizer", part) for part in parts)
+        tensors = {id(one): one for each in held if isinstance(each, Optimizer) for one in each.parameters}
+        return sum(one.numel() for one in tensors.values())
+
     def study(self) -> Mapping[str, Any]:
         """Facts about the method's inner workings, for the researcher at this machine: plain numbers, and tensors.
 

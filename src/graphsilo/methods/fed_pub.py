@@ -162,6 +162,9 @@ class Client(TrainingClient[FedPUBConfig]):
             logits: Tensor = self.model(data.full)
         return logits
 
+    def count_trained(self) -> int:
+        return super().count_trained() + sum(mask.numel() for mask in self.masked.masks)
+
     def final_models(self) -> dict[str, Tensors]:
         return {**super().final_models(), BESIDE_COMMON: self.masks}
 

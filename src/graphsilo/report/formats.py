@@ -308,6 +308,7 @@ _COST_TEXTS: dict[str, Callable[[float], str]] = {
     "rounds_to_target": lambda value: f"{value:.1f}",
     "bytes_sent": data_size,
     "values_sent": lambda value: f"{value:,.0f}",
+    "parameters": lambda value: f"{value:,.0f}",
     "training_seconds": lambda value: f"{value:.1f}",
     "distance_local": lambda value: f"{value:.4f}",
     "distance_mended": lambda value: f"{value:.4f}",

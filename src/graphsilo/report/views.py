@@ -130,6 +130,7 @@ _READ_COST: dict[str, Callable[[Seed], float | None]] = {
         _sent(seed.rounds, both_ways=False) / 4 / max(len(seed.rounds) * len(seed.clients), 1) or None
     ),
     "training_seconds": lambda seed: seed.wall_seconds,
+    "parameters": lambda seed: mean_of_study(seed.study or {}, "parameters"),
     "distance_local": lambda seed: mean_of_study(seed.study or {}, "distance_local"),
     "distance_mended": lambda seed: mean_of_study(seed.study or {}, "distance_mended"),
 }

@@ -180,7 +180,9 @@ class HostedClient:
         if silo.schema.booleans:
             result["booleans"] = word_tensors(silo.schema.booleans)
         if study:
-            result["study"] = dict(client.study())
+            trained = client.count_trained()
+            count = {"nodes": silo.num_items, "parameters": trained} if trained else {}
+            result["study"] = {**count, **client.study()}
         if not embeddings and reported is None:
             return result
         if self.best is not None:

@@ -311,6 +311,12 @@ class Client(PastClient[FedSagePlusConfig], fedsage.Client[FedSagePlusConfig]):
         if not same:
             self.install_mended(Mended(**state))
 
+    def count_trained(self) -> int:
+        """With the generator, which is put away once the graph is mended."""
+        made = self.make_neighgen()
+        beside = 0 if made is None else sum(weight.numel() for weight in made.weights.values())
+        return super().count_trained() + beside
+
     def study(self) -> Mapping[str, Any]:
         """What was generated against what is missing: see ``mended_graph.study``."""
         if self.mended is None:
