@@ -715,25 +715,27 @@ def export(
     seed: int | None = None,
     checkpoint: str = "best",
     model: str | None = None,
+    onnx: bool = False,
 ) -> Export:
-    """Write a client's fitted model as a folder that runs with numpy alone, with a model card and a check of itself.
+    """Write a client's fitted model as a folder that scores tables without a federation, with a model card and a check
+    of itself.
 
     Args:
         run: Folder of the run, or what ``run`` returned with ``out``.
         client: Whose model, by number or name.
         out: Folder that is made.
         seed, checkpoint, model: As for ``predict``.
+        onnx: Whether what follows on finished columns is written as model.onnx, too.
 
     Raises:
         RunError: The run had no folder, its models were not saved, or its data has changed.
         ConfigError: No such client, seed or checkpoint; the folder is not empty.
-        UnsupportedError: The model needs graphsilo: it is no ridge and no forest, or looks at more than columns and
-            plain links.
+        UnsupportedError: The method decides by more than ridges, trees or one network; or a network has no ONNX form.
     """
     from graphsilo.experiments import export as exports
 
     return exports.export(
-        _folder("export", run), fspath(out), client=client, seed=seed, checkpoint=checkpoint, model=model
+        _folder("export", run), fspath(out), client=client, seed=seed, checkpoint=checkpoint, model=model, onnx=onnx
     )
 
 

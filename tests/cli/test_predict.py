@@ -54,6 +54,7 @@ def test_predict_speaks_of_the_users_ids(call, tmp_path):
     code, _, err = call(*ask, "--nodes", "7")
     assert code == 2
     assert "node 7 is not on client 0's own graph, which holds 10 nodes with the ids of their table" in err
+    assert "nodes 7, q are not on client 0's own graph" in call(*ask, "--nodes", "7,q1,q")[2]
     assert call(*ask, "--nodes", " , ")[0] == 2
 
 

@@ -1,4 +1,4 @@
-"""``graphsilo export``: a fitted model as a folder that runs without graphsilo."""
+"""``graphsilo export``: a fitted model as a folder that runs without a federation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from graphsilo.cli import complete
 from graphsilo.cli.terminal import say
-from graphsilo.cli.values import Debug, OwnCode, allow_own, option
+from graphsilo.cli.values import Debug, OwnCode, allow_own, option, switch
 from graphsilo.loading import load
 
 
@@ -20,14 +20,15 @@ def export(
     model: Literal["own", "common"] | None = option(
         "", "The silo's own model or the common one; else the one that the run reports."
     ),
+    onnx: bool = switch("--onnx", "Also write what follows on finished columns as model.onnx."),
     own: OwnCode = None,
     debug: Debug = False,
 ) -> None:
-    """Write a fitted model as a folder that scores tables with numpy alone, with a model card."""
+    """Write a fitted model as a folder that scores tables without a federation, with a model card."""
     allow_own(own)
     load("graphsilo.experiments.export")
     from graphsilo.experiments import export as exports
 
-    found = exports.export(run, out, client=client, seed=seed, checkpoint=checkpoint, model=model)
+    found = exports.export(run, out, client=client, seed=seed, checkpoint=checkpoint, model=model, onnx=onnx)
     say(f"{found.by}: {found.folder} ({', '.join(found.files)})")
     say(f"It checks itself: python {found.folder / 'scorer.py'}")

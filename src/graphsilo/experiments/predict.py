@@ -13,18 +13,13 @@ from numpy.typing import NDArray
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection, content_hash
+from graphsilo.data.silos.asked import Preparation
 from graphsilo.data.silos.own import read_silo_file
-from graphsilo.data.silos.scaling import scale_graph, scale_silo
-from graphsilo.data.silos.schema import learned_of, schema_of
-from graphsilo.data.silos.silo import Schema, Silo
+from graphsilo.data.silos.scaling import scale_silo
+from graphsilo.data.silos.schema import schema_of
+from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.targets import read_targets
-from graphsilo.data.sources import catalog
-from graphsilo.data.sources.catalog import is_description
-from graphsilo.data.sources.directions import is_symmetric
-from graphsilo.data.sources.faults import check_finite
-from graphsilo.data.sources.vocabulary import first_difference
-from graphsilo.data.truth import BooleanWords, Words, join_truth
-from graphsilo.errors import ConfigError, DataError, RunError, quote, several, unusable
+from graphsilo.errors import ConfigError, RunError, quote, several, unusable
 from graphsilo.evaluate.rare import Decision, choose_for
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.decisions import (
@@ -48,9 +43,6 @@ from graphsilo.federation.model_files import SCALE, Kept, aggregate_path, model_
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scoring import probabilities
 from graphsilo.types import CLASS_TASKS, ClientId
-
-_PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree", "sums")
-"""Options of the run's data that hold for any graph its models are asked about."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,7 @@ class Prediction:
         order = np.argsort(known, kind="stable")
         start, stop = (np.searchsorted(known, wanted, side=side, sorter=order) for side in ("left", "right"))
         if (start == stop).any():
-            raise ConfigError(self._describe_unknown(str(wanted[np.argmax(start == stop)])))
+            raise ConfigError(self._describe_unknown(wanted[start == stop].tolist()))
         return [int(row) for first, last in zip(start, stop, strict=True) for row in order[first:last]]
 
     def rank(self, rows: Sequence[int], count: int) -> list[int]:
@@ -139,7 +131,7 @@ class Prediction:
         places = np.asarray(rows, dtype=np.int64)
         return [int(row) for row in places[np.argsort(-by[places], kind="stable")[:count]]]
 
-    def _describe_unknown(self, node: str) -> str:
+    def _describe_unknown(self, nodes: list[str]) -> str:
         count = len(self.node_ids)
         if self.has_names:
             some = ", ".join(f"'{name}'" for name in self.node_ids[:3])
@@ -147,7 +139,8 @@ class Prediction:
         else:
             holds = f"{count} nodes numbered from {self.node_ids.min()} to {self.node_ids.max()}"
         on, _, _ = self.on.partition(";")
-        return f"node {node} is not on {on}, which holds {holds}. Ask for no particular nodes to see them all."
+        which = f"node {nodes[0]} is" if len(nodes) == 1 else f"nodes {several(nodes, 5)} are"
+        return f"{which} not on {on}, which holds {holds}. Ask for no particular nodes to see them all."
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +175,11 @@ class Member:
     def view(self) -> str:
         """The model, as clients call it."""
         return _VIEWS[self.whose]
+
+    @property
+    def preparation(self) -> Preparation:
+        """What the client's graph went through."""
+        return Preparation.of(self.silo, self.asked.options, self.kept.fills, self.kept.booleans)
 
     @property
     def has_other_data(self) -> bool:
@@ -303,29 +301,15 @@ def predict(
 ) -> Prediction:
     """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
     opened = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
-    asked, kept, silo = opened.asked, opened.kept, opened.silo
+    asked, silo = opened.asked, opened.silo
     member, owner, whose, reported = opened.client, opened.owner, opened.whose, opened.reported
     target: Graph | GraphCollection
     if graph is None:
         opened.refuse_other_data()
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
-        # Prepared as the run's own data was, from a file or not: other scaling or directions would be another question.
-        seen = silo.seen.graph.union
-        # Where nodes have times, edges lead from earlier to later ones, whatever links are like.
-        options: dict[str, Any] = {"undirected": is_symmetric(seen)} if seen.time is None else {}
-        options |= {name: value for name, value in asked.options.items() if name in _PREPARATION}
-        if not isinstance(graph, str | Path) or not is_description(graph):
-            options.pop("missing", None)
-        if isinstance(graph, str | Path):
-            learned = learned_of(silo.schema, kept.fills)
-            target = catalog.load(str(graph), root=asked.root, options=options, learned=learned)
-        else:
-            target = catalog.apply_options(graph, options)
-        on = f"{target.name}, given{_check_fits(target, silo.schema, kept.booleans)}"
-        _check_links(graph, target, seen)
-        check_finite(target)
-        target = scale_graph(target, kept.scale)
+        target, remark = opened.preparation.read(graph, asked.root)
+        on = f"{target.name}, given{remark}"
     with torch.no_grad():
         output = member.predict(member.tensors(target), _VIEWS[whose])
     types = target.union.types
@@ -491,53 +475,3 @@ def _read(path: Path) -> Kept:
             f"none; run again with --set evaluation.models=true."
         )
     return Kept.of(disk.read_tensors(path))
-
-
-def _check_fits(graph: Graph | GraphCollection, schema: Schema, booleans: Mapping[str, Words]) -> str:
-    """What is to be said of the graph, behind a semicolon; empty where all could be compared.
-
-    Raises:
-        DataError: It does not fit the model.
-    """
-    if isinstance(graph, GraphCollection) != (schema.task == "graph"):
-        kind = "a collection of graphs" if schema.task == "graph" else "a single graph"
-        raise DataError(f"the model was trained for task '{schema.task}' and predicts on {kind}; {graph.name} is not.")
-    names = graph.union.feature_names
-    if graph.num_features != schema.num_features or (names and schema.feature_names and names != schema.feature_names):
-        place = first_difference("feature", schema.feature_names, "the model", names, graph.name)
-        raise DataError(
-            f"the model was trained on {schema.num_features} features"
-            f"{f' ({schema.feature_names[0]}, ...)' if schema.feature_names else ''}; {graph.name} has "
-            f"{graph.num_features}{f' ({names[0]}, ...)' if names else ''}"
-            f"{place}. Give the same features in the same order."
-        )
-    if schema.feature_names and not names:
-        raise DataError(
-            f"the model knows its {schema.num_features} features by name ({schema.feature_names[0]}, ...), and those "
-            f"of {graph.name} have no names, so that their order cannot be compared. Give the graph feature_names, or "
-            f"describe its tables in a .yaml file."
-        )
-    trained = BooleanWords("the model", schema.feature_names or (), booleans)
-    join_truth([trained, BooleanWords(graph.name, names or (), graph.union.booleans)])
-    unknown = names and not schema.feature_names
-    return "; the model knows no names of features, so that their order was not compared" if unknown else ""
-
-
-def _check_links(given: str | Path | Graph | GraphCollection, target: Graph | GraphCollection, seen: Graph) -> None:
-    """Refuse links that are of another kind than those that the model was trained on: its answers would be others."""
-    links = target.union
-    if not (links.num_edges and seen.num_edges):
-        return
-    if (links.edge_weights is None) != (seen.edge_weights is None):
-        here, there = ("weights", "none") if seen.edge_weights is None else ("no weights", "some")
-        raise DataError(
-            f"the links of {target.name} have {here}, and those that the model was trained on had {there}. Give links "
-            f"of the same kind (edges.weight in a description of tables)."
-        )
-    spec = catalog.find_description(given) if isinstance(given, str | Path) else None
-    plain = spec is not None and not spec.directed
-    if plain and seen.time is None and not is_symmetric(seen):
-        raise DataError(
-            f"{given} says that links have no direction, and those that the model was trained on had one. Set "
-            f"directed: true."
-        )

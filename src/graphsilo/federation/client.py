@@ -296,9 +296,10 @@ class ClientBase(ABC, Generic[ConfigT]):
         Raises:
             UnsupportedError: They need more than that.
         """
+        name = type(self).__module__.removeprefix("graphsilo.methods.").split(".")[0]
         raise UnsupportedError(
-            f"{type(self).__module__.rpartition('.')[2]}: an export that runs without graphsilo is made of ridges and "
-            f"trees (fedridge, fedtrees, auto). `graphsilo predict --graph` asks any other model of a run."
+            f"{name}: an export is made of ridges, trees, or a network of graphsilo's that decides alone, and this "
+            f"method scores otherwise. `graphsilo predict --graph` asks any model of a run."
         )
 
     @property

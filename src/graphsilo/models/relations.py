@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from graphsilo.data.links import LinkTable
 from graphsilo.data.silos.silo import Schema
-from graphsilo.data.sources.looking_back import may_pass, moments
+from graphsilo.data.sources.looking_back import Rows, passing_rows
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.operators import Operator, SparseOperator, entries_of, operator
 from graphsilo.models.view import GraphTensors, Norm, Relation, View, normalise
@@ -32,50 +32,16 @@ def relation_matrix(data: GraphTensors, relation: int, norm: Norm, *, turned: bo
     """
 
     def make() -> sp.csr_matrix:
-        rows = passing_rows(data)
+        rows = passing_of(data)
         chosen = rows.kind == 2 * relation + turned
         return normalise(_pattern(rows.target[chosen], rows.source[chosen], data.num_nodes), norm)
 
     return data.cached(("relation", relation, norm, turned), make)
 
 
-class Rows(NamedTuple):
-    """What passes along rows of the tables of links: each row once in its direction and once against it.
-
-    Attributes:
-        source, target: [m] nodes.
-        kind: [m] 2 · relation along its rows, 2 · relation + 1 against them.
-        row: [m] which row of the tables it is.
-    """
-
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    row: NDArray[np.int64]
-
-
-def passing_rows(data: GraphTensors) -> Rows:
-    """The rows that pass something; those of a node to itself do not."""
-
-    def make() -> Rows:
-        graph, n = data.graph, np.int64(data.num_nodes)
-        links = graph.links
-        if links is None:
-            return Rows(*np.zeros((4, 0), dtype=np.int64))
-        linked = np.isin(_pairs(links.ends, n), _pairs(graph.edges.astype(np.int64), n))
-        row = np.tile(np.flatnonzero(linked & (links.ends[0] != links.ends[1])), 2)
-        once = len(row) // 2
-        kind = 2 * links.of_link[row].astype(np.int64)
-        kind[once:] += 1
-        source, target = links.ends[:, row]
-        source[once:], target[once:] = target[once:].copy(), source[once:].copy()
-        found = Rows(source, target, kind, row)
-        if graph.time is None:
-            return found
-        kept = may_pass(moments(graph), source, target, None if links.time is None else links.time[row])
-        return Rows(*(part[kept] for part in found))
-
-    return data.cached(("passing rows",), make)
+def passing_of(data: GraphTensors) -> Rows:
+    """:func:`graphsilo.data.sources.looking_back.passing_rows`, made once."""
+    return data.cached(("passing rows",), lambda: passing_rows(data.graph))
 
 
 def matrix_of(data: GraphTensors, norm: Norm) -> sp.csr_matrix:
@@ -91,7 +57,7 @@ def matrix_of(data: GraphTensors, norm: Norm) -> sp.csr_matrix:
         )
     if isinstance(norm, Relation):
         return relation_matrix(data, norm.number, "mean", turned=norm.turned)
-    rows = passing_rows(data)
+    rows = passing_of(data)
     return data.cached(("relations",), lambda: _pattern(rows.target, rows.source, data.num_nodes))
 
 
@@ -154,7 +120,7 @@ def _rows_of(
 
 def _by_target(data: GraphTensors) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
     """The rows that pass something, entry by entry of the matrix; a number for each entry; where its rows begin."""
-    rows = passing_rows(data)
+    rows = passing_of(data)
     pairs = rows.target * np.int64(data.num_nodes) + rows.source
     order = np.argsort(pairs, kind="stable")
     keys, counts = np.unique(pairs, return_counts=True)
@@ -173,12 +139,6 @@ def links_of(schema: Schema, ends: NDArray[np.int64]) -> LinkTable | None:
     count, names = ends.shape[1], schema.link_features
     nothing = np.full((count, len(names)), np.nan)
     return LinkTable(schema.relations, np.zeros(count, dtype=np.int16), ends, nothing, names)
-
-
-def _pairs(ends: NDArray[np.int64], n: np.int64) -> NDArray[np.int64]:
-    """[m] a number for each pair of ends, whichever of them comes first."""
-    low, high = np.minimum(*ends), np.maximum(*ends)
-    return np.asarray(low * n + high)
 
 
 def _pattern(target: NDArray[np.int64], source: NDArray[np.int64], size: int) -> sp.csr_matrix:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import util
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from graphsilo import documents
 from graphsilo.errors import ConfigError, UnsupportedError
+from graphsilo.experiments import export as exports
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.export import export, raw_features
+from graphsilo.experiments.export import export
+from graphsilo.experiments.export.scorer import given_of
 from graphsilo.experiments.predict import open_member, predict
 from graphsilo.experiments.runner import run
 
@@ -19,6 +27,11 @@ BASE = {
     "data.name": "citation-sbm", "data.generator": {"nodes": 150, "classes": 3, "features": 40},
     "partition.rule": "random", "partition.clients": 3,
 }  # fmt: skip
+BANKS = {
+    "data.name": "bank", "data.transfers": 10_000, "data.sums": {"windows": [30]}, "partition.rule": "natural",
+    "partition.split": "time",
+}  # fmt: skip
+TABLES = Path(__file__).resolve().parents[3] / "examples" / "tables"
 
 
 def _module(folder):
@@ -32,11 +45,29 @@ def _model(folder):
     return _module(folder).Model(folder)
 
 
+def _raw(asked, graph):
+    """[n, d] the features of a scaled graph in the units of the table."""
+    found, scale = graph.features, asked.silo.scale
+    rows = np.asarray(found if isinstance(found, np.ndarray) else found.toarray(), dtype=np.float64)
+    if scale is None or not len(scale.factor):
+        return rows
+    return rows / np.where(scale.factor != 0, scale.factor, 1.0) + scale.shift
+
+
 def _scores(folder, asked):
     graph, silo = asked.silo.seen.graph, asked.silo
     labels = np.full(graph.num_nodes, -1)
     labels[graph.rows_of(silo.graph.global_ids[silo.train])] = silo.labels[silo.train]
-    return _model(folder).score(raw_features(asked, graph), graph.edges, labels)
+    return _model(folder).score(_raw(asked, graph), graph.edges, labels)
+
+
+def _run_scorer(folder, *arguments):
+    """In a process of its own, without torch and the graphsilo that is here."""
+    code = (
+        "import runpy, sys; sys.modules['torch'] = None; del sys.argv[0]; runpy.run_path(sys.argv[0], {}, '__main__')"
+    )
+    command = [sys.executable, "-I", "-c", code, folder / "scorer.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +86,9 @@ def test_scores_of_the_run(tmp_path, method):
     found = _scores(tmp_path / "out", open_member(tmp_path / "run", client=1))
     assert np.allclose(found, predict(tmp_path / "run", client=1).probabilities, atol=3e-6)
     if method == {"name": "fedridge"}:
-        said = subprocess.run(
-            [sys.executable, "-I", tmp_path / "out" / "scorer.py"], capture_output=True, text=True, check=True
-        )
-        assert said.stdout.startswith("largest difference")
+        said = _run_scorer(tmp_path / "out")
+        assert said.stdout.splitlines()[-1] == "nodes that are decided otherwise: 0"
+        assert said.returncode == 0
         card = (tmp_path / "out" / "MODEL_CARD.md").read_text()
         assert "| client 1 (this one) | 50 |" in card
         with pytest.raises(ConfigError, match="not empty"):
@@ -79,12 +109,6 @@ def test_decisions_of_the_run(tmp_path):
     assert np.allclose(calibrated, said.calibrated, atol=1e-5)
     assert decisions.tolist() == said.decisions.tolist()
     assert "| Average precision | AUC |" in (tmp_path / "out" / "MODEL_CARD.md").read_text()
-    nodes = tmp_path / "nodes.csv"
-    nodes.write_text("\n".join([",".join(["x"] * 40), *[",".join(["1"] * 40)] * 2]))
-    printed = subprocess.run(
-        [sys.executable, "-I", tmp_path / "out" / "scorer.py", nodes], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert (printed[0], len(printed)) == ("0,1,calibrated,decision", 3)
 
 
 def test_decisions_elsewhere_are_by_scores_as_they_are_made_there(tmp_path):
@@ -107,42 +131,112 @@ def test_decisions_elsewhere_are_by_scores_as_they_are_made_there(tmp_path):
     ]
     assert f1[0] == pytest.approx(max(f1))
     model = _model(tmp_path / "out")
-    calibrated, decisions = model.decide(model.score(raw_features(asked, graph), graph.edges))
+    calibrated, decisions = model.decide(model.score(_raw(asked, graph), graph.edges))
     assert decisions.tolist() == given.decisions.tolist()
     assert np.allclose(calibrated, given.calibrated, atol=1e-5)
 
 
-def test_tables_at_the_command_line(tmp_path, capsys):
-    """With the labels of its training nodes the silo's own table comes to what the run says; faults are one line."""
-    run(load_config(overrides={**BASE, "method": {"name": "fedtrees", "rounds": 3}}), out=tmp_path / "run")
-    export(tmp_path / "run", tmp_path / "out", client=1)
-    said, asked = predict(tmp_path / "run", client=1), open_member(tmp_path / "run", client=1)
-    graph, main = asked.silo.seen.graph, _module(tmp_path / "out")._main
-    labels = [str(label) if split == "train" else "" for label, split in zip(said.labels, said.splits, strict=True)]
-    rows = [[*map(str, cells), label] for cells, label in zip(raw_features(asked, graph), labels, strict=True)]
-    names = [*(f"x{column}" for column in range(graph.num_features)), "label"]
-    links = "a,b\n" + "".join(f"{a},{b}\n" for a, b in graph.edges.T)
-
-    def score(rows, links=links):
-        (tmp_path / "nodes.csv").write_text("\n".join(",".join(cells) for cells in [names, *rows]))
-        (tmp_path / "links.csv").write_text(links)
-        return main([str(tmp_path / "nodes.csv"), str(tmp_path / "links.csv")])
-
-    assert score(rows) == 0
-    told = np.genfromtxt(capsys.readouterr().out.splitlines(), delimiter=",", skip_header=1)
-    assert np.allclose(told, said.probabilities, atol=3e-6)
-    for fault, message in (
-        ({"rows": [*rows[:-1], [*rows[-1][:-1], "mule"]]}, "'mule' is no class; classes are 0, 1, 2"),
-        ({"rows": [["much", *rows[0][1:]], *rows[1:]]}, "line 2, column 'x0': 'much' is no number"),
-        ({"rows": rows, "links": "a,b\n0,1\n3,50\n"}, "line 3: a link joins two rows of the nodes.* from 0 to 49"),
-        ({"rows": [rows[0][1:]]}, "line 2: 40 cells, and 41 headings"),
-    ):
-        with pytest.raises(SystemExit, match=message):
-            score(**fault)
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A bank's tables, what was trained on them with types, dates and windows, and that model exported."""
+    folder = tmp_path_factory.mktemp("tables")
+    for file in TABLES.iterdir():
+        shutil.copy(file, folder)
+    overrides = {
+        "data.name": str(folder / "bank.yaml"), "partition.rule": "random", "partition.clients": 2,
+        "partition.split": "time", "method": {"name": "fedtrees", "rounds": 3, "min_child": 1},
+    }  # fmt: skip
+    run(load_config(overrides=overrides), out=folder / "run")
+    export(folder / "run", folder / "out", client=1, onnx=True)
+    return folder
 
 
-def test_networks_are_refused(tmp_path):
-    method = {"name": "fedavg", "rounds": 1}
+def _table(text):
+    heading, *rows = csv.reader(io.StringIO(text))
+    return heading, [row[0] for row in rows], np.array([row[1:-1] for row in rows], dtype=float), rows
+
+
+@pytest.mark.parametrize("name", [pytest.param("bank.yaml", marks=pytest.mark.slow), "silo.yaml"])
+def test_tables_as_they_were_exported(tables, name):
+    """Decimal commas, cents, days first, the bank's own words, empty cells, windows: as `predict` reads them."""
+    if name == "silo.yaml":
+        tree = documents.read(tables / "bank.yaml", "tables")
+        (tables / name).write_text(documents.write({**tree, "split": {"mode": "time"}}))
+    said = predict(tables / "run", client=1, graph=tables / name)
+    found = _run_scorer(tables / "out", tables / name)
+    assert found.stderr == ""
+    heading, ids, numbers, rows = _table(found.stdout)
+    assert heading == ["node", "ok", "mule", "calibrated", "decision"]
+    assert ids == said.node_ids.tolist()
+    assert numbers[:, :2] == pytest.approx(said.probabilities, abs=1e-6)
+    assert numbers[:, :2].std(axis=0).min() > 0.01
+    assert [row[-1] for row in rows] == [said.class_names[each] for each in said.decisions]
+
+
+def test_what_a_card_says_of_tables(tables):
+    card = (tables / "out" / "MODEL_CARD.md").read_text()
+    assert "| nodes, account | balance, segment, opened (days since 2025-01-01) |" in card
+    assert "| links, transfer (account to account) | amount, channel, instant |" in card
+    assert "of all days and of the last 30 days and 90 days" in card
+
+
+def test_faults_of_tables_are_one_line(tables):
+    (tables / "worse.yaml").write_text((tables / "bank.yaml").read_text().replace("windows: [30, 90]", "windows: [30]"))
+    with pytest.raises(SystemExit, match="the model was trained on"):
+        _module(tables / "out")._main([str(tables / "worse.yaml")])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"method": {"name": "fedtrees", "rounds": 3}},
+        {"method": {"name": "fedtrees", "rounds": 3, "dim": 16}},
+        {"method": {"name": "auto", "rounds": 5}},
+        {"method": {"name": "fedavg", "rounds": 2}, "model.name": "rgcn"},
+        {"method": {"name": "fedavg", "rounds": 2}, "model.name": "gine"},
+    ],
+)
+@pytest.mark.slow
+def test_types_dates_and_rows_of_links(tmp_path, more):
+    run(load_config(overrides={**BANKS, **more}), out=tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "out", client=0)
+    asked = open_member(tmp_path / "run", client=0)
+    graph = asked.silo.seen.graph
+    found = _model(tmp_path / "out").score_given(given_of(graph))[graph.types.targets]
+    other = replace(graph)  # not the silo's own, where classes are known
+    said = asked.client.predict(asked.client.tensors(other), asked.view).softmax(1)[graph.types.targets]
+    assert found == pytest.approx(said.detach().numpy(), abs=2e-6)
+    assert found.std(axis=0).min() > 1e-3
+
+
+def test_onnx_takes_columns_of_tables(tables):
+    runtime = pytest.importorskip("onnxruntime")
+    model = _model(tables / "out")
+    ids, inputs = model.inputs(tables / "bank.yaml")
+    known, scores = model.score_tables(tables / "bank.yaml")
+    session = runtime.InferenceSession(tables / "out" / "model.onnx", providers=["CPUExecutionProvider"])
+    assert ids.tolist() == known.tolist()
+    assert session.run(["scores"], inputs)[0] == pytest.approx(scores, abs=1e-6)
+    assert "`model.onnx` takes them as `columns0`" in (tables / "out" / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "onnx", "text"),
+    [
+        ({"name": "fedlog", "rounds": 1}, False, "fedlog: an export is made of ridges, trees, or a network"),
+        ({"name": "fedavg", "rounds": 1}, True, "in the network 'gcn' nodes go on exchanging messages"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, method, onnx, text):
     run(load_config(overrides={**BASE, "method": method}), out=tmp_path / "run")
-    with pytest.raises(UnsupportedError, match="ridges and trees"):
+    with pytest.raises(UnsupportedError, match=text):
+        export(tmp_path / "run", tmp_path / "out", client=1, onnx=onnx)
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_folder_that_says_something_else_is_not_left_behind(tmp_path, monkeypatch):
+    run(load_config(overrides={**BASE, "method.name": "fedridge"}), out=tmp_path / "run")
+    monkeypatch.setattr(exports, "check", lambda model: ({"scores": 0.25}, 0))
+    with pytest.raises(UnsupportedError, match=r"differs by up to 2\.5e-01 from the run's scores"):
         export(tmp_path / "run", tmp_path / "out", client=1)
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]

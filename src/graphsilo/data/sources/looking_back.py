@@ -7,6 +7,7 @@ links, however many of them in a row, comes from t or before.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,46 @@ def may_pass(
         return np.ones(len(source), dtype=np.bool_)
     allowed: NDArray[np.bool_] = moments[source] <= moments[target]
     return allowed if made is None else allowed & ~(made > moments[target])
+
+
+class Rows(NamedTuple):
+    """What passes along rows of the tables of links: each row once in its direction and once against it.
+
+    Attributes:
+        source, target: [m] nodes.
+        kind: [m] 2 · relation along its rows, 2 · relation + 1 against them.
+        row: [m] which row of the tables it is.
+    """
+
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    row: NDArray[np.int64]
+
+
+def passing_rows(graph: Graph) -> Rows:
+    """The rows of a graph's tables of links that pass something; those of a node to itself do not."""
+    links = graph.links
+    if links is None:
+        return Rows(*np.zeros((4, 0), dtype=np.int64))
+    linked = np.isin(_pairs(links.ends, graph.num_nodes), _pairs(graph.edges.astype(np.int64), graph.num_nodes))
+    row = np.tile(np.flatnonzero(linked & (links.ends[0] != links.ends[1])), 2)
+    once = len(row) // 2
+    kind = 2 * links.of_link[row].astype(np.int64)
+    kind[once:] += 1
+    source, target = links.ends[:, row]
+    source[once:], target[once:] = target[once:].copy(), source[once:].copy()
+    found = Rows(source, target, kind, row)
+    if graph.time is None:
+        return found
+    kept = may_pass(moments(graph), source, target, None if links.time is None else links.time[row])
+    return Rows(*(part[kept] for part in found))
+
+
+def _pairs(ends: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
+    """[m] a number for each pair of ends, whichever of them comes first."""
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    return np.asarray(low * np.int64(num_nodes) + high)
 
 
 def respect_time(graph: Graph, *, undirected: bool | None = None) -> Graph:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 import torch
@@ -14,11 +20,13 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.targets import read_targets
-from graphsilo.data.sources.directions import is_symmetric
+from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.evaluate.rare import Decision, log_odds
 from graphsilo.experiments.decisions import apply_decision
 from graphsilo.experiments.export.card import model_card
+from graphsilo.experiments.export.onnx_file import name_inputs, onnx_model
+from graphsilo.experiments.export.scorer import NEAR, Model, check, given_of
 from graphsilo.experiments.predict import Member, open_member
 from graphsilo.experiments.storage import disk
 from graphsilo.federation.scoring import probabilities
@@ -26,6 +34,13 @@ from graphsilo.types import TARGET_TASKS, ClientId
 
 CHECKED = 200
 """Nodes, at most, with which the exported scorer checks itself."""
+NEEDED = ("numpy", "scipy", "pyarrow", "pydantic", "pyyaml", "msgspec")
+"""What reading tables takes; a network takes torch, too."""
+GROUND = (
+    "__about__.py", "__init__.py", "documents.py", "drawing.py", "errors.py", "loading.py", "notebook.py", "random.py",
+    "settings", "signatures.py", "spreadsheets.py", "types.py",
+)  # fmt: skip
+"""What the rooms of data and models stand on."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,7 @@ def export(
     seed: int | None = None,
     checkpoint: str = "best",
     model: str | None = None,
+    onnx: bool = False,
 ) -> Export:
     """As ``graphsilo.export``."""
     folder = Path(out).expanduser()
@@ -58,53 +74,119 @@ def export(
         raise ConfigError(f"{folder} is there already and is not empty. Name a new folder for the export (--out).")
     asked = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
     asked.refuse_other_data()
-    graph, decision, elsewhere = _plain_graph(asked), asked.decision(), asked.decision(elsewhere=True)
-    arrays: dict[str, NDArray[Any]] = {}
+    graph, decision, elsewhere = _graph_of(asked), asked.decision(), asked.decision(elsewhere=True)
+    arrays = _preparation(asked)
     models = asked.client.models_of(asked.view)
     parts = {
         name: [_store(part.portable(view, labelled=own), arrays) for part, view in models]
         for name, own in (("own", True), ("other", False))
     }
+    kinds = {term["kind"] for part in parts["own"] for term in part}
+    if graph.edge_weights is not None and kinds != {"network"}:
+        raise UnsupportedError(
+            "an exported ridge or forest counts links alike, and this model knows their weights (edges.weight): use "
+            "`graphsilo predict --run ... --graph FILE`, which asks the model itself."
+        )
     about = {**_about(asked, graph, decision, elsewhere), "parts": parts}
-    arrays |= _preparation(asked)
-    folder.mkdir(parents=True, exist_ok=True)
-    disk.write_json(folder / "model.json", about)
-    disk.write_arrays(folder / "model.npz", arrays)
-    disk.write_arrays(folder / "check.npz", _check_rows(asked, graph, elsewhere))
-    scorer = resources.files(__package__).joinpath("scorer.py").read_text(encoding="utf-8")
-    disk.write_text(folder / "scorer.py", scorer)
-    disk.write_text(folder / "MODEL_CARD.md", model_card(asked, decision))
+    network = b""
+    if onnx:
+        name_inputs(parts["other"])
+        network = onnx_model(about, arrays)
+    checked = _check_nodes(asked, graph)
+    said = _check_rows(asked, checked, elsewhere)
+    card = model_card(asked, decision, parts["other"])
+    scorer = resources.files(__package__).joinpath("scorer.py").read_bytes()
+    bundle = _bundle(("data", "models") if "network" in kinds else ("data",))
+    with _folder(folder) as made:
+        disk.write_json(made / "model.json", about)
+        disk.write_arrays(made / "model.npz", arrays)
+        disk.write_arrays(made / "check.npz", said)
+        if "network" in kinds:
+            save_graph(made / "check_graph.npz", checked)
+        if onnx:
+            disk.write_bytes(made / "model.onnx", network)
+        disk.write_bytes(made / "scorer.py", scorer)
+        disk.write_bytes(made / "graphsilo.zip", bundle)
+        disk.write_text(made / "requirements.txt", _requirements("network" in kinds))
+        disk.write_text(made / "MODEL_CARD.md", card)
+        _refuse_other_scores(made)
     whose = f"{asked.owner}'s own model" if asked.whose == "own" else "the common model"
-    return Export(folder, ("MODEL_CARD.md", "check.npz", "model.json", "model.npz", "scorer.py"), whose)
+    return Export(folder, tuple(sorted(file.name for file in folder.iterdir())), whose)
 
 
-def _plain_graph(asked: Member) -> Graph:
-    """The client's graph, of which an exported scorer can make the columns.
+@contextmanager
+def _folder(wanted: Path) -> Iterator[Path]:
+    """A folder that is called as wanted once all of it is there; what fails leaves nothing behind."""
+    made = wanted.parent / f".{wanted.name}.{os.getpid()}"
+    try:
+        made.mkdir(parents=True)
+        yield made
+        if wanted.exists():  # empty
+            wanted.rmdir()
+        made.rename(wanted)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _refuse_other_scores(made: Path) -> None:
+    """Refuse a folder that says something else than the run.
 
     Raises:
-        UnsupportedError: It has what a scorer knows nothing of.
+        UnsupportedError: It does.
+    """
+    worst, wrong = check(Model(made))
+    name = max(worst, key=lambda name: worst[name])
+    if not worst[name] <= NEAR or wrong:
+        raise UnsupportedError(
+            f"what was exported differs by up to {worst[name]:.1e} from the run's {name}, and {wrong} nodes are "
+            f"decided otherwise: this method's scores take more than its model. `graphsilo predict` asks the model "
+            f"itself."
+        )
+
+
+def _graph_of(asked: Member) -> Graph:
+    """The client's graph.
+
+    Raises:
+        UnsupportedError: Whole graphs are scored.
     """
     graph = asked.silo.seen.graph
     if not isinstance(graph, Graph):
         raise UnsupportedError("the run is of whole graphs, and an export scores nodes: use `graphsilo predict`.")
-    more = {
-        "weights of links": graph.edge_weights, "times of nodes": graph.time, "several types of nodes": graph.types,
-        "tables of links with columns": graph.links,
-    }  # fmt: skip
-    if found := [name for name, value in more.items() if value is not None]:
-        raise UnsupportedError(
-            f"an export scores nodes from their columns and plain links, and this model also knows "
-            f"{' and '.join(found)}. `graphsilo predict --run ... --graph FILE` asks the model itself."
-        )
     return graph
+
+
+def _bundle(rooms: Sequence[str]) -> bytes:
+    """An archive of rooms of graphsilo, and of what these stand on, as Python imports it."""
+    package, found = resources.files("graphsilo"), io.BytesIO()
+
+    def add(into: ZipFile, place: Any, name: str) -> None:
+        if place.is_dir():
+            for each in sorted(place.iterdir(), key=lambda each: each.name):
+                add(into, each, f"{name}/{each.name}")
+        elif name.endswith(".py"):
+            into.writestr(ZipInfo(name), place.read_bytes(), ZIP_DEFLATED)
+
+    with ZipFile(found, "w") as into:
+        for name in (*GROUND, *rooms):
+            place = package.joinpath(name)
+            add(into, place, f"graphsilo/{name}")
+    return found.getvalue()
+
+
+def _requirements(network: bool) -> str:
+    """What the scorer needs, in the versions that are here."""
+    return "".join(
+        f"{name}=={version(name).partition('+')[0]}\n" for name in (*NEEDED, *(["torch"] if network else []))
+    )
 
 
 def _about(asked: Member, graph: Graph, decision: Decision | None, elsewhere: Decision | None) -> dict[str, Any]:
     schema, decisions = asked.silo.schema, {"own": decision, "other": elsewhere}
+    beyond = (graph.edge_weights, graph.time, graph.types, graph.links)
     return {
-        "decision": {name: each._asdict() for name, each in decisions.items() if each is not None}, "format": 1,
-        "task": schema.task,
-        "both_ways": is_symmetric(graph), "features": list(schema.feature_names or ()),
+        "decision": {name: each._asdict() for name, each in decisions.items() if each is not None}, "format": 2,
+        "task": schema.task, "plain": all(each is None for each in beyond), "read": asked.preparation.tree(),
         "classes": asked.client.class_names,
     }  # fmt: skip
 
@@ -115,14 +197,17 @@ def _preparation(asked: Member) -> dict[str, NDArray[Any]]:
     width, outputs = schema.num_features, schema.num_classes
     plain = scale is None or not len(scale.factor)
     targets = None if scale is None else scale.targets
-    shift = np.zeros(width) if scale is None or plain else scale.shift
     names = schema.feature_names or ()
-    fills = np.array([asked.kept.fills.get(name, 0.0) for name in names]) if names else np.zeros(width)
-    return {
-        "shift": shift, "factor": np.ones(width) if scale is None or plain else scale.factor, "fills": fills,
+    found = {
+        "shift": np.zeros(width) if scale is None or plain else scale.shift,
+        "factor": np.ones(width) if scale is None or plain else scale.factor,
+        "fills": np.array([asked.kept.fills.get(name, 0.0) for name in names]) if names else np.zeros(width),
         "target_shift": np.zeros(outputs) if targets is None else targets.shift,
         "target_factor": np.ones(outputs) if targets is None else targets.factor,
     }  # fmt: skip
+    if scale is not None and scale.links is not None:
+        found |= {"link_shift": scale.links.shift, "link_factor": scale.links.factor}
+    return found
 
 
 def _store(terms: list[dict[str, Any]], arrays: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
@@ -145,34 +230,32 @@ def _store(terms: list[dict[str, Any]], arrays: dict[str, NDArray[Any]]) -> list
     return [stored(term) for term in terms]
 
 
-def _check_rows(asked: Member, graph: Graph, decision: Decision | None) -> dict[str, NDArray[Any]]:
-    """Some nodes with their links among each other, as read, and what the run's model says of these alone."""
+def _check_nodes(asked: Member, graph: Graph) -> Graph:
+    """Some test nodes of a graph, and others around them."""
     links = graph.adjacency()
     nodes = np.asarray(asked.silo.seen.items["test"][:10], dtype=np.int64)
     for _ in range(2):
         nodes = np.union1d(nodes, links[nodes].indices)[: max(CHECKED, len(nodes))].astype(np.int64)
-    part = graph.subgraph(nodes[:CHECKED])
+    return graph.subgraph(nodes[:CHECKED])
+
+
+def _check_rows(asked: Member, graph: Graph, decision: Decision | None) -> dict[str, NDArray[Any]]:
+    """What the scorer makes scores of, and what the run's model says of the same nodes."""
     with torch.no_grad():
-        output = asked.client.predict(asked.client.tensors(part), asked.view)
+        output = asked.client.predict(asked.client.tensors(graph), asked.view)
+    types = graph.types
+    nodes = np.arange(graph.num_nodes) if types is None else np.flatnonzero(types.targets)
+    output = output[torch.from_numpy(nodes)]
     if asked.silo.schema.task in TARGET_TASKS:
         scores = read_targets(asked.silo, output.cpu().numpy())
     else:
         scores = probabilities(output).cpu().numpy()
-    found = {"features": raw_features(asked, part), "links": part.edges, "scores": scores}
+    given = given_of(graph)
+    found = {"rows": given.rows, "links": given.links, "passing": given.passing, "asked": nodes, "scores": scores}
     if decision is not None:
         said = apply_decision(decision, scores)
         found |= {"decisions": said["decisions"], "calibrated": decision.calibrate(log_odds(scores, decision.positive))}
     return found
 
 
-def raw_features(asked: Member, graph: Graph) -> NDArray[np.float64]:
-    """[n, d] the features of a scaled graph in the units of the table."""
-    scale, found = asked.silo.scale, graph.features
-    rows = np.asarray(found if isinstance(found, np.ndarray) else found.toarray(), dtype=np.float64)
-    if scale is None or not len(scale.factor):
-        return rows
-    safe = np.where(scale.factor != 0, scale.factor, 1.0)
-    return np.asarray(rows / safe + scale.shift)
-
-
-__all__ = ["Export", "export", "raw_features"]
+__all__ = ["Export", "export"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from graphsilo.__about__ import __version__
+from graphsilo.data.silos.silo import Schema
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.predict import Member
@@ -18,19 +21,23 @@ SHOWN = (
     "threshold_recall", "micro_f1", "mae", "rmse", "r2", "spearman",
 )  # fmt: skip
 """Metrics of a card, those of them that the run has."""
+MOST = 40
+"""Columns of a table that are listed."""
 
 
-def model_card(asked: Member, decision: Decision | None = None) -> str:
-    """Data, method, scores, what was sent, and limits, in Markdown.
+def model_card(
+    asked: Member, decision: Decision | None = None, parts: Sequence[Sequence[Mapping[str, Any]]] = ()
+) -> str:
+    """Data, columns, method, scores, what was sent, and limits, in Markdown.
 
     Args:
         asked: The client with its model.
         decision: How the scores of the class looked for are read.
+        parts: What the scorer adds up, as it has them.
     """
     result, schema = asked.result, asked.silo.schema
     method = registry.load(asked.asked.config.method.name)
     whose = f"{asked.owner}'s own model" if asked.whose == "own" else "the common model"
-    features = list(schema.feature_names or ())
     lines = [
         f"# Model card: {method.title}, {whose}", "",
         f"Exported {datetime.now(UTC):%Y-%m-%d} by graphsilo {__version__} from a run of graphsilo {result.graphsilo} "
@@ -39,10 +46,8 @@ def model_card(asked: Member, decision: Decision | None = None) -> str:
         f"Task: {schema.task}. It says of every node "
         + ("its targets: " if schema.task in ("regression", "multilabel") else "the probability of each class: ")
         + ", ".join(asked.client.class_names) + ".",
-        f"It looks at {schema.num_features} columns of a node"
-        + (f" ({', '.join(features[:12])}{', ...' if len(features) > 12 else ''})" if features else "")
-        + " and of the nodes around it.",
         *([] if decision is None else [f"It looks for one class; {asked.describe(decision)}."]), "",
+        "## Columns", "", *_columns(schema), "", *_made(parts, schema), "",
         "## How it was trained", "",
         f"{method.summary} Source: {method.citation}",
         f"Settings: {_settings(asked.asked.config.method_config().model_dump(mode='json'))}.", "",
@@ -54,9 +59,59 @@ def model_card(asked: Member, decision: Decision | None = None) -> str:
         "- A score is no proof. `graphsilo why` says what columns and neighbours it is made of; these are reasons of "
         "the model, not causes in the world.",
         "- What a model learned of training items can in part be read from it: `graphsilo attack` measures that.",
-        "- `check.npz` holds rows of the silo's own nodes. Remove it before the folder leaves the silo.", "",
+        "- `check*.npz` hold rows of the silo's own nodes. Remove them before the folder leaves the silo.", "",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _columns(schema: Schema) -> list[str]:
+    """What a silo's tables must have."""
+    names, sums = schema.feature_names, tuple(f"{relation} " for relation in schema.relations)
+    if names is None:
+        return [f"{schema.num_features} features of each node, without names."]
+    own = [name for name in names if not (sums and name.startswith(sums) and ": " in name)]
+    lines = ["| table | columns |", "|---|---|"]
+    for kind in schema.types or ("",):
+        mine = [name for name in own if not kind or name.startswith(f"{kind}.")]
+        lines.append(f"| nodes{f', {kind}' if kind else ''} | {_listed(mine, kind)} |")
+    for place, relation in enumerate(schema.relations):
+        between = f" ({' to '.join(schema.ends[place])})" if schema.ends else ""
+        mine = [name for name in schema.link_features if name.startswith(f"{relation}.")]
+        lines.append(f"| links, {relation}{between} | {_listed(mine, relation)} |")
+    if added := len(names) - len(own):
+        windows = dict.fromkeys(re.findall(r", (\S+ days?)(?=\n|$)", "\n".join(names)))
+        spans = f" of all days and of the last {' and '.join(windows)}" if windows else ""
+        lines += ["", f"{added} more are sums over a node's rows of links{spans}, made of these."]
+    return lines
+
+
+def _listed(names: Sequence[str], start: str) -> str:
+    """Columns as the tables have them: one for all words of a category."""
+    found = list(dict.fromkeys(name.removeprefix(f"{start}.").partition("=")[0] for name in names))
+    return f"{', '.join(found[:MOST])}{', ...' if len(found) > MOST else ''}" if found else "none"
+
+
+def _made(parts: Sequence[Sequence[Mapping[str, Any]]], schema: Schema) -> list[str]:
+    """What the scorer makes of a node's features before the model sees them."""
+    lines: dict[str, None] = {}
+    for term in (term for part in parts for term in part):
+        if term["kind"] == "trees":
+            own = "principal and random directions of its features" if term["principal"] else "its features as they are"
+            made = f"{term['width']} columns of a node: {own}; their means around it and two links away"
+            made += "" if term["principal"] else ", and how they vary around it"
+            made += ", and how many links it has"
+            made += "; the same of each relation in both directions" if schema.relations else ""
+        elif term["kind"] == "linear":
+            made = f"rows of length 1 of its features and of those up to {term['hops']} links away ({term['columns']})"
+        else:
+            made = f"its features and the graph (network {term['model']})"
+            if term["layers"]:
+                made = f"the columns that dense layers of {term['model']} are put on"
+        made += ", with how the nodes around it are labelled" if term.get("labelled") else ""
+        lines[f"The model sees {made}."] = None
+        if "input" in term:
+            lines[f"`model.onnx` takes them as `{term['input']}`, as `inputs` of scorer.py makes them."] = None
+    return [" ".join(lines)]
 
 
 def _settings(tree: dict[str, Any]) -> str:

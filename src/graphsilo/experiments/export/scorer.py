@@ -1,29 +1,51 @@
-"""Scores of nodes by an exported model, with numpy alone: columns and links in, scores out.
+"""Scores of nodes by an exported model, without a federation and without graphsilo.
 
-    python scorer.py                      # checks itself against check.npz
-    python scorer.py NODES.csv LINKS.csv  # writes a line of scores for each line of NODES.csv, in its order
+    python scorer.py                # checks itself against check.npz
+    python scorer.py tables.yaml    # a line for each node that is classified: id, scores, decision
 
-NODES.csv has the columns that model.json names under "features", all of them numbers in the units of the table that
-the model was trained on: "segment=retail" is 1 where the segment is retail, and "turnover:missing" where the turnover
-is empty. An empty cell is filled as it was then; other columns are not read, but for "label": where the nodes are the
-silo's own, it has the class of its training nodes, by name, and nothing for the others. Without it, nodes are scored as
-those of another graph are. LINKS.csv has two columns, the row of a link's source and that of its target, counted from
-0. Both have a line of headings. Where one of two classes is looked for, its calibrated probability and the decision at
-the chosen threshold follow. In Python: ``Model(folder).score(features, links)``, and ``decide`` of what that returns.
+The tables are described as for `graphsilo run --data`, or by a silo's own silo.yaml, and stay as they were exported;
+graphsilo.zip holds what reads them. MODEL_CARD.md names their columns, requirements.txt the packages that tables and
+networks need; for all else numpy is enough. Where one of two classes is looked for, its calibrated probability and the
+decision at the chosen threshold follow. In Python: ``Model(folder).score_tables("tables.yaml")``, ``score(features,
+links)``, and ``decide`` of what these return.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from graphsilo.data.graph import Graph
+    from graphsilo.data.silos.asked import Preparation
+
 Floats: TypeAlias = "NDArray[Any]"
+NEAR = 1e-5
+"""What scores may differ by from those of the run, which has them in float32."""
+
+
+class Given(NamedTuple):
+    """What is scored.
+
+    Attributes:
+        rows: [n, d] features, scaled.
+        links: [2, m] rows of their sources and targets.
+        passing: [3, r] kinds (2 · relation, and 1 more against its rows), sources and targets of what passes along rows
+            of tables of links.
+        labels: [n] classes of training nodes, -1 for others; None where these are not the silo's own nodes.
+        graph: All of it, for networks.
+    """
+
+    rows: Floats
+    links: Floats
+    passing: Floats
+    labels: Floats | None = None
+    graph: Graph | None = None
 
 
 class Operator:
@@ -35,19 +57,25 @@ class Operator:
             source, target = np.append(source, np.arange(count)), np.append(target, np.arange(count))
         keys = np.unique(target * count + source)
         self.target, self.source, self.count = keys // count, keys % count, count
-        degree = np.bincount(self.target, minlength=count).astype(np.float64)
-        inverse = np.divide(1.0, degree, out=np.zeros(count), where=degree > 0)
+        self.degree = np.bincount(self.target, minlength=count).astype(np.float64)
+        inverse = np.divide(1.0, self.degree, out=np.zeros(count), where=self.degree > 0)
         scale = np.sqrt(inverse) if loops else inverse
         weights = scale[self.target] * (scale[self.source] if loops else 1.0)
         self.weights = weights.astype(np.float32).astype(np.float64)
-        self.degree = degree
+        self.filled, self._starts = np.unique(self.target, return_index=True)
 
     def __matmul__(self, rows: Floats) -> Floats:
         found = np.zeros((self.count, rows.shape[1]))
-        for start in range(0, rows.shape[1], 64):
+        for start in range(0, rows.shape[1] if len(self.filled) else 0, 64):
             part = rows[self.source, start : start + 64] * self.weights[:, None]
-            np.add.at(found[:, start : start + 64], self.target, part)
+            found[self.filled, start : start + 64] = np.add.reduceat(part, self._starts, axis=0)
         return found
+
+    def deviation(self, rows: Floats, mean: Floats, rounding: float) -> Floats:
+        """[n, d] the standard deviation over neighbours, whose mean is known."""
+        squares = self @ (rows * rows)
+        variance = squares - mean * mean
+        return np.asarray(np.sqrt(np.where(variance > rounding * squares, variance, 0.0)))
 
 
 def unit_rows(rows: Floats) -> Floats:
@@ -72,33 +100,66 @@ class Model:
     """
 
     def __init__(self, folder: str | Path = "."):
-        self.about = json.loads((Path(folder) / "model.json").read_text(encoding="utf-8"))
-        with np.load(Path(folder) / "model.npz", allow_pickle=False) as found:
+        self.folder = Path(folder)
+        self.about = json.loads((self.folder / "model.json").read_text(encoding="utf-8"))
+        with np.load(self.folder / "model.npz", allow_pickle=False) as found:
             self.arrays = {name: found[name] for name in found.files}
 
+    def score_tables(self, path: str | Path) -> tuple[Floats, Floats]:
+        """[n] ids of the nodes that are classified, and [n, C] as ``score``: as if no class around them were known.
+
+        Args:
+            path: A description of tables, or a silo's own file.
+        """
+        graph, asked = self._read(path)
+        return graph.external_ids[asked], self.score_given(given_of(graph))[asked]
+
+    def inputs(self, path: str | Path) -> tuple[Floats, dict[str, Floats]]:
+        """[n] ids of the nodes that are classified, and what model.onnx takes, by name: [n, p] float32."""
+        graph, asked = self._read(path)
+        made = self._inputs(given_of(graph))
+        return graph.external_ids[asked], {name: columns[asked] for name, columns in made.items()}
+
     def score(self, features: Floats, links: Floats, labels: Floats | None = None) -> Floats:
-        """[n, C] probabilities of the classes, or what is estimated.
+        """[n, C] probabilities of the classes, or what is estimated; of graphs with one type of nodes and plain links.
 
         Args:
             features: [n, d] in the units of the table; NaN where a cell is empty.
             links: [2, m] rows of their sources and targets.
             labels: [n] classes of training nodes, -1 for others; only where these are the silo's own nodes.
         """
-        about = self.about
+        if not self.about["plain"]:
+            raise ValueError("this model reads types, dates or columns of links: score_tables(path) takes tables.")
         rows = np.array(features, dtype=np.float64)
         rows = np.where(np.isnan(rows), self.arrays["fills"], rows)
         rows = ((rows - self.arrays["shift"]) * self.arrays["factor"]).astype(np.float32).astype(np.float64)
         links = np.asarray(links, dtype=np.int64)
-        if about["both_ways"]:
+        if self.about["read"]["both_ways"]:
             links = np.hstack([links, links[::-1]])
-        parts = about["parts"]["own" if labels is not None else "other"]
-        said = [self._of_part(part, rows, links, labels) for part in parts]
+        return self.score_given(Given(rows, links, np.zeros((3, 0), dtype=np.int64), labels))
+
+    def score_given(self, given: Given) -> Floats:
+        """[n, C] as ``score``, of what is ready for the model."""
+        said = [
+            self._say(sum(self._apply(term, given) for term in part))
+            for part in self.parts(labelled=given.labels is not None)
+        ]
         mean: Floats = np.mean(said, axis=0)
-        if about["task"] == "node":
+        if self.about["task"] == "node":
             return np.asarray(np.exp(log_softmax(mean)))
-        if about["task"] == "multilabel":
+        if self.about["task"] == "multilabel":
             return np.asarray(1 / (1 + np.exp(-mean.clip(-80, 80))))
         return np.asarray(mean / self.arrays["target_factor"] + self.arrays["target_shift"])
+
+    def parts(self, *, labelled: bool = False) -> list[list[dict[str, Any]]]:
+        """The models whose mean is taken, each a sum of terms."""
+        found: list[list[dict[str, Any]]] = self.about["parts"]["own" if labelled else "other"]
+        return found
+
+    def columns(self, term: dict[str, Any], given: Given) -> Floats:
+        """[n, p] what a term looks at; of a network that is not made of dense layers, nothing."""
+        make = {"trees": self._tree_columns, "linear": self._linear_columns, "network": self._network_columns}
+        return make[term["kind"]](term, given)
 
     def decide(self, scores: Floats, *, labelled: bool = False) -> tuple[Floats, Floats]:
         """[n] calibrated probabilities of the class looked for, and [n] numbers of the classes decided on.
@@ -114,17 +175,86 @@ class Model:
         calibrated = np.exp(-np.logaddexp(0, -(said["slope"] * odds + said["intercept"])))
         return calibrated, np.where(odds >= said["threshold"], positive, 1 - positive)
 
-    def _of_part(self, part: list[Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
-        logits: Floats = np.sum(
-            [(self._trees if term["kind"] == "trees" else self._linear)(term, rows, links, labels) for term in part],
-            axis=0,
-        )
-        return log_softmax(logits) if self.about["task"] == "node" else logits
+    def preparation(self) -> Preparation:
+        """What is done to tables before the model sees them, by graphsilo's own parts."""
+        self._use_archive()
+        from graphsilo.data.silos.asked import Preparation
+        from graphsilo.data.silos.scaling import FeatureScale
 
-    def _linear(self, term: dict[str, Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
-        weights, count, hops = self.arrays[term["weights"]], len(rows), term["hops"]
+        links = None
+        if "link_shift" in self.arrays:
+            links = FeatureScale(self.arrays["link_shift"], self.arrays["link_factor"])
+        scale = FeatureScale(self.arrays["shift"], self.arrays["factor"], links)
+        return Preparation.from_tree(self.about["read"], scale)
+
+    def _read(self, path: str | Path) -> tuple[Graph, Any]:
+        """The graph of tables, ready for the model, and which nodes are classified."""
+        graph = self.preparation().read(path)[0].union
+        return graph, slice(None) if graph.types is None else np.flatnonzero(graph.types.targets)
+
+    def _inputs(self, given: Given) -> dict[str, Floats]:
+        terms = {term["input"]: term for part in self.parts() for term in part}
+        return {name: self.columns(term, given).astype(np.float32) for name, term in terms.items()}
+
+    def _use_archive(self) -> None:
+        if "graphsilo" not in sys.modules:
+            sys.path.insert(0, str(self.folder / "graphsilo.zip"))
+
+    def _say(self, logits: Any) -> Floats:
+        return log_softmax(logits) if self.about["task"] == "node" else np.asarray(logits)
+
+    def _apply(self, term: dict[str, Any], given: Given) -> Floats:
+        if term["kind"] == "network":
+            network, data = self._network(term, given)
+            return np.asarray(network(data.full).double().numpy())
+        columns = self.columns(term, given)
+        if term["kind"] == "linear":
+            found = columns @ self.arrays[term["weights"]]
+            return np.asarray(term["factor"] * (found - term["middle"]))
+        forest = {name: self.arrays[place] for name, place in term["forest"].items()}
+        columns = columns.astype(np.float32)
+        found = np.tile(forest["base"].astype(np.float64), (len(columns), 1))
+        outputs, lines = np.arange(found.shape[1]), np.arange(len(columns))[:, None]
+        trees = zip(forest["columns"].astype(np.int64), forest["thresholds"], forest["values"], strict=True)
+        for column, limit, value in trees:
+            node = np.zeros(found.shape, dtype=np.int64)
+            for level in range(value.shape[1].bit_length() - 1):
+                place = 2**level - 1 + node
+                node = 2 * node + (columns[lines, column[outputs, place]] >= limit[outputs, place])
+            found += value[outputs, node]
+        return np.hstack([np.zeros_like(found), found]) if term["two"] else found
+
+    def _network(self, term: dict[str, Any], given: Given) -> tuple[Any, Any]:
+        """A network with its weights, and the graph as it looks at it."""
+        self._use_archive()
+        import torch
+
+        from graphsilo.data.silos.schema import schema_of
+        from graphsilo.models import build
+        from graphsilo.models.view import GraphTensors
+
+        schema = schema_of(self.about["read"]["schema"])
+        network = build(
+            term["model"], num_features=schema.num_features, num_classes=schema.num_classes, task=schema.task, seed=0,
+            precision=term["precision"], schema=schema, **term["settings"],
+        )  # fmt: skip
+        for name, value in [*network.named_parameters(), *network.named_buffers()]:
+            value.requires_grad_(False)
+            if name in term["weights"]:
+                value.copy_(torch.from_numpy(self.arrays[term["weights"][name]]))
+        assert given.graph is not None
+        return network.eval(), GraphTensors(given.graph)
+
+    def _network_columns(self, term: dict[str, Any], given: Given) -> Floats:
+        network, data = self._network(term, given)
+        from graphsilo.models.finished import first_columns
+
+        return np.asarray(first_columns(network, data.full))
+
+    def _linear_columns(self, term: dict[str, Any], given: Given) -> Floats:
+        count, hops, links = len(given.rows), term["hops"], given.links
         thrown = [self.arrays[name] for name in term["projections"]]
-        own = unit_rows(rows)
+        own = unit_rows(given.rows)
         if term["columns"] == "separate":
             step, found = Operator(links, count, loops=False), []
             for level in range(hops + 1):
@@ -142,49 +272,41 @@ class Model:
             for _ in range(hops):
                 rows = step @ rows + (first if term["columns"] == "mean" else 0.0)
             rows = unit_rows(rows)
-        width = rows.shape[1]
-        found = rows @ weights[:width] + term["constant"] * weights[width]
+        parts = [rows, np.full((count, 1), term["constant"])]
         if term["labelled"]:
-            found += _label_columns(Operator(links, count, loops=False), labels, term["classes"]) @ weights[width + 1 :]
-        return np.asarray(term["factor"] * (found - term["middle"]))
+            parts.append(_label_columns(Operator(links, count, loops=False), given.labels, term["classes"]))
+        return np.hstack(parts)
 
-    def _trees(self, term: dict[str, Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
-        columns = self._tree_columns(term, rows, links, labels).astype(np.float32)
-        forest = {name: self.arrays[place] for name, place in term["forest"].items()}
-        found = np.tile(forest["base"].astype(np.float64), (len(rows), 1))
-        outputs, lines = np.arange(found.shape[1]), np.arange(len(rows))[:, None]
-        trees = zip(forest["columns"].astype(np.int64), forest["thresholds"], forest["values"], strict=True)
-        for column, limit, value in trees:
-            node = np.zeros(found.shape, dtype=np.int64)
-            for level in range(value.shape[1].bit_length() - 1):
-                place = 2**level - 1 + node
-                node = 2 * node + (columns[lines, column[outputs, place]] >= limit[outputs, place])
-            found += value[outputs, node]
-        return np.hstack([np.zeros_like(found), found]) if term["two"] else found
-
-    def _tree_columns(self, term: dict[str, Any], rows: Floats, links: Floats, labels: Floats | None) -> Floats:
-        own = rows
+    def _tree_columns(self, term: dict[str, Any], given: Given) -> Floats:
+        own, links = given.rows, given.links
         if term["principal"]:
-            length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+            length = np.sqrt((own**2).sum(axis=1, keepdims=True))
             inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0).astype(np.float32)
-            own = np.rint((rows.astype(np.float32) * inverse).astype(np.float64) * term["grid"]) / term["grid"]
+            own = np.rint((own.astype(np.float32) * inverse).astype(np.float64) * term["grid"]) / term["grid"]
             own = np.hstack([own @ self.arrays[name].astype(np.float64) for name in term["principal"]])
-        both = np.hstack([links, links[::-1]])
+        # Where nodes have times, a link counts in one way: the other would tell a node of what came later.
+        both = links if term["timed"] else np.hstack([links, links[::-1]])
         ways = [both, links, links[::-1]] if term["directed"] else [links]
-        steps = [Operator(way, len(rows), loops=False) for way in ways]
+        steps = [Operator(way, len(own), loops=False) for way in ways]
         parts = [own]
         for step in steps:
             one = step @ own
             parts += [one, step @ one]
             if not term["principal"]:
-                squares = step @ (own * own)
-                variance = squares - one * one
-                parts.append(np.sqrt(np.where(variance > term["rounding"] * squares, variance, 0.0)))
+                parts.append(step.deviation(own, one, term["rounding"]))
             degree = np.log1p(step.degree)[:, None]
             parts += [degree, step @ degree]
+        kinds, *ends = given.passing
+        for kind, chosen in term["relations"]:
+            step = Operator(np.stack(ends)[:, kinds == kind], len(own), loops=False)
+            here = own if chosen is None else own[:, self.arrays[chosen]]
+            one, degree = step @ here, np.log1p(step.degree)[:, None]
+            parts += [one, degree]
+            if chosen is not None:
+                parts += [step.deviation(here, one, term["rounding"]), step @ degree]
         for step in steps if term["labelled"] else ():
-            parts.append(_label_columns(step, labels, term["classes"]).astype(np.float32))
-        return np.hstack(parts)
+            parts.append(_label_columns(step, given.labels, term["classes"]))
+        return np.hstack(parts).astype(np.float32)
 
 
 def _label_columns(step: Operator, labels: Floats | None, classes: int) -> Floats:
@@ -203,88 +325,70 @@ def _label_columns(step: Operator, labels: Floats | None, classes: int) -> Float
     return 0.5 * np.hstack([one, np.where(two < 1e-12, 0.0, two)])
 
 
-def _read(path: str) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of cells."""
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            names, *rows = list(csv.reader(file)) or [[]]
-    except (OSError, ValueError, csv.Error) as error:
-        raise SystemExit(f"{path} cannot be read as a text file of comma-separated values ({error}).") from None
-    for line, row in enumerate(rows, 2):
-        if len(row) != len(names):
-            raise SystemExit(f"{path}, line {line}: {len(row)} cells, and {len(names)} headings.")
-    return names, rows
+def given_of(graph: Graph) -> Given:
+    """What a graph is to a model, once it is ready for it."""
+    from graphsilo.data.sources.looking_back import passing_rows
+
+    rows: Any = graph.features
+    rows = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), dtype=np.float64)
+    found = passing_rows(graph)
+    return Given(rows, graph.edges.astype(np.int64), np.stack([found.kind, found.source, found.target]), None, graph)
 
 
-def _numbers(path: str, names: list[str], rows: list[list[str]], wanted: list[int]) -> Floats:
-    """[rows, wanted] numbers of some columns, NaN where a cell is empty."""
-    found = np.full((len(rows), len(wanted)), np.nan)
-    for line, row in enumerate(rows):
-        for place, column in enumerate(wanted):
-            if row[column].strip():
-                try:
-                    found[line, place] = float(row[column])
-                except ValueError:
-                    where = f"{path}, line {line + 2}, column '{names[column]}'"
-                    raise SystemExit(f"{where}: '{row[column]}' is no number.") from None
-    return found
+def check(model: Model) -> tuple[dict[str, float], int]:
+    """The largest differences to what the run said of some nodes, and how many of them are decided otherwise."""
+    with np.load(model.folder / "check.npz", allow_pickle=False) as known:
+        given, whole = Given(known["rows"], known["links"], known["passing"]), model.folder / "check_graph.npz"
+        if whole.exists():
+            model.preparation()
+            from graphsilo.data.sources.files import load_graph
 
-
-def _read_nodes(path: str, about: dict[str, Any]) -> tuple[Floats, Floats | None]:
-    """[n, d] features, and [n] classes of training nodes where the file has them."""
-    names, rows = _read(path)
-    wanted = about["features"] or [name for name in names if name != "label"]
-    if missing := [name for name in wanted if name not in names]:
-        raise SystemExit(
-            f"{path} lacks {len(missing)} columns: {', '.join(missing[:5])} ... (model.json has them all)."
-        )
-    features = _numbers(path, names, rows, [names.index(name) for name in wanted])
-    if "label" not in names or "label" in wanted or about["task"] != "node":
-        return features, None
-    words, known = [row[names.index("label")].strip() for row in rows], ["", *about["classes"]]
-    if unknown := set(words) - set(known):
-        raise SystemExit(f"{path}, column 'label': '{min(unknown)}' is no class; classes are {', '.join(known[1:])}.")
-    return features, np.array([known.index(word) - 1 for word in words])
-
-
-def _read_links(path: str, count: int) -> Floats:
-    """[2, m] rows of nodes."""
-    names, rows = _read(path)
-    if len(names) < 2:
-        raise SystemExit(f"{path} has {len(names)} columns; two are wanted, rows of sources and of targets.")
-    links = _numbers(path, names, rows, [0, 1]).T
-    wrong = ~((links >= 0) & (links < count) & (links == np.floor(links))).all(axis=0)
-    if wrong.any():
-        line = int(np.argmax(wrong)) + 2
-        raise SystemExit(f"{path}, line {line}: a link joins two rows of the nodes, numbered from 0 to {count - 1}.")
-    return links
+            given = given._replace(graph=load_graph(whole).union)
+        asked = known["asked"]  # nobody classifies nodes of other types
+        said = {"scores": model.score_given(given)[asked]}
+        if (model.folder / "model.onnx").exists():
+            try:
+                from onnxruntime import InferenceSession
+            except ImportError:
+                print("model.onnx is not looked at: onnxruntime is not installed.")
+            else:
+                found = InferenceSession(model.folder / "model.onnx", providers=["CPUExecutionProvider"])
+                said["scores of model.onnx"] = found.run(None, model._inputs(given))[0][asked]
+        worst = {name: float(np.abs(scores - known["scores"]).max(initial=0.0)) for name, scores in said.items()}
+        if "decisions" not in known:
+            return worst, 0
+        calibrated, decisions = model.decide(said["scores"])
+        worst["calibrated"] = float(np.abs(calibrated - known["calibrated"]).max(initial=0.0))
+        return worst, int((decisions != known["decisions"]).sum())
 
 
 def _main(arguments: list[str]) -> int:
-    if any(argument in ("-h", "--help") for argument in arguments) or len(arguments) > 2:
+    if len(arguments) > 1 or any(argument in ("-h", "--help") for argument in arguments):
         print(__doc__)
         return 0 if len(arguments) < 2 else 2
-    folder = Path(__file__).parent
-    model = Model(folder)
+    model = Model(Path(__file__).parent)
     if not arguments:
-        with np.load(folder / "check.npz", allow_pickle=False) as check:
-            said = model.score(check["features"], check["links"])
-            worst, wrong = np.abs(said - check["scores"]).max(), 0
-            if "decisions" in check:
-                calibrated, decisions = model.decide(said)
-                worst = max(worst, np.abs(calibrated - check["calibrated"]).max())
-                wrong = int((decisions != check["decisions"]).sum())
-        print(f"largest difference to the scores of the run: {worst:.1e}; other decisions: {wrong}")
-        return int(worst > 1e-5 or wrong > 0)
-    features, labels = _read_nodes(arguments[0], model.about)
-    links = _read_links(arguments[1], len(features)) if len(arguments) > 1 else np.zeros((2, 0))
-    classes, scores = model.about["classes"], model.score(features, links, labels)
-    lines = [[f"{value:.9g}" for value in line] for line in scores]
+        worst, wrong = check(model)
+        for name, difference in worst.items():
+            print(f"largest difference to the run's {name}: {difference:.1e}")
+        print(f"nodes that are decided otherwise: {wrong}")
+        return int(max(worst.values()) > NEAR or wrong > 0)
+    model.preparation()
+    from graphsilo.errors import GraphsiloError
+    from graphsilo.spreadsheets import csv_text
+
+    try:
+        ids, scores = model.score_tables(arguments[0])
+    except GraphsiloError as error:
+        raise SystemExit(str(error)) from None
+    classes = model.about["classes"]
+    lines = [[str(name), *(f"{value:.9g}" for value in line)] for name, line in zip(ids, scores, strict=True)]
+    heading = ["node", *classes]
     if model.about["decision"]:
-        for line, chance, chosen in zip(lines, *model.decide(scores, labelled=labels is not None), strict=True):
+        for line, chance, chosen in zip(lines, *model.decide(scores), strict=True):
             line += [f"{chance:.9g}", classes[chosen]]
-        classes = [*classes, "calibrated", "decision"]
-    print("\n".join(",".join(line) for line in [classes, *lines]))
+        heading += ["calibrated", "decision"]
+    sys.stdout.write(csv_text([heading, *lines]))
     return 0
 
 

@@ -419,13 +419,12 @@ class Client(ClientBase[FedTreesConfig]):
 
         known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
         schema = self.silo.schema
-        if known is None or schema.task == "graph" or schema.relations:
+        if known is None or schema.task == "graph":
             return super().portable(view, labelled=labelled)
-        width, dim, seed = schema.num_features, self.config.dim, self.context.seed
         return [{
-            **portable_forest(known, self._directions.numpy(), dim, width, seed), "directed": schema.directed,
-            "two": len(known["base"]) < schema.num_classes, "classes": schema.num_classes,
-            "labelled": self.config.has_labels(schema),
+            **portable_forest(known, self._directions.numpy(), schema, self.config.dim, self.context.seed),
+            "width": self.config.width(schema), "labelled": self.config.has_labels(schema),
+            "timed": self.silo.graph.union.time is not None,
         }]  # fmt: skip
 
     def _say(self, margins: Floats) -> NDArray[np.float32]:

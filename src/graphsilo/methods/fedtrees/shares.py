@@ -319,14 +319,17 @@ WAYS = {1: ("",), 2: ("", ", by weight"), 3: ("", ", links in", ", links out")}
 
 
 def portable_forest(
-    forest: Tensors, principal: NDArray[np.float32], dim: int, num_features: int, seed: int
+    forest: Tensors, principal: NDArray[np.float32], schema: Schema, dim: int, seed: int
 ) -> dict[str, Any]:
-    """A forest, and how its columns are made, as plain values and arrays."""
+    """A forest, and how its columns are made, as plain values and arrays; arguments as of ``describe_columns``."""
     thrown: list[NDArray[Any]] = []
-    if num_features > dim:
-        known = projection(num_features, dim - principal.shape[1], seed).toarray()
+    width = schema.num_features
+    if width > dim:
+        known = projection(width, dim - principal.shape[1], seed).toarray()
         thrown = [principal, known] if principal.shape[1] else [known]
+    relations = [[2 * number + turned, columns] for number, turned, columns in relation_sources(schema, dim)]
     return {
         "kind": "trees", "forest": {name: each.numpy() for name, each in forest.items()}, "principal": thrown,
-        "grid": ROW, "rounding": ROUNDING,
+        "grid": ROW, "rounding": ROUNDING, "relations": relations, "directed": schema.directed,
+        "two": len(forest["base"]) < schema.num_classes, "classes": schema.num_classes,
     }  # fmt: skip
