@@ -34,6 +34,7 @@ from graphsilo.federation.kinds import SHORT
 from graphsilo.federation.noise import compose
 
 if TYPE_CHECKING:
+    from graphsilo.federation.evaluations import Evaluation, Evaluations
     from graphsilo.federation.message import Message
     from graphsilo.federation.policy import DisclosurePolicy
     from graphsilo.federation.wire import Encoded
@@ -162,19 +163,21 @@ class Journal:
         account: Where what leaves in all is counted: releases with noise, and bytes if anybody bounds them. None: it
             is counted from the lines alone.
         policy: Of the owner, who may bound both: runs that are open at once, in whatever federations, count together.
+        evaluations: Where answers of evaluation are counted, for a silo with a policy. None: they are not.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, largest: int = LARGEST, sync: bool = True,
         account: Account | None = None, policy: DisclosurePolicy | None = None,
+        evaluations: Evaluations | None = None,
     ):  # fmt: skip
         self.path = Path(path)
         self.largest, self.sync = largest, sync
-        self.account, self.policy = account, policy
+        self.account, self.policy, self.evaluations = account, policy, evaluations
 
     def note_message(
         self, way: Way, run: str, method: str, round: int, handler: str, message: Encoded | Message,
-        bytes: int | None = None, reason: str = "", again: bool = False,
+        bytes: int | None = None, reason: str = "", again: bool = False, evaluation: Evaluation | None = None,
     ) -> None:  # fmt: skip
         """Note a message that is about to leave (``sent``), or that came in (``received``), which is shorter.
 
@@ -187,6 +190,7 @@ class Journal:
             bytes: Of a message on its way; by default those of its encoding.
             reason: What else to know of it, such as that it was masked.
             again: Whether the same numbers passed the bounds before, and are masked again.
+            evaluation: What it counts as, where it is an answer of evaluation.
 
         Raises:
             DisclosureError: It cannot be logged, or more would have left in all than the owner lets out: it must not
@@ -205,6 +209,8 @@ class Journal:
         content: dict[str, Any] = {"message": name, "bytes": length if bytes is None else bytes, "fields": fields}
         if reason:
             content["reason"] = reason
+        if evaluation is not None and self.evaluations is not None and self.policy is not None:
+            self.evaluations.count(evaluation, self.policy)
         if way == "sent":
             self._count(f"{name.rpartition('.')[2]}, which '{handler}' sends", fields, bounded=not again)
         self._write(way, run, method, round, handler, content)

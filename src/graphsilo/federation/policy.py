@@ -98,6 +98,15 @@ class DisclosurePolicy(Settings):
         1, "a table of hits and misses, a score, a bin of scores, or a sum that scales features or targets, over fewer "
         "items, but some, does not leave; 1 is off", ge=1,
     )  # fmt: skip
+    max_run_evaluations: int = setting(
+        5_000, "answers of evaluation that a run gets of the same data: two in each round of a seed where "
+        "evaluation.threshold_by is federation, else one. From tables that hardly differ in models, thresholds or "
+        "periods one learns of single items. Counted beside the data; the same answer to the same questions counts "
+        "once", ge=1,
+    )  # fmt: skip
+    max_total_evaluations: int = setting(
+        50_000, "likewise of all runs together: a run's name is the coordinator's word", ge=1
+    )
     max_epsilon: float | None = setting(
         None, "differential privacy: largest ε that what training has sent in all runs may come to, counted from the "
         "silo's log; what carries no noise does not leave then. Scores and counts of evaluation are not part of it",
@@ -174,7 +183,7 @@ class DisclosurePolicy(Settings):
                 "it counts the silos of secure sums, and runs without any are allowed; policy.require_secure_sums "
                 "refuses those"
             )
-        for wide, narrow in combinations(_BYTES, 2):
+        for wide, narrow in (*combinations(_BYTES, 2), ("max_total_evaluations", "max_run_evaluations")):
             most, bound = getattr(self, wide), getattr(self, narrow)
             if most is not None and bound is not None and most < bound:
                 found[narrow] = f"policy.{wide} is less"

@@ -668,5 +668,11 @@ def _promises(policy: DisclosurePolicy, method: Method, settings: MethodConfig, 
     )
     yield Promise("There is a bound on how much leaves", bounded, _sentence(f"at most {', '.join(given)}{more}"))
     yield Promise(
+        "There is a bound on how often the same data are evaluated",
+        True,
+        f"at most {policy.max_run_evaluations:,} answers in a run (policy.max_run_evaluations) and "
+        f"{policy.max_total_evaluations:,} in all (policy.max_total_evaluations), counted beside the data",
+    )
+    yield Promise(
         "All that leaves is in the silo's log before it leaves", True, "if it cannot be logged, it is not sent"
     )

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from graphsilo.errors import DisclosureError
-from graphsilo.federation.secure import opened
+from graphsilo.federation import record as lines
 from graphsilo.federation.secure.opened import MOST_OFFERED, OpenedSums
 
 X, Y = bytes(32), b"\x01" * 32
@@ -121,14 +121,14 @@ def test_two_processes_have_one_record(tmp_path):
 
 def test_one_that_was_first_between_check_and_note(tmp_path, monkeypatch):
     one, other = OpenedSums(tmp_path / "a.opened"), OpenedSums(tmp_path / "a.opened")
-    lock = opened.lock_file
+    lock = lines.lock_file
 
     def late(path):
-        monkeypatch.setattr(opened, "lock_file", lock)
+        monkeypatch.setattr(lines, "lock_file", lock)
         other.note(X, DATA, [A, B, C])
         return lock(path)
 
-    monkeypatch.setattr(opened, "lock_file", late)
+    monkeypatch.setattr(lines, "lock_file", late)
     with pytest.raises(DisclosureError, match="these data were opened before"):
         one.note(Y, DATA, [A, B])
     assert len((tmp_path / "a.opened").read_bytes().splitlines()) == 1
@@ -137,8 +137,8 @@ def test_one_that_was_first_between_check_and_note(tmp_path, monkeypatch):
 def test_it_is_on_the_disk_before_anything_is_opened(tmp_path, monkeypatch):
     order = []
     write, sync = os.write, os.fsync
-    monkeypatch.setattr(opened.os, "write", lambda *given: order.append("write") or write(*given))
-    monkeypatch.setattr(opened.os, "fsync", lambda *given: order.append("fsync") or sync(*given))
+    monkeypatch.setattr(lines.os, "write", lambda *given: order.append("write") or write(*given))
+    monkeypatch.setattr(lines.os, "fsync", lambda *given: order.append("fsync") or sync(*given))
     OpenedSums(tmp_path / "a.sums").note(X, DATA, [A, B, C])
     assert order[:2] == ["write", "fsync"]
     assert (tmp_path / "a.sums").stat().st_mode & 0o777 == 0o600
@@ -164,7 +164,7 @@ def test_without_a_record_nothing_is_opened(tmp_path, monkeypatch):
             OpenedSums(damaged)
     record = OpenedSums(tmp_path / "b.sums")
     full = OSError(errno.ENOSPC, "No space left on device")
-    monkeypatch.setattr(opened.os, "write", mock.Mock(side_effect=full))
+    monkeypatch.setattr(lines.os, "write", mock.Mock(side_effect=full))
     with pytest.raises(DisclosureError, match="cannot be written"):
         record.note(X, DATA, [A, B, C])
     (tmp_path / "b.sums").unlink()

@@ -334,20 +334,30 @@ def _policy(described: SiloFile, held: Silo) -> Iterator[Finding]:
 def _sums(described: SiloFile, held: Silo) -> Iterator[Finding]:
     """Whether the policy lets out what scaling needs, and whether sums were opened of other data."""
     from graphsilo.data.graph import content_hash
+    from graphsilo.federation.evaluations import Evaluations
     from graphsilo.federation.policy import DisclosurePolicy
     from graphsilo.federation.secure.opened import OpenedSums
 
+    data = content_hash([held.graph])
     where, trouble = "sums", "no secure sum can be made"
     try:
         opened = OpenedSums(described.record("opened")).data
-        if opened and content_hash([held.graph]) not in opened:
+        if opened and data not in opened:
             yield Finding(
                 "note", "sums", "secure sums were opened of other data than there are now: where the other silos' have "
                 "not changed, the difference to the next sum is what has changed here",
             )  # fmt: skip
-        where, trouble = "scaling", "no run can begin"
+        where, trouble = "evaluation", "no run can begin"
+        policy = DisclosurePolicy.of(described.policy)
+        answered, most = Evaluations(described.record("evaluated")).answered(data), policy.max_total_evaluations
+        if 2 * answered > most:
+            yield Finding(
+                "note", where, f"{answered:,} answers of evaluation have left of these data, of {most:,} that may "
+                f"(policy.max_total_evaluations)",
+            )  # fmt: skip
+        where = "scaling"
         if described.scaling.is_agreed:
-            DisclosurePolicy.of(described.policy).check_scaling()
+            policy.check_scaling()
     except DisclosureError as error:
         yield Finding("broken", where, f"{trouble}: {error}")
 

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
 from graphsilo.federation.class_counts import CountingClient, count_classes
 from graphsilo.federation.exposure import warn_coordinator
+from graphsilo.federation.settings import MethodConfig
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.setup import ClientSetup
@@ -189,6 +191,7 @@ def run_over(
             "schema": schema_tree(participants.schema), "sparse": sparse, "task": participants.task,
             "secure_sums": config.run.secure_sums, "report": config.evaluation.report,
         }  # fmt: skip
+        sites.evaluations = partial(_count_evaluations, config)
         participants = replace(participants, trained=_count_trained(folder, config, participants, sites))
         apart = [name for name in config.run.references if name in ("local", "alone")]
         if apart:
@@ -207,6 +210,14 @@ def run_over(
         return result
     finally:
         sites.close()
+
+
+def _count_evaluations(config: RunConfig, method: MethodConfig) -> int:
+    """How many answers of evaluation all seeds ask a silo for at most; 0 where a run may well end earlier."""
+    if config.run.early_stopping is not None:
+        return 0
+    steps = 2 if config.evaluation.threshold_by == "federation" else 1
+    return len(config.run.seeds) * steps * -(-method.total_rounds // config.evaluation.every)
 
 
 def _count_trained(

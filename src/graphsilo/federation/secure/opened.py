@@ -15,34 +15,26 @@ the record holds what was offered, too, each time that it was asked for, and few
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from graphsilo.data.sources.atomic import lock_file
 from graphsilo.errors import DisclosureError
+from graphsilo.federation.record import Record
 
 MOST_OFFERED = 32
 """Answers that a silo offers and that are not opened, for good: runs that break off leave one each."""
 
 
-class OpenedSums:
-    """The record of one silo.
+class OpenedSums(Record):
+    """What one silo has opened, as lines of a file, read when it is made; ``path`` and errors are a ``Record``'s."""
 
-    Args:
-        path: A file of lines, of which only the owner can read anything, and which processes may share; None keeps the
-            record in memory.
-
-    Raises:
-        DisclosureError: The file cannot be read.
-    """
+    what = "record of opened sums"
+    stops = "offered or opened", "no sum is opened"
+    removed = "compute differences of sums that were opened before"
 
     def __init__(self, path: Path | None = None):
-        self.path = path
-        self._name = "NAME.opened" if path is None else path.name
-        self._forget()
+        super().__init__(path)
         self._read_on()
 
     @property
@@ -135,50 +127,14 @@ class OpenedSums:
         if self.path is not None and offer not in self._offered:
             self._add({"offered": offer}, check)
 
-    def _add(self, line: dict[str, Any], check: Callable[[], None]) -> None:
-        """Put a line on the disk, if a check passes while nobody else can."""
-        if self.path is None:
-            self._take(line)
-            return
-        try:
-            with lock_file(self.path) as handle:
-                check()  # another process may have been first
-                _append(handle, json.dumps(line).encode() + b"\n")
-        except OSError as error:
-            raise DisclosureError(
-                f"the record of opened sums cannot be written ({error.strerror}), and nothing is offered or opened "
-                f"that is not recorded. The silo's owner must make room for it, in sums/ beside silo.yaml."
-            ) from None
+    @property
+    def _name(self) -> str:
+        return "NAME.opened" if self.path is None else self.path.name
 
-    def _forget(self) -> None:
+    def _empty(self) -> None:
         self._answers: dict[str, frozenset[str]] = {}
         self._data: dict[str, frozenset[str]] = {}
         self._offered: set[str] = set()
-        self._taken = 0  # bytes of the file
-
-    def _read_on(self) -> None:
-        """Take the lines that were added."""
-        if self.path is None:
-            return
-        try:
-            if not self.path.exists() or self.path.stat().st_size < self._taken:
-                self._forget()  # its owner has removed it
-            if not self.path.exists():
-                return
-            with self.path.open("rb") as file:
-                file.seek(self._taken)
-                lines = file.read()
-            # Of a line that was cut when the power failed, nothing has been opened.
-            lines = lines[: lines.rfind(b"\n") + 1]
-            for line in lines.splitlines():
-                self._take(json.loads(line))
-            self._taken += len(lines)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DisclosureError(
-                f"the record of opened sums {self.path.name} cannot be read ({type(error).__name__}), and without it "
-                f"no sum is opened. The silo's owner must mend it, or remove it: then coordinators can compute "
-                f"differences of sums that were opened before."
-            ) from None
 
     def _take(self, line: dict[str, Any]) -> None:
         if "offered" in line:
@@ -199,14 +155,3 @@ def _offer_of(answer: bytes, question: bytes) -> str:
 
 def _name_silos(silos: Collection[bytes]) -> frozenset[str]:
     return frozenset(silo.hex() for silo in silos)
-
-
-def _append(handle: int, line: bytes) -> None:
-    end = os.lseek(handle, 0, os.SEEK_END)
-    if end:  # a line that was cut when the power failed goes
-        whole = os.pread(handle, end, 0)
-        os.ftruncate(handle, whole.rfind(b"\n") + 1)
-        os.lseek(handle, 0, os.SEEK_END)
-    while line:
-        line = line[os.write(handle, line) :]
-    os.fsync(handle)

@@ -26,6 +26,7 @@ from graphsilo.runtime.transport import Body, Parts, Transport, Unreachable, siz
 from graphsilo.types import ClientId
 
 if TYPE_CHECKING:
+    from graphsilo.federation.settings import MethodConfig
     from graphsilo.runtime.remote.federation import Remote
 
 SiteState: TypeAlias = Literal["waiting", "up", "working", "late", "lost", "gone"]
@@ -86,6 +87,8 @@ class SiteStatus:
 class RemoteSites:
     """The sites of a federation, for as long as a run lasts; each seed opens its clients again.
 
+    ``evaluations`` says how many answers of evaluation all seeds of a method ask for at most; 0: nobody knows.
+
     Args:
         transport: Leads to the sites.
         clients: Numbers of the clients at each site.
@@ -118,6 +121,7 @@ class RemoteSites:
         self._items: dict[ClientId, dict[str, float]] = {}
         self.degrees: dict[ClientId, float] = {}
         self.facts: dict[str, Any] = {}
+        self.evaluations: Callable[[MethodConfig], int] = lambda config: 0
         self.beside: str | None = None
         self._references: list[str] = []
         self._threads = ThreadPoolExecutor(max(2, len(self.status)), thread_name_prefix="site")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import signal
 import socket
@@ -59,6 +60,7 @@ from graphsilo.federation.client import (
 )
 from graphsilo.federation.codec import decode
 from graphsilo.federation.compression import Compression
+from graphsilo.federation.evaluations import Evaluation, Evaluations
 from graphsilo.federation.exposure import warn_silo
 from graphsilo.federation.interface import Failure
 from graphsilo.federation.journal import Journal
@@ -74,15 +76,15 @@ from graphsilo.federation.model_files import (
 from graphsilo.federation.policy import DisclosurePolicy, Gate
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, AgreedTargetScale, ScalingClient, TargetsClient, scale_from
-from graphsilo.federation.secure import STEPS
+from graphsilo.federation.secure import CALL, STEPS
 from graphsilo.federation.secure.opened import OpenedSums
 from graphsilo.federation.secure.party import Party
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime import pipe
 from graphsilo.runtime.alone import make_alone
-from graphsilo.runtime.dispatch import Inbox, call
-from graphsilo.runtime.hosted import HostedClient
+from graphsilo.runtime.dispatch import Inbox, call, handler_of
+from graphsilo.runtime.hosted import READS_ONLY, HostedClient, Turn
 from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, make_repeatable, peak
 from graphsilo.runtime.parties import Parties
 from graphsilo.runtime.protocol import Packet, check_header, pack_error, parts, unpack
@@ -109,12 +111,14 @@ class Member:
         file: What its ``silo.yaml`` says.
         policy: What may leave it.
         journal: Where everything that leaves it is noted.
+        evaluations: Where answers of evaluation are counted.
     """
 
     client: ClientId
     file: SiloFile
     policy: DisclosurePolicy
     journal: Journal
+    evaluations: Evaluations
 
 
 @dataclass
@@ -123,6 +127,7 @@ class Session:
 
     Attributes:
         words: Of each client, the hash of what others said of how it is made.
+        asked: Likewise, of that and of all that it was asked since, but for what changes nothing.
     """
 
     run: str
@@ -135,6 +140,7 @@ class Session:
     state: SiteState
     parties: Parties
     words: Mapping[ClientId, bytes]
+    asked: dict[ClientId, bytes]
 
 
 class SiteWorker:
@@ -268,6 +274,8 @@ class SiteWorker:
                 member.policy.check_secure_sums(config, secure, report)
                 if agreeing:
                     member.policy.check_scaling(targets=not member.file.scaling.is_agreed)
+                wanted = int(header.get("evaluations", 0))
+                member.evaluations.check_room(wanted, run, self._read(member)[1], member.policy)
             except DisclosureError as error:
                 member.journal.note("refused", run, method.name, 0, "open", str(error))
                 _tell("\n".join([str(error), *getattr(error, "__notes__", [])]))
@@ -310,7 +318,7 @@ class SiteWorker:
             )  # fmt: skip
             words[client] = _hash_words(header, packet.payloads, spec)
             make[client] = partial(HostedClient.open, kind, context, parties, words[client] if secure else b"")
-        session = Session(run, seed, method, config, {}, make, gates, state, parties, words)
+        session = Session(run, seed, method, config, {}, make, gates, state, parties, words, dict(words))
         if header.get("mark") is not None:
             self._restore(session, str(header["mark"]))
         else:
@@ -335,7 +343,7 @@ class SiteWorker:
         if len(set(asked)) < len(asked):
             raise FederationError("a silo was asked for the same step twice at once.")
         for client, index in packet.header["to"]:
-            started = time.process_time()
+            started, evaluation = time.process_time(), None
             member = self._member(client)
             if client not in session.clients:
                 raise FederationError(f"silo '{member.file.name}' does not take part in this run.")
@@ -344,7 +352,8 @@ class SiteWorker:
             else:
                 held, turn = session.clients[client], (step, back.get(client))
                 reply = call(held, handler, number, inboxes[index], session.gates[client], turn)
-            reply = _log_reply(member, session, number, handler, inboxes[index], reply)
+                evaluation = self._note_asked(session, member, handler, number, inboxes[index], turn, reply)
+            reply = _log_reply(member, session, number, handler, inboxes[index], reply, evaluation)
             answer: dict[str, Any] = {"client": client, "cpu": _coarse_seconds(started)}
             if isinstance(reply, Failure):
                 if reply.trace:
@@ -365,8 +374,11 @@ class SiteWorker:
         back = dict(packet.header.get("back", ()))
         for client, held in session.clients.items():
             held.settle(back.get(client))
+            if client in back:
+                session.asked[client] = _hash_on(session.asked[client], b"", "save", back[client])
         tree = {
-            str(client): {**held.state(), "words": session.words[client]} for client, held in session.clients.items()
+            str(client): {**held.state(), "words": session.words[client], "asked by": session.asked[client]}
+            for client, held in session.clients.items()
         }
         session.state.save(mark, tree)
         return {}, []
@@ -477,6 +489,26 @@ class SiteWorker:
         record, data = OpenedSums(member.file.record("opened")), self._read(member)[1]
         return Party(client, identity, known, record, least=member.policy.min_silos, data=data)
 
+    def _note_asked(
+        self, session: Session, member: Member, handler: str, number: int, inbox: Inbox, turn: Turn,
+        reply: Encoded | Failure,
+    ) -> Evaluation | None:  # fmt: skip
+        """Keep what a client was asked; what its answer counts as, where it is one of evaluation."""
+        client, step = member.client, handler.removeprefix(CALL)
+        before, now = session.asked[client], hashlib.sha256(inbox.data.data).digest()
+        if step not in READS_ONLY or turn[1] is not None:
+            session.asked[client] = _hash_on(before, now, handler, number, turn[1])
+        if isinstance(reply, Failure):
+            return None
+        found = handler_of(type(session.clients[client].client), step).types()[1]
+        if not any(spec.evaluated for spec in found.specs()):
+            return None
+        offered = step != handler
+        answer = session.parties.of(client).kept.digest if offered else hashlib.sha256(reply.data.data).digest()
+        return Evaluation.of(
+            session.run, self._read(member)[1], session.seed, handler, number, session.asked[client], now, answer
+        )
+
     def _secret(self, clients: Iterable[ClientId]) -> bytes:
         """That of these silos of the site, for their checkpoints."""
         each = (load_secret(self._member(client).file.record("secret")) for client in sorted(clients))
@@ -519,6 +551,7 @@ class SiteWorker:
             # Made again: what it was asked since, and is in no state, would stay with it.
             session.clients[client] = opened()
             session.clients[client].load_state(tree[str(client)])
+            session.asked[client] = tree[str(client)].get("asked by", os.urandom(32))
 
     def _is_complete(self, run: str, client: ClientId) -> bool:
         return (self._results(run, client) / "result.json").exists()
@@ -533,12 +566,17 @@ class SiteWorker:
 
 def _hash_words(header: Mapping[str, Any], payloads: Sequence[Any], spec: ModelSpec) -> bytes:
     """[32] hash of all that a client's answers depend on by the words of who opens a run, itself and its data apart."""
-    own = ("id", "do", "device", "mark", "models")
+    own = ("id", "do", "device", "mark", "models", "evaluations")
     words = {name: value for name, value in header.items() if name not in own}
     digest = hashlib.sha256(json.dumps([words, spec.wire()], sort_keys=True).encode())
     for payload in payloads:
         digest.update(payload)
     return digest.digest()
+
+
+def _hash_on(before: bytes, data: bytes, *step: Any) -> bytes:
+    """[32] hash of all that was asked, with one step more."""
+    return hashlib.sha256(before + data + json.dumps(step).encode()).digest()
 
 
 def _spec(name: str, settings: Mapping[str, Any], precision: str) -> ModelSpec:
@@ -578,7 +616,13 @@ def _coarse_seconds(started: float) -> float:
 
 
 def _log_reply(
-    member: Member, session: Session, number: int, handler: str, inbox: Inbox, reply: Encoded | Failure
+    member: Member,
+    session: Session,
+    number: int,
+    handler: str,
+    inbox: Inbox,
+    reply: Encoded | Failure,
+    evaluation: Evaluation | None,
 ) -> Encoded | Failure:
     """The reply, once what came and what leaves stands in the log; what cannot be logged does not leave."""
     journal, place = member.journal, (session.run, session.method.name, number, handler)
@@ -592,7 +636,7 @@ def _log_reply(
                 journal.note_message("sent", *place, party.kept.answer, reply.num_bytes, how, again=party.counted)
                 party.counted = True
             else:
-                journal.note_message("sent", *place, reply)
+                journal.note_message("sent", *place, reply, evaluation=evaluation)
         elif reply.kind == DisclosureError.__name__:
             journal.note("refused", *place, reply.reason)
         else:
@@ -640,8 +684,9 @@ def members_of(
             granted = tuple(kind for kind in policy.kinds if kind in may_send[str(client)])
             policy = policy.model_copy(update={"kinds": granted})
         log = folder / "sent" / f"{file.name}.jsonl"
-        journal = Journal(log, account=Account(file.record("account")), policy=policy)
-        members.append(Member(client, file, policy, journal))
+        evaluations = Evaluations(file.record("evaluated"))
+        journal = Journal(log, account=Account(file.record("account")), policy=policy, evaluations=evaluations)
+        members.append(Member(client, file, policy, journal, evaluations))
     return members
 
 
