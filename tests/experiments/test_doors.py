@@ -635,3 +635,17 @@ def test_numbers_that_are_not_finite_are_refused_everywhere(name, value):
     """A Dirichlet cut with alpha NaN was made, by no proportions at all."""
     with pytest.raises(ConfigError, match=f"{name.partition('.')[2]} must be a (finite )?number"):
         api.run(data=SMALL, partition="dirichlet", clients=2, rounds=1, **{name: value})
+
+
+def test_all_that_is_misspelt_is_told_at_once(tmp_path: Path) -> None:
+    """In a file and at the command line: sections, and what stands in those that there are."""
+    file = tmp_path / "run.yaml"
+    file.write_text("datta: Cora\nevalution: {every: 2}\nevaluation: {evry: 3}\nrun: {seedz: [0], workers: 1}\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(file, assignments=["rum.x=3", "evaluation.autc=true"])
+    for name in ("datta", "evalution", "evaluation.evry", "run.seedz", "rum.x", "evaluation.autc"):
+        assert f"unknown setting '{name}'; did you mean" in str(refused.value)
+    with pytest.raises(
+        ConfigError, match=r"^unknown setting 'rum\.x'; did you mean 'run'\? unknown setting 'x'; known"
+    ):
+        load_config(assignments=["rum.x=3", "x=1"])

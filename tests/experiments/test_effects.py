@@ -335,3 +335,14 @@ def test_a_setting_that_every_model_of_a_pool_has_for_itself(pool):
     assert "hidden" not in based.tree["config"]["model"]
     assert "model.hidden 32 has no effect" in based.tree["config"]["remarks"][0]
     assert api.run(data=SMALL, method="fedpg", rounds=1, clients=2, model={"pool": pool, "dropout": 0.1}).tree["seeds"]
+
+
+@pytest.mark.parametrize("classes", [7, 0, 2])
+def test_a_threshold_of_all_silos_is_of_two_classes(classes: int) -> None:
+    config = load_config({"evaluation": {"threshold_by": "federation"}})
+    said = drop_idle(config, task="node", classes=classes)
+    assert said.evaluation.threshold_by == ("federation" if classes == 2 else "silo")
+    assert ("calibration are of one of two classes, and this data has not two" in str(said.remarks)) == (classes != 2)
+    if classes != 2:
+        with pytest.raises(ConfigError, match=r"evaluation\.threshold_by would have no effect"):
+            drop_idle(load_config(assignments=["evaluation.threshold_by=federation"]), task="node", classes=classes)

@@ -72,3 +72,15 @@ def test_footprint_is_what_is_kept() -> None:
         kept = [value for value in data._cache.values() if isinstance(value, np.ndarray) and value.shape[1] == 5]
         sizes = {"nodes": GRAPH.num_nodes, "edges": GRAPH.num_edges, "features": 5}
         assert sum(matrix.nbytes for matrix in kept) == propagated_bytes(name, {}, **sizes)
+
+
+def test_footprint_of_relations_is_what_is_kept() -> None:
+    """One dense matrix for each of two directions of each relation."""
+    data = GraphTensors(typed(GRAPH))
+    build("rgcn", num_features=5, num_classes=3, seed=0, schema=SCHEMA)(data.full)
+    kept = [value.dense() for key, value in data._cache.items() if key[0] == "first"]
+    sizes = {"nodes": GRAPH.num_nodes, "edges": GRAPH.num_edges, "features": 5}
+    found = propagated_bytes("rgcn", {}, **sizes, relations=len(SCHEMA.relations))
+    assert sum(matrix.nbytes for matrix in kept) == found > 0
+    # Of words, 1 % filled, a node's two links by a relation and direction fill 2 %
+    assert propagated_bytes("rgcn", {}, nodes=9, edges=36, features=5, density=0.01, relations=1) == 0

@@ -93,10 +93,10 @@ def test_most_gain_and_the_rest_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("together", "alone", "words"),
     [
-        ([[0.5, 0.6]], [[0.4, 0.5]], "all 2 silos do better than alone: +10.0 points of accuracy on average"),
+        ([[0.5, 0.6]], [[0.4, 0.5]], "both silos do better than alone: +10.0 points of accuracy on average"),
         (
             [[0.5, 0.6]], [[0.6, 0.8]],
-            "no silo does better than alone: −15.0 points of accuracy on average (one seed); all 2 lose, up to 20.0 "
+            "no silo does better than alone: −15.0 points of accuracy on average (one seed); both lose, up to 20.0 "
             "points (client 1).",
         ),
         (
@@ -158,7 +158,7 @@ def test_that_a_part_of_the_silos_is_scored_is_said(tmp_path: Path) -> None:
     assert found.sentence.startswith("Together, the scored silos reach 60.0 % accuracy on average, from 50.0 to 70.0.")
     assert found.certainty == "2 of 4 silos were scored (evaluation.share=0.5)."
     found = finding(scored("gain", [[0.5, 0.7]], [[0.4, 0.6]]))
-    assert found.sentence.startswith("Together, all 2 scored silos do better than alone: +10.0 points")
+    assert found.sentence.startswith("Together, both scored silos do better than alone: +10.0 points")
     assert found.certainty.startswith("2 of 4 silos were scored (evaluation.share=0.5). One seed: ")
     run = scored("seeds", [[0.5, 0.7], [0.5, 0.7]])
     run.seeds[1].clients[1].client = 2

@@ -58,7 +58,7 @@ def print_table(found: Table) -> None:
 
 def sheet(drawn: Layout) -> Sheet:
     """The table for the terminal: a star at the best means, † and ‡ as the legend says."""
-    is_percent = {heading.unit for heading in drawn.headings if heading.unit} == {"%"}
+    is_percent = {heading.unit for heading in drawn.headings if heading.unit or heading.is_score} == {"%"}
     columns = [f"{heading.group} {heading.title if is_percent else heading.text}".strip() for heading in drawn.headings]
     rows = [
         (

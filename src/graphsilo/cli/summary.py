@@ -37,6 +37,7 @@ def sheet(record: RunRecord) -> Sheet:
     scenarios = [name for name in SCENARIOS if name in (record.summary.scenarios or {})]
     worst = test.beside.worst_client is not None and "accuracy" in names
     gap = record.gap_closed or None
+    mixed = len({metric_of(name).is_share for name in names}) > 1
 
     def scores(means: Means, found: Mapping[str, Means] | None) -> list[str]:
         cells = [_cell(means.metrics.get(name), name) for name in names]
@@ -50,7 +51,7 @@ def sheet(record: RunRecord) -> Sheet:
 
     of = "" if chosen == "accuracy" else ", accuracy"  # which is what the record has of it
     columns = [
-        *(metric_of(name).title for name in names),
+        *(metric_of(name).title + (", %" if mixed and metric_of(name).is_share else "") for name in names),
         *([f"Worst {'scored ' if describe_share(record) else ''}client{of}"] if worst else []),
         *map(words, scenarios),
         "Best round",
@@ -74,7 +75,7 @@ def sheet(record: RunRecord) -> Sheet:
     absent = absent_clients(record.partition)
     seeds = len(record.seeds)
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}{f', without {absent}' if absent else ''}"
-    unit = ", %" if any(metric_of(name).is_share for name in names) else ""
+    unit = ", %" if not mixed and any(metric_of(name).is_share for name in names) else ""
     return Sheet(f"Test{unit} ({counted})", columns, rows)
 
 

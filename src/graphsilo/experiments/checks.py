@@ -275,7 +275,7 @@ def check_resources(simulation: Simulation, settings: MethodConfig) -> None:
             filled = matrix.nnz / max(1, matrix.shape[0] * matrix.shape[1]) if sp.issparse(matrix) else 1.0
             needed[silo.client] = propagated_bytes(
                 spec.name, spec.settings, nodes=graph.num_nodes, edges=graph.num_edges, features=graph.num_features,
-                density=filled, views=_views(silo, settings),
+                density=filled, views=_views(silo, settings), relations=len(silo.schema.relations),
             )  # fmt: skip
             if spec.precision == "bfloat16":
                 needed[silo.client] += needed[silo.client] // 2  # the copy that products are made with

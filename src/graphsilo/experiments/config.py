@@ -614,12 +614,21 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
     tree = base if isinstance(base, Mapping) else {} if base is None else _read(Path(base))
     title = "the configuration" if base is None or isinstance(base, Mapping) else Path(base).name
     folder = None if base is None or isinstance(base, Mapping) else Path(base).parent
-    door = door_of(title, folder).say_all(tree)
+    door = door_of(title, folder)
+    door.unknown = []
+    door.say_all(tree)
     own = _admit_own(door, call)
     merged = merge(door, call, _OWN, _written_defaults)
     merged["own"] = own_tree(own)
     merged["replaces"] = _find_replaced(None if base is None or isinstance(base, Mapping) else Path(base), door, call)
-    return RunConfig.of(merged).with_explicit(call.values)
+    unknown = [*door.unknown, *(call.unknown or ())]
+    try:
+        config = RunConfig.of(merged)
+    except ConfigError as error:
+        unknown.append(str(error))
+    if unknown:
+        raise ConfigError(" ".join(unknown))
+    return config.with_explicit(call.values)
 
 
 def _find_replaced(path: Path | None, base: Door, call: Door) -> str:

@@ -85,6 +85,7 @@ class Door:
         own: Methods, models and rules of the person's own that are named here, by section and name.
         folder: What the paths of those are relative to; None: where the process is.
         is_call: Whether the person says it in this very command: a file named here may run.
+        unknown: What is no setting, where that is not refused at once, in words.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Door:
         self.replaces = ""
         self.implied: dict[str, Any] = {}
         self.fresh: set[str] = set()
+        self.unknown: list[str] | None = [] if is_call else None
 
     def say_all(self, tree: Mapping[str, Any]) -> Door:
         """A whole tree of sections, which may be a written-out configuration.
@@ -140,7 +142,11 @@ class Door:
         section, *rest = name.split(".")
         value = self._name_all_own(section, rest, plain(value))
         if section not in self._sections:
-            raise ConfigError(f"unknown setting '{name}'; {self._suggest(name, self.values)}")
+            fault = f"unknown setting '{name}'; {self._suggest(name, self.values)}"
+            if self.unknown is None:
+                raise ConfigError(fault)
+            self.unknown.append(fault)
+            return
         if section == "task":
             if rest:
                 raise ConfigError(f"'task' is a value, not a section; '{name}' cannot be set.")

@@ -42,6 +42,7 @@ class Case:
         partition: None before the data is cut, and between machines.
         out: Whether there is a folder for results.
         remote: Whether the silos are at other machines.
+        classes: How many there are, 0 where targets are none; None before the data is known.
     """
 
     config: RunConfig
@@ -49,6 +50,7 @@ class Case:
     partition: Partition | None = None
     out: bool = True
     remote: bool = False
+    classes: int | None = None
 
     @property
     def stored(self) -> str | None:
@@ -94,7 +96,7 @@ def _source(name: str) -> str:
 
 
 def drop_idle(config: RunConfig, *, task: Task | None = None, partition: Partition | None = None,
-              out: Path | None = None, remote: bool = False) -> RunConfig:  # fmt: skip
+              out: Path | None = None, remote: bool = False, classes: int | None = None) -> RunConfig:  # fmt: skip
     """The configuration without settings that change nothing, and with remarks on them.
 
     Called before the data is loaded, and again when it is cut: the more is known, the more can be said.
@@ -105,11 +107,12 @@ def drop_idle(config: RunConfig, *, task: Task | None = None, partition: Partiti
         partition: The cut, where it is known.
         out: Folder of the run.
         remote: Whether the silos are at other machines.
+        classes: As a ``Case`` has them.
 
     Raises:
         ConfigError: The call itself said such a setting.
     """
-    case = Case(config, task or config.task, partition, out is not None, remote)
+    case = Case(config, task or config.task, partition, out is not None, remote, classes)
     idle = dict(_idle(case))
     refused = [name for name in idle if name in config.explicit and name not in _HARMLESS]
     if refused:
@@ -445,6 +448,8 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
         _where(lambda run, value: value and not run.out and not run.remote,
                "there is no folder to write to; name one as out"),
     ),
+    "evaluation.threshold_by": (_where(lambda run, value: value != "silo" and run.classes not in (None, 2),
+               "thresholds and calibration are of one of two classes, and this data has not two"),),
     "run.device": (_on_the_cpu,),
     "run.early_stopping": (_one_round,),
     "run.deadline": (_between,),

@@ -132,12 +132,16 @@ def check_with_data(
     simulation = simulation or prepare(config, method)
     if isinstance(simulation, Simulation):
         check_clients(config, simulation.partition)
-        config = drop_idle(config, task=simulation.task, partition=simulation.partition, out=folder.path)
-        check_resources(simulation, settings)
+    cut = simulation.partition if isinstance(simulation, Simulation) else None
+    classes = len(simulation.trained or ())
+    config = drop_idle(
+        config, task=simulation.task, partition=cut, out=folder.path, remote=cut is None, classes=classes
+    )
     check_support(config, method, settings, simulation)
     for name in config.run.references:  # before the run, not after it
         check_data(registry.load(reference_method(config, name)), simulation)
     if isinstance(simulation, Simulation):
+        check_resources(simulation, settings)
         if config.run.workers > 1 or config.find_own("model"):
             from graphsilo.experiments.check_own import check_own
 

@@ -128,7 +128,8 @@ def _load_each(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientI
     faults = Faults("the data")
     for place, name in names.items():
         with faults.collect():
-            item = catalog.load(name, root=chosen.root, options=chosen.options or None, seed=chosen.seed)
+            options, several = chosen.options or None, len(names) > 1
+            item = catalog.load(name, root=chosen.root, options=options, seed=chosen.seed, several=several)
             check_finite(item)
             found[place] = item
     faults.raise_if_any()

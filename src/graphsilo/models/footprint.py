@@ -22,14 +22,15 @@ def propagated_bytes(
     features: int,
     density: float = 1.0,
     views: Sequence[int] | None = None,
+    relations: int = 0,
 ) -> int:
     """Bytes of the dense matrices [nodes, features] that a backbone precomputes and keeps for a graph.
 
     Its entry says what it ``keeps``: the last ``hop`` or a ``sum`` of several, which is one matrix, or one per hop,
-    ``levels``; most keep none. Sparse features stay sparse until a quarter of a matrix is filled: after k hops a node's
-    row has the words of about (1 + edges / nodes)^k nodes, taken to be independent. All but sums are not made where
-    every view has them as factors, which is where a step is less work that way (``chained levels``: all of a view or
-    none); factors are what each backbone keeps of a graph and are not counted.
+    ``levels``, or per relation and direction, of one hop; most keep none. Sparse features stay sparse until a quarter
+    of a matrix is filled: after k hops a node's row has the words of about (1 + edges / nodes)^k nodes, taken to be
+    independent. All but sums and relations are not made where every view has them as factors, which is where a step is
+    less work that way (``chained levels``: all of a view or none); factors are not counted.
 
     Args:
         model: Its name.
@@ -38,6 +39,7 @@ def propagated_bytes(
         density: Share of the features that are not zero; 1 for dense features.
         views: How many rows each view has that is used again and again, e.g. training nodes and all nodes. None where
             rows are looked at in batches or by a method itself: that takes the matrices.
+        relations: Tables of links.
 
     Example:
         >>> propagated_bytes("gamlp", {"hops": 3}, nodes=2_400_000, edges=60_000_000, features=100)
@@ -46,9 +48,13 @@ def propagated_bytes(
     keeps = entry(model).keeps
     if not keeps or not nodes:
         return 0
+    density = min(density, 1 - 1e-12)
+    if keeps == "relations":
+        each = edges / nodes / max(2 * relations, 1)  # links of a node by one relation and direction
+        is_dense = 1.0 - math.exp(each * math.log1p(-density)) > _DENSE_FROM
+        return dense_bytes(nodes, features, matrices=2 * relations * is_dense)
     hops: int = resolve(model, settings).hops  # type: ignore[attr-defined]
     each = 1.0 + edges / nodes
-    density = min(density, 1 - 1e-12)
     kept = views if keeps != "sum" and SPARSE_COST * density <= 1 else None
     filled_by = {hop: 1.0 - math.exp(each**hop * math.log1p(-density)) for hop in range(1, hops + 1)}
     if kept is not None and keeps == "chained levels":

@@ -301,7 +301,7 @@ class ModelEntry:
     aliases: tuple[str, ...] = ()
     edge_weights: bool = False
     relational: bool = False
-    keeps: Literal["", "hop", "sum", "levels", "chained levels"] = ""
+    keeps: Literal["", "hop", "sum", "levels", "chained levels", "relations"] = ""
 
     def __post_init__(self) -> None:
         self.settings.model = self.name
@@ -332,7 +332,7 @@ BUILT_IN = (
     ModelEntry(
         "rgcn", "the mean over the links of each relation and direction, each with a weight of its own",
         "Schlichtkrull et al., Modeling Relational Data with Graph Convolutional Networks, ESWC 2018",
-        RGCNSettings, f"{_HERE}.rgcn:RGCN", _ALL, relational=True,
+        RGCNSettings, f"{_HERE}.rgcn:RGCN", _ALL, relational=True, keeps="relations",
     ),
     ModelEntry(
         "hgt", "attention by the types of nodes and the relation between them",

@@ -282,16 +282,20 @@ def _sentence(
     if count == 1:
         who = f"the {scored}silo does" if better else f"the {scored}silo does not do"
     elif len(better) in (0, count):
-        who = f"all {count} {scored}silos do" if better else f"no {scored}silo does"
+        who = f"{_all_of(count)} {scored}silos do" if better else f"no {scored}silo does"
     else:
         few = "only " if len(better) < count / 2 else ""
         who = f"{few}{len(better)} of {count} {scored}silos {'does' if len(better) == 1 else 'do'}"
     text = f"Together, {who} better than {alone}: {_mean(overall, name)} on average{interval(overall, name, ran=ran)}"
     if worse and count > 1:
         lost = f"{points(worse[-1].difference, name).lstrip('+−')}{unit_of(name)} ({called(worse[-1].client)})"
-        many = f"all {count}" if len(worse) == count else str(len(worse))
+        many = _all_of(count) if len(worse) == count else str(len(worse))
         text += f"; {many} {f'loses {lost}' if len(worse) == 1 else f'lose, up to {lost}'}"
     return f"{text}."
+
+
+def _all_of(count: int) -> str:
+    return "both" if count == 2 else f"all {count}"
 
 
 def _mean(overall: PairedComparison, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphsilo.evaluate.metrics import metric_of
@@ -21,11 +21,13 @@ class Heading:
         title: What it holds.
         unit: Of all its cells; empty where each says its own.
         group: Heading over it and its neighbours; empty where there is none.
+        is_score: Whether it holds scores, of which those without a unit are no shares.
     """
 
     title: str
     unit: str = ""
     group: str = ""
+    is_score: bool = False
 
     @property
     def text(self) -> str:
@@ -142,9 +144,9 @@ def _grid(table: Grid, digits: int) -> tuple[list[Heading], list[Line]]:
     for each in table.tables:
         own = _headings(each)
         if len(own) == 1:
-            headings.append(Heading(each.title, own[0].unit))
+            headings.append(replace(own[0], title=each.title))
         else:
-            headings += [Heading(heading.title, heading.unit, each.title) for heading in own]
+            headings += [replace(heading, group=each.title) for heading in own]
     headings += [
         Heading(
             "Mean rank" if len(table.rankings) == 1 else metric_of(name).title,
@@ -175,7 +177,7 @@ def _headings(table: Comparison) -> list[Heading]:
     found, shown = [], titles(table.columns)
     for name in table.metrics:
         unit = "%" if metric_of(name).is_share else ""
-        found.append(Heading(shown.get(name, metric_of(name).title), unit))
+        found.append(Heading(shown.get(name, metric_of(name).title), unit, is_score=True))
         if name in table.published:
             found += [Heading("published", unit), Heading("difference")]
     return found

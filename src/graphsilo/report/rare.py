@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.evaluate.binned import Curve, calibration, precision_recall
+from graphsilo.evaluate.binned import BINS, RANKS, Curve, calibration, precision_recall
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.decisions import USUAL_BUDGET
 from graphsilo.experiments.storage.records import RunRecord, ScoreBins
 from graphsilo.report.formats import integer, plus_minus
 from graphsilo.report.plot import Axis, Dots, Figure, Line, Mark, Plot, present, short
 from graphsilo.report.record import Run
-from graphsilo.report.sections import Block, Table
+from graphsilo.report.sections import Block, Table, warn_of
 
 _BUDGET = "precision_at_budget", "recall_at_budget"
 _THRESHOLD = "threshold_precision", "threshold_recall"
@@ -48,8 +48,11 @@ def rare_blocks(run: Run) -> list[Block]:
     columns = [("Lower is better", "wrap"), ("The model's probabilities", ""), ("Calibrated", "")]
     caption = "How far the probabilities of this class can be trusted; calibrated on validation items."
     note = f"{' '.join(texts)} Means over silos." if texts else None
-    figures = present(_draw_ranking(run, budget), _draw_calibration(run))
-    return [("note", note), ("pair", figures), ("table", Table(caption, columns, rows, False))]
+    if not all(map(_is_sound, _kept_bins(run.result))):
+        figures = warn_of(["The counts of scores in result.json (score_bins) are damaged: their figures are left out."])
+    else:
+        figures = "pair", present(_draw_ranking(run, budget), _draw_calibration(run))
+    return [("note", note), figures, ("table", Table(caption, columns, rows, False))]
 
 
 def _percent(run: Run, name: str) -> str:
@@ -58,6 +61,17 @@ def _percent(run: Run, name: str) -> str:
 
 
 def _bins_of(result: RunRecord | None) -> list[ScoreBins]:
+    return [bins for bins in _kept_bins(result) if _is_sound(bins)]
+
+
+def _is_sound(bins: ScoreBins) -> bool:
+    """Whether there are as many counts as bins: a result may have been changed by hand."""
+    wanted = (bins.places, RANKS), (bins.model, BINS), (bins.calibrated, BINS)
+    whole = len(bins.found) == 2 and all([len(row) for row in table] == [width] * 2 for table, width in wanted)
+    return whole and min(*bins.found, *(count for table, _ in wanted for row in table for count in row)) >= 0
+
+
+def _kept_bins(result: RunRecord | None) -> list[ScoreBins]:
     return [] if result is None else [seed.score_bins for seed in result.seeds if seed.score_bins is not None]
 
 

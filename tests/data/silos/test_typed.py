@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.links import Owners
 from graphsilo.data.partition.registry import partition
 from graphsilo.data.silos.perturb import perturb
-from graphsilo.data.silos.scenarios import build_silos
+from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
 from graphsilo.data.sources import catalog
+from graphsilo.data.sources.link_columns import add_link_columns
 from graphsilo.data.sources.targets import with_targets
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import PartitionError, UnsupportedError
+from kit.link_tables import dated_graph
 
 BANK = Path(__file__).parents[3] / "examples" / "tables" / "bank.yaml"
 
@@ -56,3 +59,33 @@ def test_links_that_are_made_up_lead_to_later_nodes_only() -> None:
     assert len(perturb(silo, {"label_sparsity": 0.5}, seed=0).train) < len(silo.train)
     with pytest.raises(UnsupportedError, match="targets are no classes"):
         perturb(silo, {"label_noise": 0.5}, seed=0)
+
+
+@pytest.mark.parametrize("scenario", ["inductive", "unseen"])
+def test_sums_over_links_would_tell_of_nodes_that_a_scenario_takes_away(scenario: str) -> None:
+    """They were added up over the whole graph, at nodes of training, too."""
+    graph = add_link_columns(dated_graph(seed=1))
+    cut = partition_for_scenario(graph, "random", clients=2, scenario=scenario)
+    with pytest.raises(UnsupportedError, match=f"'{scenario}' takes nodes away, and what is added up .* tell of them"):
+        build_silos(graph, cut, scenario=scenario)
+    plain = dated_graph(seed=1)
+    if scenario == "inductive":
+        silo = build_silos(plain, cut, scenario=scenario)[0]
+        links = silo.graph.union.links
+        assert links is not None
+        assert silo.graph.union.num_nodes == len(silo.train) < silo.seen.graph.union.num_nodes
+        assert links.ends.max() < len(silo.train)
+    else:
+        with pytest.raises(UnsupportedError, match="Use the scenario 'seen'"):
+            build_silos(plain, cut, scenario=scenario)
+
+
+def test_a_new_client_of_institutions_is_refused_in_words_for_every_door() -> None:
+    graph = catalog.load(str(BANK)).union
+    owned = replace(
+        graph, types=None, links=None, feature_names=None, owners=Owners(("a", "b"), np.arange(graph.num_nodes) % 2)
+    )
+    with pytest.raises(
+        PartitionError, match=r"by the rule 'natural', has no new_part: choose one that .*, such as louvain"
+    ):
+        partition_for_scenario(owned, "natural", scenario="unseen")

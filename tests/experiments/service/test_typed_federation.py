@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphsilo.data.silos.own import read_silo_file
+from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
@@ -72,3 +74,44 @@ def test_apart_as_in_one_process(method: str, tmp_path: Path) -> None:
         return
     later = predict(kept, client=1, graph=places[1] / "tables.yaml")
     assert later.probabilities.tobytes() == alone.probabilities.tobytes()
+
+
+@pytest.mark.slow
+def test_a_silo_without_dates_has_empty_windows_and_says_so(tmp_path: Path) -> None:
+    """It has no table of transfers, whose dates others' windows are of; windows of its own links are empty, too."""
+    places = [write(tmp_path, name, number, shops=True) for number, name in enumerate(("north", "south", "west"))]
+    west = places[2]
+    (west / "accounts.csv").write_text((west / "accounts.csv").read_text().replace(",seen", ",since"))
+    said = (
+        f"name: west\nnodes: {{{ACCOUNT.replace('time: seen, ', '')}, {SHOP}}}\nsums: {{windows: [60]}}\n"
+        "edges: {owns: {path: payments.csv, source: a, target: b, from: account, to: shop, features: [amount]}}\n"
+    )
+    (west / "tables.yaml").write_text(said)
+    (west / "silo.yaml").write_text(f"{said}split: {{ratios: [0.4, 0.3, 0.3], seed: 2}}\n")
+    for place in places[:2]:  # else the tables of accounts are not alike
+        for file in ("tables.yaml", "silo.yaml"):
+            (place / file).write_text((place / file).read_text().replace("time: seen, ", ""))
+    config = {"method.name": "fedridge", "run.references": []}
+    here = {
+        "data.name": [str(place / "tables.yaml") for place in places], "partition.ratios": [0.4, 0.3, 0.3],
+        "partition.seed": 2, "partition.split": "stratified",
+    }  # fmt: skip
+    whole = run(load_config(overrides={**config, **here}), out=tmp_path / "whole").tree
+    site = Here("one", [(number, place / "silo.yaml") for number, place in enumerate(places)], tmp_path / "one")
+    site.start()
+    apart = run_over(
+        Straight({"one": site}), load_config(overrides=config), name="typed", clients={"one": [0, 1, 2]},
+        out=tmp_path / "apart", wait=30,
+    ).tree  # fmt: skip
+    assert_same(whole, apart)
+    said_aloud = "no table of links has dates here: what is added up over the last 60 days is 0 at every node"
+    assert said_aloud in str(whole["warnings"])
+    assert said_aloud in (tmp_path / "one" / "sent" / "west.jsonl").read_text()
+    silo = read_silo_file(west / "silo.yaml").load(2)
+    names, features = silo.schema.feature_names or (), silo.graph.union.features
+    sums = [place for place, name in enumerate(names) if name.endswith(", 60 days")]
+    assert sums
+    assert not features[:, sums].any()
+    alone = load_config(overrides={**config, "data.name": str(west / "tables.yaml"), "partition.clients": 2})
+    with pytest.raises(ConfigError, match="need links with dates"):
+        run(alone)

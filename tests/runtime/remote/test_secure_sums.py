@@ -54,7 +54,7 @@ def test_sums_over_sites_are_those_of_one_process(sites: Any, tmp_path: Path) ->
                  if not entry.reason.startswith("masked")}  # fmt: skip
         assert plain == {"control"}  # nothing but keys, shares, signatures, names and shapes
         key = read_silo_file(sites.files[site]).record("key")  # of the data, in whatever federation they are summed
-        assert {path.suffix for path in key.parent.iterdir()} == {".key", ".secret", ".opened", ".lock"}
+        assert {path.suffix for path in key.parent.iterdir()} == {".key", ".secret", ".opened", ".evaluated", ".lock"}
         assert [path.name for path in (supervisor.folder / "sums").iterdir()] == [f"{site}.known"]
         assert key.stat().st_mode & 0o777 == 0o600
         assert holding(key.read_bytes(), supervisor.folder, tmp_path / "out") == [key.name]

@@ -350,8 +350,8 @@ def _require_parts(partition: Partition, scenario: Scenario) -> None:
     absent = [name for name in wanted if getattr(partition, name) is None]
     if absent:
         raise PartitionError(
-            f"the scenario '{scenario}' needs a partition with {' and '.join(wanted)}; {absent[0]} is absent. Cut "
-            f"again with this scenario (partition_for_scenario)."
+            f"the scenario '{scenario}' needs a partition with {' and '.join(wanted)}, and this one, by the rule "
+            f"'{partition.rule}', has no {absent[0]}: choose one that makes any number of parts, such as louvain."
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.sources.link_columns import has_link_columns
 from graphsilo.data.sources.looking_back import may_pass, moments
 from graphsilo.errors import UnsupportedError, several
 from graphsilo.types import Task
@@ -24,6 +25,12 @@ def refuse_hiding(graph: Graph, scenario: str, task: Task) -> None:
             f"rows, and what is added up over them, would tell of those that are hidden. To classify rows, such as "
             f"transfers, describe their table as one of nodes with keys; to predict links, leave out columns and time "
             f"of the only table of edges."
+        )
+    if graph.types is None and scenario != "seen" and (scenario != "inductive" or has_link_columns(graph)):
+        raise UnsupportedError(
+            f"the scenario '{scenario}' takes nodes away, and what is added up over the tables of links of "
+            f"{graph.name} would tell of them. Use the scenario 'seen'"
+            f"{', or leave out the sums (sums: false, data.sums=false)' if scenario == 'inductive' else ''}."
         )
     if scenario != "seen" and graph.types is not None:
         raise UnsupportedError(

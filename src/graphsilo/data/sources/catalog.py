@@ -190,6 +190,7 @@ def load(
     options: LoadOptions | Mapping[str, Any] | None = None,
     seed: int = 0,
     learned: Learned | None = None,
+    several: bool = False,
 ) -> Graph | GraphCollection:
     """Loads a data set of the catalog, or a graph of your own.
 
@@ -201,6 +202,7 @@ def load(
         options: See :class:`LoadOptions`.
         seed: For generated data only; a ``seed`` among the options wins.
         learned: For tables that a model is to be asked about: what it was trained with.
+        several: Whether other silos' tables may have dates of links where these have none.
 
     Returns:
         A Graph for node tasks, a GraphCollection for graph tasks. Bags of words come as CSR.
@@ -210,7 +212,7 @@ def load(
         DataError: The files are missing, damaged, or cannot be downloaded.
     """
     if is_file(name):
-        return _load_file(Path(name), options, learned)
+        return _load_file(Path(name), options, learned, several)
     found = entry(name)
     chosen = LoadOptions.parse(options, name=found.name)
     _own_tables_only(chosen, found.name)
@@ -273,12 +275,12 @@ def _own_tables_only(options: LoadOptions, name: str) -> None:
 
 
 def _load_file(
-    path: Path, options: LoadOptions | Mapping[str, Any] | None, learned: Learned | None
+    path: Path, options: LoadOptions | Mapping[str, Any] | None, learned: Learned | None, several: bool
 ) -> Graph | GraphCollection:
     path = path.expanduser()
     chosen = _own_options(options, path)
     if (spec := find_description(path)) is not None:
-        return load_spec(spec, chosen, learned=learned).graph
+        return load_spec(spec, chosen, learned=learned, several=several).graph
     _own_tables_only(chosen, path.name)
     if path.suffix.lower() == ".npz":
         return _apply(files.load_graph(path), chosen)
@@ -303,6 +305,7 @@ def load_spec(
     options: LoadOptions | Mapping[str, Any] | None = None,
     *,
     learned: Learned | None = None,
+    several: bool = False,
 ) -> Reading:
     """Loads the graph that a checked description of tables names, as :func:`load` does for its file.
 
@@ -318,7 +321,7 @@ def load_spec(
     chosen = chosen.model_copy(update={"sums": sums_of(spec, chosen)})
     missing = None if chosen.missing is None else Missing.parse(chosen.missing)
     found = tables.read_tables(spec, missing=missing, learned=learned)
-    return replace(found, graph=_apply(found.graph, chosen).union)
+    return replace(found, graph=_apply(found.graph, chosen, others=several or learned is not None).union)
 
 
 def sums_of(spec: TableSpec, options: LoadOptions | Mapping[str, Any] | None) -> bool | Sums:
@@ -343,7 +346,7 @@ def apply_options(
 
 
 def _apply(
-    graph: Graph | GraphCollection, options: LoadOptions, *, undirected_already: bool = False
+    graph: Graph | GraphCollection, options: LoadOptions, *, undirected_already: bool = False, others: bool = False
 ) -> Graph | GraphCollection:
     if isinstance(graph, GraphCollection):
         if options.largest_component:
@@ -367,7 +370,7 @@ def _apply(
         graph = transforms.largest_component(graph)
         graph = replace(graph, estimated=(*graph.estimated, "largest_component"))
     if not is_plain:
-        graph = _apply_links(graph, options)
+        graph = _apply_links(graph, options, others)
         wants_degrees = wants_degrees and (options.degree_features is True or not graph.num_features)
     features: Features = graph.features
     if options.scale == "unit_rows":
@@ -386,7 +389,7 @@ def _apply(
     return graph.with_features(features)
 
 
-def _apply_links(graph: Graph, options: LoadOptions) -> Graph:
+def _apply_links(graph: Graph, options: LoadOptions, others: bool) -> Graph:
     """The graph with what its tables of links add up to, and without edges that pass something back in time."""
     from graphsilo.data.sources.link_columns import add_link_columns, has_link_columns
     from graphsilo.data.sources.looking_back import respect_time
@@ -394,7 +397,7 @@ def _apply_links(graph: Graph, options: LoadOptions) -> Graph:
     # What has such columns was loaded before, perhaps as a part of more, and stays as it is unless it is to be others.
     loaded, windows = has_link_columns(graph), windows_of(options.sums)
     if windows is not None and not (loaded and options.sums is True):
-        graph = add_link_columns(graph, windows)
+        graph = add_link_columns(graph, windows, others=others)
     return respect_time(graph, undirected=options.undirected or loaded)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, add_notes
 from graphsilo.data.links import LinkTable, mix_bits
 from graphsilo.data.sources.looking_back import moments
 from graphsilo.data.sources.transforms import append_features
@@ -20,7 +21,7 @@ DIRECTIONS = ("out", "in")
 """Rows that begin at a node, and rows that end there."""
 
 
-def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
+def add_link_columns(graph: Graph, windows: Sequence[float] = (), *, others: bool = False) -> Graph:
     """The graph with further features: what is added up over the rows of each relation that begin or end at a node.
 
     For rows that begin at it (``out``) and for those that end there (``in``): how many there are, with how many
@@ -36,6 +37,7 @@ def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
             may differ from silo to silo: those of a category (``transfer.channel=card``) and those in ``booleans``.
         windows: Days W, for each of which all this is told once more of the rows of the last W days alone, from
             t - W, which does not belong to them, to t.
+        others: Whether other silos may have the dates that windows need: without any here they are empty, with a note.
 
     Numbers are not brought to logarithms. On generated banks (four silos, 60,000 accounts, 400,000 transfers, 1 %
     positive, two seeds) the average precision on validation nodes is higher without for FedRidge (.93, .94 against .90,
@@ -51,11 +53,13 @@ def add_link_columns(graph: Graph, windows: Sequence[float] = ()) -> Graph:
     """
     links, spans = graph.links, check_windows(windows)
     if spans and (links is None or links.time is None):
-        raise ConfigError(
-            f"{graph.name}: sums over the last {spans[0]:g} days (sums.windows) need links with dates, and no table of "
-            f"links has any. Name the column that says when a link was made (time: COLUMN, beside source and target), "
-            f"or leave out the windows."
-        )
+        if others:
+            graph = add_notes(graph, [
+                f"no table of links has dates here: what is added up over the last "
+                f"{' and '.join(f'{span:g}' for span in spans)} days is 0 at every node of this silo"
+            ])  # fmt: skip
+        else:
+            _refuse_windows(graph, spans)
     if links is None:
         return graph
     when = moments(graph)
@@ -113,6 +117,14 @@ def _columns_at(
         for column, (name, plain) in columns.items():
             for what, block in sums.of_column(rows.features[known[chosen], column], chosen, plain=plain):
                 yield f"{name}, {what}{last}", block
+
+
+def _refuse_windows(graph: Graph, spans: Sequence[float]) -> NoReturn:
+    raise ConfigError(
+        f"{graph.name}: sums over the last {spans[0]:g} days (sums.windows) need links with dates, and no table of "
+        f"links has any. Name the column that says when a link was made (time: COLUMN, beside source and target), "
+        f"or leave out the windows."
+    )
 
 
 def check_windows(windows: Sequence[float]) -> list[float]:
