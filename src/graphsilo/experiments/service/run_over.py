@@ -213,11 +213,12 @@ def run_over(
 
 
 def _count_evaluations(config: RunConfig, method: MethodConfig) -> int:
-    """How many answers of evaluation all seeds ask a silo for at most; 0 where a run may well end earlier."""
+    """How many answers of evaluation a run asks a silo for at most, one of them to count classes; 0 where it may well
+    end earlier."""
     if config.run.early_stopping is not None:
         return 0
     steps = 2 if config.evaluation.threshold_by == "federation" else 1
-    return len(config.run.seeds) * steps * -(-method.total_rounds // config.evaluation.every)
+    return 1 + len(config.run.seeds) * steps * -(-method.total_rounds // config.evaluation.every)
 
 
 def _count_trained(
