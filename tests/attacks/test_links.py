@@ -22,6 +22,9 @@ def test_half_of_the_pairs_are_linked():
 def test_alike_answers_correlate():
     answers = torch.tensor([[0.0, 1.0, 2.0], [5.0, 6.0, 7.0], [2.0, 1.0, 0.0]], dtype=torch.float64)
     assert correlation(answers, np.array([[0, 0], [1, 2]])) == pytest.approx([1.0, -1.0])
+    # A class that nothing votes for
+    sure = torch.tensor([[0.0, -torch.inf], [0.0, -torch.inf], [-torch.inf, 0.0]])
+    assert correlation(sure, np.array([[0, 0], [1, 2]])) == pytest.approx([1.0, -1.0])
 
 
 def test_published_predictions_say_more_than_features():

@@ -25,6 +25,8 @@ ATTACK = "links"
 FIGURE = "AUC of which pairs of nodes are linked"
 PAIRS = 2000
 """Linked pairs of a silo that are looked at, and as many that are not."""
+LEAST = -30.0
+"""Log-probability that is told from less no more: a class for which nothing votes has minus infinity."""
 
 
 def links(cases: Sequence[tuple[View, Silo]], others: Sequence[Silo]) -> list[Outcome]:
@@ -72,6 +74,7 @@ def sample_pairs(silo: Silo) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 def correlation(answers: Tensor, pairs: NDArray[np.int64]) -> Floats:
     """[m] Pearson correlation of the log-probabilities of both ends."""
+    answers = answers.clamp_min(LEAST)
     return _cosine(answers - answers.mean(dim=1, keepdim=True), pairs)
 
 
