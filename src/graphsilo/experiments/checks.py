@@ -23,7 +23,6 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import explain_no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
-from graphsilo.models.footprint import propagated_bytes
 from graphsilo.random import generator
 from graphsilo.runtime.local.placement import free_memory
 from graphsilo.runtime.machine import free_disk, make_repeatable
@@ -267,6 +266,10 @@ def check_resources(simulation: Simulation, settings: MethodConfig) -> None:
     Raises:
         UnsupportedError: They do not; names the client and what it takes.
     """
+    if not any(models.entry(spec.name).keeps for spec in simulation.models.values()):
+        return
+    from graphsilo.models.footprint import propagated_bytes
+
     needed = {}
     for silo in simulation.silos:
         graph, spec = silo.graph, simulation.models[silo.client]
