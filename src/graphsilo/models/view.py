@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Graph, GraphCollection
-from graphsilo.data.sources import scratch
 from graphsilo.models.operators import (
     SPARSE_COST,
     DenseOperator,
@@ -107,7 +106,7 @@ def scale(matrix: Matrix, weight: float) -> Matrix:
     """weight · matrix, as a matrix of its own."""
     if sp.issparse(matrix):
         return sp.csr_matrix(weight * matrix)
-    total = scratch.empty(matrix.shape)
+    total = _make_room(matrix)
     for rows in _row_blocks(matrix):
         np.multiply(matrix[rows], np.float32(weight), out=total[rows])
     return total
@@ -128,10 +127,17 @@ def add_weighted(total: Matrix, matrix: Matrix, weight: float) -> Matrix:
 
 def _times(adjacency: sp.csr_matrix, right: NDArray[np.float32]) -> NDArray[np.float32]:
     """adjacency @ right; a row of the product is the same sum whichever block it is in."""
-    result = scratch.empty(right.shape)
+    result = _make_room(right)
     for rows in _row_blocks(right):
         result[rows] = (adjacency if len(right) <= _ROWS else adjacency[rows]) @ right
     return result
+
+
+def _make_room(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """An array of the same shape, in a mapped file if large."""
+    from graphsilo.data.sources import scratch
+
+    return scratch.empty(matrix.shape)
 
 
 def _row_blocks(matrix: Matrix) -> Iterator[slice]:
