@@ -296,11 +296,9 @@ class ClientBase(ABC, Generic[ConfigT]):
         Raises:
             UnsupportedError: They need more than that.
         """
-        name = type(self).__module__.removeprefix("graphsilo.methods.").split(".")[0]
-        raise UnsupportedError(
-            f"{name}: an export is made of ridges, trees, or a network of graphsilo's that decides alone, and this "
-            f"method scores otherwise. `graphsilo predict --graph` asks any model of a run."
-        )
+        from graphsilo.federation.portable import portable_network
+
+        return portable_network(self, view)
 
     @property
     def class_names(self) -> list[str]:

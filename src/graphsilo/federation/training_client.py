@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
 from pydantic import Field
@@ -199,27 +199,6 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
             with borrow(self.common_weights, self._aggregate or {}):
                 logits: Tensor = self.common(data.full)
         return logits
-
-    def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
-        from graphsilo.models.finished import dense_layers
-        from graphsilo.models.registry import entry
-        from graphsilo.models.settings import BUILT_IN
-
-        spec = self.context.model
-        decides = type(self).predict is TrainingClient.predict and (view == "own" or self.common is self.model)
-        like, own = ClientBase.build_model(self), self.model
-        decides = decides and type(like) is type(own) and tensors_of(like).keys() == self.weights.keys()
-        if not decides or entry(spec.name) not in BUILT_IN:
-            return super().portable(view, labelled=labelled)
-        weights = self.weights if view == "own" else {**self.common_weights, **(self._aggregate or {})}
-        return [{
-            "kind": "network", "model": spec.name, "settings": dict(spec.settings), "precision": spec.precision,
-            "weights": {name: weight.detach().cpu().numpy() for name, weight in weights.items()},
-            "layers": [
-                [part.detach().cpu().numpy() for part in layer]
-                for layer in dense_layers(self.model, self.data.full, weights)
-            ],
-        }]  # fmt: skip
 
     def install_aggregate(self, weights: Tensors) -> None:
         # Kept as received: views of one broadcast that all clients of a process share, not a copy for each.
