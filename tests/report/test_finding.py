@@ -190,6 +190,21 @@ def test_one_class_for_everything_is_a_caution(tmp_path: Path) -> None:
     assert finding(run).certainty.endswith("Caution: at every silo the model answers one class for everything.")
 
 
+def test_a_ranking_needs_no_caution_and_dates_are_what_to_change(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "r", [[0.5, 0.6]], [[0.4, 0.5]], metric="ap")
+    run.seeds[0].one_class = [[0, 0], [1, 0]]
+    run.result.method.backbone = False
+    run.result.config["evaluation"] = {"select_by": "ap"}
+    assert run.main_metric == "ap"
+    run.result.config["partition"] = {"split": "time"}
+    assert finding(run).certainty == (
+        "One cut and split: nothing says how much of this is chance. Run other dates (partition.train_until); seeds "
+        "change little or nothing of a method that draws no weights."
+    )
+    run.result.config["partition"] = {"split": "auto"}
+    assert "Run other cuts and splits (partition.seed); seeds change" in finding(run).certainty
+
+
 def test_scores_that_nobody_sees_silo_by_silo(tmp_path: Path) -> None:
     run = run_of(tmp_path / "r", [[0.5, 0.7]], [[0.4, 0.6]])
     for record in (run.result, run.alone):
