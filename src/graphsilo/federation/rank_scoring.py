@@ -95,10 +95,13 @@ def _rank_parts(
     known: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, list[float]]:  # fmt: skip
     """By metric, value and weight of each part's own ranking, in turn: a ranking over several clients' items would be
-    another metric than the mean over clients that stands beside it. ``known`` is what metrics take, of each part."""
+    another metric than the mean over clients that stands beside it. ``known`` is what metrics take, of each part. Of a
+    period nothing but the main ones is asked for."""
     found: dict[str, list[float]] = {}
     known = known or [{}] * parts
     for metric in rankings(task, known[0]):
+        if not metric.is_main and "/test:" in name:
+            continue
         for part in range(parts):
             mine = owner == part
             score = metric.rank(labels[mine], values[mine], known[part].get("positive"), **known[part])
