@@ -18,7 +18,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.settings import OneRoundConfig
 from graphsilo.methods.fedridge.features import Features, Recipe
-from graphsilo.methods.fedtrees.columns import node_columns, views_of
+from graphsilo.models.node_columns import node_columns, views_of
 from graphsilo.models.relations import relation_matrix
 from graphsilo.models.view import GraphTensors
 from kit.link_tables import change_after, dated_graph

@@ -25,9 +25,9 @@ from graphsilo.attacks.rows import phi, ridge_sums
 from graphsilo.attacks.views import Attacker, View, views
 from graphsilo.data.silos.silo import Silo
 from graphsilo.methods.fedtrees import bins
-from graphsilo.methods.fedtrees.columns import node_columns, views_of
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.messages import Cells, CellsRequest, DirectionsRequest
+from graphsilo.models.node_columns import node_columns, views_of
 from graphsilo.models.view import tensors_of
 from graphsilo.random import numpy_generator
 from graphsilo.types import ClientId

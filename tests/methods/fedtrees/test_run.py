@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError, MessageError
 from graphsilo.federation.interface import Failure
-from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
 from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.directions import LARGEST_MOMENT
 from graphsilo.methods.fedtrees.forest import Layout, trees
 from graphsilo.methods.fedtrees.messages import (
     AdoptRequest,

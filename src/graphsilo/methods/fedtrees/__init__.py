@@ -1,6 +1,6 @@
 """FedTrees — boosted trees on propagated columns, from sums alone.
 
-Every silo makes the same fixed columns of its nodes (``columns``), or graphs (``graphs``). A round is one step of
+Every silo makes the same fixed columns of its nodes (``node_columns``), or graphs (``graphs``). A round is one step of
 boosting: level by level, silos send how many of their training nodes fall into each bin of each column, with the sums
 of their gradients and hessians, as whole numbers; the server adds them up and takes the best splits. The trees are the
 ones that all silos' rows in one place would have given, bit for bit, whatever the number of silos or their order.
@@ -9,7 +9,7 @@ own rows and grows trees of its own rows alone, and takes what its own validatio
 
 Ours; the parts are known: Friedman, "Greedy Function Approximation", 2001; Chen and Guestrin, "XGBoost", KDD 2016
 (gain, histograms); Shi et al., "Quantized Training of Gradient Boosting Decision Trees", NeurIPS 2022 (whole numbers);
-horizontal sums of histograms as in FederBoost and FedTree; columns see there.
+horizontal sums of histograms as in FederBoost and FedTree; columns and directions see there.
 """
 
 from __future__ import annotations

@@ -22,13 +22,8 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.methods.fedtrees import bins, forest
-from graphsilo.methods.fedtrees.columns import (
-    node_columns,
-    round_to_grid,
-    second_moments,
-    views_of,
-)
 from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.directions import round_to_grid, second_moments
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
 from graphsilo.methods.fedtrees.graphs import graph_columns
 from graphsilo.methods.fedtrees.messages import (
@@ -46,6 +41,7 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
+from graphsilo.models.node_columns import node_columns, views_of
 from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
@@ -394,7 +390,8 @@ class Client(ClientBase[FedTreesConfig]):
         return torch.from_numpy(self._say(margins)).to(data.device)
 
     def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
-        from graphsilo.methods.fedtrees.shares import describe_columns, explain_rows, tree_shares
+        from graphsilo.methods.fedtrees.shares import tree_shares
+        from graphsilo.models.column_shares import describe_columns, explain_rows
 
         known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
         if known is None or data.collection is not None:

@@ -9,7 +9,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.candidates import CandidatesRequest
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.methods.fedtrees.bins import COARSE, FINE
-from graphsilo.methods.fedtrees.columns import LARGEST_MOMENT
+from graphsilo.methods.fedtrees.directions import LARGEST_MOMENT
 
 
 class CountRequest(Message):

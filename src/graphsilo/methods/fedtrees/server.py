@@ -16,8 +16,8 @@ from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.client import Client
-from graphsilo.methods.fedtrees.columns import PASSES, directions_of, first_basis, next_basis
 from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.methods.fedtrees.directions import PASSES, directions_of, first_basis, next_basis
 from graphsilo.methods.fedtrees.messages import (
     AdoptRequest,
     CellsRequest,

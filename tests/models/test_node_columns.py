@@ -1,4 +1,4 @@
-"""FedTrees' columns of relations: what the nodes at the other end of a node's rows look like."""
+"""Columns of relations: what the nodes at the other end of a node's rows look like."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from graphsilo.data.graph import Graph
 from graphsilo.data.links import LinkTable, NodeTypes
 from graphsilo.data.silos.silo import Schema
-from graphsilo.methods.fedtrees.columns import (
+from graphsilo.models.node_columns import (
     node_columns,
     own_columns,
     relation_columns,
@@ -16,7 +16,6 @@ from graphsilo.methods.fedtrees.columns import (
     views_of,
     width_of_relations,
 )
-from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.models.view import GraphTensors
 
 NONE = np.zeros((3, 0), dtype=np.float32)
@@ -67,14 +66,6 @@ def test_a_wide_graph_has_its_projection_at_the_other_end(bank: Graph) -> None:
     data = GraphTensors(bank)
     own = own_columns(data, 2, np.zeros((3, 1), dtype=np.float32), 0)
     assert relation_columns(data, schema, own, 2).shape == (4, width_of_relations(schema, 2)) == (4, 4 * 3)
-
-
-def test_label_features_are_left_out(bank: Graph) -> None:
-    schema = Schema.of(bank, "node")
-    config = FedTreesConfig()
-    assert not config.has_labels(schema)
-    assert config.width(schema) == FedTreesConfig(label_features=False).width(schema)
-    assert config.has_labels(Schema("node", 3, 2))
 
 
 @pytest.mark.parametrize("dim", [2, 64])

@@ -1,13 +1,11 @@
-"""FedTrees' columns: a node's features, those of its neighbourhood, its degree, and how its neighbours are labelled.
+"""Columns of nodes from tables: a node's features, those of its neighbourhood, its degree, and all that by relation.
 
 With N = D^-1 A: X, N X, N² X; the standard deviation of X over the neighbours, where X is narrow; log(1 + degree) and
-its mean over the neighbours; FedRidge's label features, but for tables of links. Links count both ways and alike in
-them; where they have directions or weights, all but X comes again for these (``views_of``); where tables of links are
-known apart, each relation adds in both directions what the nodes at the other end look like (``relation_columns``). A
-wide X has rows of length 1 and is projected onto its first principal directions, found by subspace iteration over sums
-of all silos (Halko, Martinsson and Tropp, "Finding Structure with Randomness", SIAM Review 2011), and onto random ones.
-All sums run over the links of one node in their order, in float64; what is added over features or nodes lies on a grid
-that makes it exact: a node's row does not depend on who else is in its silo, to the last bit.
+its mean over the neighbours. Links count both ways and alike in them; where they have directions or weights, all but X
+comes again for these (``views_of``); where tables of links are known apart, each relation adds in both directions what
+the nodes at the other end look like (``relation_columns``). A wide X has rows of length 1 and is projected, onto given
+directions and random ones. All sums run over the links of one node in their order, in float64, and rows are rounded to
+a grid on which their projection is exact: a node's row does not depend on who else is in its silo, to the last bit.
 """
 
 from __future__ import annotations
@@ -25,16 +23,10 @@ from graphsilo.data.sources.link_columns import DIRECTIONS, start_of
 from graphsilo.models.columns import BLOCK, projection, unit_rows
 from graphsilo.models.view import GraphTensors, Matrix
 
-PASSES = 3
-"""Sums from which the directions are found."""
-WIDEST = 1 << 14
-"""Features beyond which all directions are random: a sum has ``dim`` / 2 numbers for each."""
 ROUNDING = 1e-12
 """Share of a mean of squares below which a variance is rounding."""
-ROW, _DIRECTION, _PRODUCT = 2.0**14, 2.0**20, 2.0**12
-"""Steps of a row of length 1, of a direction, and of their product in a sum: 2^26 rows add up without rounding."""
-LARGEST_MOMENT = int(1.01 * ROW * _PRODUCT)
-"""What one row adds to a sum of ``second_moments`` at most: its length may be rounded up."""
+ROW = 2.0**14
+"""Steps of a row of length 1."""
 
 
 def num_views(schema: Schema) -> int:
@@ -116,11 +108,6 @@ def width_of(num_features: int, dim: int, labelled: int, views: int = 1) -> int:
     return own + views * (each + 2 + 2 * labelled)
 
 
-def principal_of(num_features: int, dim: int) -> int:
-    """How many principal directions a wide X is projected onto; 0 where it is not, or has too many columns."""
-    return dim // 2 if dim < num_features <= WIDEST else 0
-
-
 def node_columns(
     views: Sequence[GraphTensors],
     dim: int,
@@ -167,10 +154,10 @@ def own_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], se
     """[n, d] X, or of a wide one [n, dim] its projection; arguments as of :func:`node_columns`."""
     features, width = data.graph.features, data.num_features
     if width <= dim:
-        return _dense(features)
+        return dense(features)
     thrown = projection(width, dim - principal.shape[1], seed)
     known = principal.astype(np.float64)
-    return np.vstack([np.hstack([rows @ known, _dense(rows @ thrown)]) for rows in _round_rows(features)])
+    return np.vstack([np.hstack([rows @ known, dense(rows @ thrown)]) for rows in round_rows(features)])
 
 
 def relation_columns(
@@ -203,49 +190,7 @@ def relation_columns(
     return np.hstack(parts)
 
 
-def second_moments(features: Matrix, nodes: NDArray[np.int64], basis: NDArray[np.float32]) -> NDArray[np.int64]:
-    """[d, k] Σ x (xᵀ Q) over some rows of length 1, in steps of 2^-26.
-
-    Args:
-        features: [n, d] X.
-        nodes: Numbers of the rows.
-        basis: [d, k] Q, as ``round_to_grid`` rounds it.
-    """
-    total = np.zeros(basis.shape, dtype=np.int64)
-    for rows in _round_rows(features[nodes]):
-        products = np.rint((rows @ basis.astype(np.float64)) * _PRODUCT)
-        total += np.asarray((rows * ROW).T @ products).astype(np.int64)
-    return total
-
-
-def first_basis(num_features: int, width: int, seed: int) -> NDArray[np.float32]:
-    """[d, k] where the search for directions begins: random ones."""
-    return _orthonormal(_dense(projection(num_features, width, seed, block=1)))
-
-
-def next_basis(sums: NDArray[np.int64]) -> NDArray[np.float32]:
-    """[d, k] closer to the first principal directions than those with which the sums were formed."""
-    return _orthonormal(sums.astype(np.float64))
-
-
-def directions_of(basis: NDArray[np.float32], sums: NDArray[np.int64]) -> NDArray[np.float32]:
-    """[d, k] the principal directions within a basis, from the sums that were formed with it."""
-    inner = basis.astype(np.float64).T @ sums
-    _, turned = np.linalg.eigh(inner + inner.T)
-    return round_to_grid(basis.astype(np.float64) @ turned[:, ::-1])
-
-
-def round_to_grid(directions: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Rounded so that products with rows on their own grid are exact, in any order."""
-    found: NDArray[np.float32] = (np.rint(directions * _DIRECTION) / _DIRECTION).astype(np.float32)
-    return found
-
-
-def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float32]:
-    return round_to_grid(np.linalg.qr(columns)[0])
-
-
-def _round_rows(features: Matrix) -> Iterator[Any]:
+def round_rows(features: Matrix) -> Iterator[Any]:
     """Rows of length 1, rounded, in float64: some thousand at once."""
     for start in range(0, features.shape[0], BLOCK):
         rows = unit_rows(features[start : start + BLOCK])
@@ -257,5 +202,5 @@ def _round_rows(features: Matrix) -> Iterator[Any]:
             yield np.rint(rows.astype(np.float64) * ROW) / ROW
 
 
-def _dense(matrix: Any) -> NDArray[np.float64]:
+def dense(matrix: Any) -> NDArray[np.float64]:
     return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray(), dtype=np.float64)

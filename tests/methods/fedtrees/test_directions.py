@@ -10,8 +10,9 @@ import scipy.sparse as sp
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.silos.silo import Schema
-from graphsilo.methods.fedtrees import columns
-from graphsilo.methods.fedtrees.columns import node_columns, views_of, width_of
+from graphsilo.methods.fedtrees import directions
+from graphsilo.methods.fedtrees.config import FedTreesConfig
+from graphsilo.models.node_columns import node_columns, views_of, width_of
 from graphsilo.models.view import GraphTensors
 from kit.fedtrees import QUICK, silo_of, with_directions
 
@@ -69,7 +70,7 @@ def test_equal_neighbours_deviate_by_exactly_nothing():
 @pytest.mark.parametrize("changed", [lambda silo: silo, with_directions])
 @pytest.mark.parametrize(("dim", "principal"), [(64, 0), (3, 0), (3, 1), (4, 2)])
 def test_a_row_does_not_depend_on_who_else_is_there(dim, principal, changed):
-    known = columns.first_basis(5, 5, 0)[:, :principal]
+    known = directions.first_basis(5, 5, 0)[:, :principal]
 
     def rows(numbers):
         silo = changed(silo_of(0, numbers))
@@ -84,18 +85,18 @@ def test_moments_by_hand():
     """Rows (3, 4) and (0, -2) become (.6, .8) and (0, -1): with the first axis Σ x x₁ is (.36, .48), with the second
     (.48, .64) + (0, 1)."""
     rows = np.array([[3, 4], [7, 7], [0, -2]], np.float32)
-    found = columns.second_moments(rows, np.array([0, 2]), np.eye(2, dtype=np.float32)) / 2**26
+    found = directions.second_moments(rows, np.array([0, 2]), np.eye(2, dtype=np.float32)) / 2**26
     assert found == pytest.approx(np.array([[0.36, 0.48], [0.48, 1.64]]), abs=1e-3)
-    sparse = columns.second_moments(sp.csr_matrix(rows), np.array([0, 2]), np.eye(2, dtype=np.float32))
+    sparse = directions.second_moments(sp.csr_matrix(rows), np.array([0, 2]), np.eye(2, dtype=np.float32))
     assert np.array_equal(sparse / 2**26, found)
 
 
 def directions_of(rows, silos, width=2):
     """What silos with these rows come to."""
-    found = columns.first_basis(rows.shape[1], width, 3)
+    found = directions.first_basis(rows.shape[1], width, 3)
     for further in (True, True, False):
-        sums = sum(columns.second_moments(rows, nodes, found) for nodes in silos)
-        found = columns.next_basis(sums) if further else columns.directions_of(found, sums)
+        sums = sum(directions.second_moments(rows, nodes, found) for nodes in silos)
+        found = directions.next_basis(sums) if further else directions.directions_of(found, sums)
     return found
 
 
@@ -118,9 +119,9 @@ def test_directions_are_those_of_one_place_bit_for_bit():
 
 
 def test_many_columns_are_projected_at_random_alone():
-    assert columns.principal_of(128, 128) == 0
-    assert columns.principal_of(129, 128) == columns.principal_of(columns.WIDEST, 128) == 64
-    assert columns.principal_of(columns.WIDEST + 1, 128) == 0
+    assert directions.principal_of(128, 128) == 0
+    assert directions.principal_of(129, 128) == directions.principal_of(directions.WIDEST, 128) == 64
+    assert directions.principal_of(directions.WIDEST + 1, 128) == 0
 
 
 @pytest.mark.parametrize(("changed", "views"), [(lambda silo: silo, 1), (with_directions, 3)])
@@ -144,3 +145,11 @@ def test_elsewhere_nothing_is_known_of_labels(kit):
     there = client.tensors(silo_of(1, [1]).graph)
     assert not client._rows(there)[:, -6:].any()
     assert client._rows(client.data)[:, -6:].any()
+
+
+def test_label_features_are_left_out_where_relations_are_known_apart():
+    schema = Schema("node", 3, 2, relations=("payment", "transfer"))
+    config = FedTreesConfig()
+    assert not config.has_labels(schema)
+    assert config.width(schema) == FedTreesConfig(label_features=False).width(schema)
+    assert config.has_labels(Schema("node", 3, 2))
