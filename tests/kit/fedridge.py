@@ -34,7 +34,7 @@ def played(kit, silos, *, rounds=True, **settings):
 def pooled(silos, kind, settings, class_weights=None):
     """M and B of all silos' training rows in one place, in float64 numpy."""
     config = METHOD.config(**settings)
-    recipe = config.recipe(kind, 0, config.dim)
+    recipe = config.recipe(kind, 0, config.dim, silos[0].schema)
     rows = [torch.cat([part for _, part in Features(GraphTensors(silo.graph), recipe).blocks(silo.train)])
             for silo in silos if len(silo.train)]  # fmt: skip
     labels = np.concatenate([silo.labels[silo.train] for silo in silos])

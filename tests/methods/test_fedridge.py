@@ -99,6 +99,10 @@ def test_what_leaves_a_silo():
         count_targets classes: counts int64 [classes] per_class=min_count
         count_targets sizes: counts int64 [2] per_class=False
         count_targets squares: statistic float64 [classes] per_class=min_count
+        add_columns sums: statistic float64 [columns] per_class=False
+        add_columns squares: statistic float64 [columns] per_class=False
+        add_columns num_samples: counts
+        scale_columns clients: counts
         statistics moments: statistic float32 per_class=False
         statistics products: statistic float32 per_class=min_count
         statistics moments_rest: statistic float32 per_class=False

@@ -22,11 +22,10 @@ from graphsilo.attacks.record import Outcome
 from graphsilo.attacks.views import Update, View, dense, numbers_of
 from graphsilo.data.silos.silo import Silo
 from graphsilo.federation.release import Release
-from graphsilo.methods.fedridge import private
-from graphsilo.methods.fedridge.config import FedRidgeConfig
+from graphsilo.methods.fedridge import columns, private
+from graphsilo.methods.fedridge.config import FedRidgeConfig, plain_of
 from graphsilo.methods.fedridge.features import Features
-from graphsilo.methods.fedridge.labels import LABELLED
-from graphsilo.methods.fedridge.messages import Statistics
+from graphsilo.methods.fedridge.messages import ScaleRequest, Statistics
 from graphsilo.methods.fedridge.solve import unpack
 from graphsilo.models.view import tensors_of
 
@@ -145,7 +144,7 @@ def ridge_sums(view: View) -> Iterator[RidgeSums]:
         else:
             continue
         for name, packed in moments.items():
-            kind = name.split("/")[0].removesuffix(LABELLED)
+            kind = plain_of(name.split("/")[0])
             width = config.width(kind, dim, schema)
             square = unpack(packed, products[name].shape[1]).triu()
             square = (square + square.t() - square.diag().diag())[:width, :width]
@@ -171,9 +170,14 @@ def phi(view: View, silo: Silo, nodes: NDArray[np.int64], space: tuple[str, int]
     """FedRidge's rows of some nodes, [n, p]; with noise they are of the nodes' own features alone."""
     config = view.public.settings(FedRidgeConfig)
     assert config is not None
-    recipe = config.recipe(space[0], view.public.seed, space[1])
+    recipe = config.recipe(space[0], view.public.seed, space[1], silo.schema)
     recipe = replace(recipe, hops=0) if config.epsilon is not None else recipe
-    features = Features(tensors_of(silo.graph), recipe)
+    data, base = tensors_of(silo.graph), None
+    if recipe.kind == "columns":
+        scale = next(call.request.scale for call in view.calls if isinstance(call.request, ScaleRequest))
+        raw = columns.raw_columns(data, silo.schema, space[1], view.public.seed)
+        base = columns.standardise(columns.take_logarithms(raw), scale)[:, : recipe.columns]
+    features = Features(data, recipe, base=base)
     none = torch.zeros(0, features.width, dtype=torch.float64)  # where there are no nodes
     return torch.cat([none, *(part for _, part in features.blocks(nodes))])
 

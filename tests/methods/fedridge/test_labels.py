@@ -15,7 +15,7 @@ from graphsilo.experiments.config import load_config
 from graphsilo.experiments.simulation import prepare
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import Features, Recipe
-from graphsilo.methods.fedridge.labels import Labelled
+from graphsilo.methods.fedridge.labels import Joined
 from graphsilo.models.columns import label_columns
 from graphsilo.models.view import GraphTensors
 
@@ -61,7 +61,7 @@ def test_without_training_nodes_all_are_zero():
 def test_phi_has_them_as_its_last_columns():
     data = GraphTensors(path(5))
     plain = Features(data, Recipe("mean", 1, 0, 3, 0))
-    made = Labelled(plain, label_columns(data, np.array([0, 3]), np.array([0, 1]), 2))
+    made = Joined(plain, label_columns(data, np.array([0, 3]), np.array([0, 1]), 2))
     ((_, rows),) = made.blocks(np.arange(5))
     ((_, bare),) = plain.blocks(np.arange(5))
     assert made.width == plain.width + 4
@@ -189,5 +189,5 @@ def test_where_neighbours_tell_the_class_validation_takes_them(kit):
 def test_graphs_have_no_label_features():
     with pytest.raises(MessageError, match=r"'gcn\+labels' is no kind of features"):
         kind_of("gcn+labels")
-    assert FedRidgeConfig().kinds("graph") == ("mean", "separate", "wl")
-    assert FedRidgeConfig(features="sgc").kinds("node") == ("sgc", "sgc+labels")
+    assert FedRidgeConfig().kinds(Schema("graph", 3, 2)) == ("mean", "separate", "wl")
+    assert FedRidgeConfig(features="sgc").kinds(Schema("node", 3, 2)) == ("sgc", "sgc+labels")

@@ -326,7 +326,7 @@ def test_features_that_move_with_every_node_are_refused():
 def test_which_features_leave_with_noise(features, named):
     config = METHOD.config(epsilon=1.0, features=features, dim=7, private_dim=5)
     assert config.released == named
-    recipe = config.recipe(named, 0, 7)
+    recipe = config.recipe(named, 0, 7, Schema("node", 9, 2))
     assert (recipe.dim, recipe.random, recipe.centred) == (5, 0, True)
     assert config.numbers(Schema("node", 9, 2)) == private.size(6, 2)
 

@@ -44,7 +44,7 @@ def _few_offers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def statistics_request(asked: Any, weight: float = 1.0) -> StatisticsRequest:
     """FedRidge's, with class weights that move what silos answer as little as one likes."""
-    recipe = asked.config.recipe("mean", 0, 2048)
+    recipe = asked.config.recipe("mean", 0, 2048, asked.schema)
     features = asked.schema.num_features
     weights = torch.full((1, asked.schema.num_classes), weight, dtype=torch.float64)
     return StatisticsRequest(

@@ -23,13 +23,18 @@ from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
-from graphsilo.methods.fedridge.config import FedRidgeConfig
-from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe
-from graphsilo.methods.fedridge.labels import LABELLED, Labelled
+from graphsilo.methods.fedridge import columns
+from graphsilo.methods.fedridge.columns import RELATED
+from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
+from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe, key_of
+from graphsilo.methods.fedridge.labels import LABELLED, Joined
 from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
+    ColumnsRequest,
+    ColumnSums,
     CountRequest,
     Counts,
+    ScaleRequest,
     ScoreRequest,
     Statistics,
     StatisticsRequest,
@@ -40,10 +45,12 @@ from graphsilo.methods.fedridge.messages import (
 from graphsilo.methods.fedridge.private import NOISY, SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.columns import BLOCK, label_columns
+from graphsilo.models.node_columns import views_of
 from graphsilo.models.shares import Linear, Shares, explain_sum
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.losses import binary_focal
 
+LOGARITHMS = "ridge logarithms"
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 """What predictions are multiplied by before they become probabilities: chosen at the client, on validation."""
 USUAL_SHARPNESS = 8.0
@@ -52,7 +59,7 @@ USUAL_SHARPNESS = 8.0
 class Client(ClientBase[FedRidgeConfig]):
     """Sums once, scores candidates once, and corrects the model it is given."""
 
-    kept = ("_size", "_models", "_sharpness", "_held_out")
+    kept = ("_size", "_models", "_sharpness", "_held_out", "_scale")
     kept_on = "cpu"  # where sums are made and solved, whatever the device
     stateful = ("released",)
 
@@ -60,6 +67,7 @@ class Client(ClientBase[FedRidgeConfig]):
         super().__init__(context)
         self.metric = find_selecting(context.select_by, self.silo.schema.task)
         self._size = 1.0
+        self._scale = torch.zeros(2, 0, dtype=torch.float64)
         self.released = Released(self.config, SENSITIVITY)
         self._models: dict[str, Tensors] = {}
         self._aggregate: Tensors | None = None
@@ -105,6 +113,43 @@ class Client(ClientBase[FedRidgeConfig]):
         if self.silo.has_targets:
             return torch.from_numpy(self._targets[items]).double()
         return F.one_hot(torch.from_numpy(self.silo.labels[items]), self.silo.schema.num_classes).double()
+
+    @handler
+    def add_columns(self, request: ColumnsRequest) -> ColumnSums:
+        """How the columns of tables lie."""
+        self._refuse_others(("columns",), self.config.dim, 1, 1)
+        sums, squares = columns.add_moments(self._logarithms(self.data)[self._train])
+        return ColumnSums(sums=sums, squares=squares, num_samples=len(self._train))
+
+    @handler
+    def scale_columns(self, request: ScaleRequest) -> Done:
+        """Take the scale of these columns; whoever has it keeps what it made on it."""
+        self._refuse_others(("columns",), self.config.dim, 1, 1)
+        scale = request.scale
+        refuse_unless(scale.shape[1] == sum(self._widths) and bool((scale[1] >= 0).all()), "a scale")
+        self._scale = scale.clone()
+        return Done(clients=1)
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        return columns.widths(self.silo.schema, self.config.dim)
+
+    def _logarithms(self, data: GraphTensors) -> NDArray[np.float32]:
+        """[n, p] of the columns of tables; kept until they are put on a scale."""
+        schema, dim, seed = self.silo.schema, self.config.dim, self.context.seed
+        return data.cached((LOGARITHMS,), lambda: columns.take_logarithms(columns.raw_columns(data, schema, dim, seed)))
+
+    def _columns(self, data: GraphTensors, recipe: Recipe) -> NDArray[np.float32]:
+        """[n, p] the columns of tables, on their scale."""
+        if self._scale.shape[1] != sum(self._widths):
+            raise RequestError("this silo has missed the scale of its columns.")
+        held: dict[bytes, NDArray[np.float32]] = data.cached(key_of(data, recipe), dict)
+        which = self._scale.numpy().tobytes()
+        if which not in held:
+            held.clear()
+            held[which] = columns.standardise(self._logarithms(data), self._scale)
+            data.forget(LOGARITHMS)
+        return held[which]
 
     @handler
     def statistics(self, request: StatisticsRequest) -> Statistics:
@@ -210,7 +255,7 @@ class Client(ClientBase[FedRidgeConfig]):
             RequestError: Some are.
         """
         config = self.config
-        known = config.kinds(self.silo.schema.task) if config.epsilon is None else (config.released,)
+        known = config.kinds(self.silo.schema) if config.epsilon is None else (config.released,)
         if not set(kinds) <= set(known) or dim not in self.config.dims or times > most:
             raise RequestError(
                 f"features of a kind or width were asked for that no run of these settings asks for: {dim} columns, "
@@ -286,7 +331,7 @@ class Client(ClientBase[FedRidgeConfig]):
         start, known = seen.times(common, items), self._features(self.data, name).times(common, self._train).double()
         ones = torch.ones(self.silo.schema.num_classes, dtype=torch.float64)
         joined, apart = [({name: common}, start)], list[tuple[Tensors, Tensor]]()
-        for kind in self.config.kinds(self.silo.schema.task):
+        for kind in self.config.kinds(self.silo.schema):
             changes, alone = self._fit_own(self._features(self.data, kind), ones, lambda _: known)
             seen = self._features(self._seen, kind)
             joined += [({kind: each.float(), name: common}, start + seen.times(each, items)) for each in changes]
@@ -304,7 +349,7 @@ class Client(ClientBase[FedRidgeConfig]):
         return self._judge.best([self._to_scores(output) for _, output in models], apart)
 
     def _fit_own(
-        self, features: Features | Labelled, class_weights: Tensor, scores: Callable[[Tensor], Tensor]
+        self, features: Features | Joined, class_weights: Tensor, scores: Callable[[Tensor], Tensor]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Corrections of a model by what it says of weighted rows, float64, and ridges of the own rows alone."""
         if not self.config.own or not len(self._train) or not len(self._validation):
@@ -348,8 +393,13 @@ class Client(ClientBase[FedRidgeConfig]):
         labels = torch.from_numpy(self.silo.seen.graph.labels[self._validation])
         return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
 
-    def _features(self, data: GraphTensors, name: str, dim: int | None = None) -> Features | Labelled:
-        features = Features(data, self._recipe(name, dim), self._size)
+    def _features(self, data: GraphTensors, name: str, dim: int | None = None) -> Features | Joined:
+        recipe = self._recipe(name, dim)
+        if recipe.kind == "columns":
+            every = self._columns(data, recipe)
+            features = Features(data, recipe, base=every[:, : recipe.columns])
+            return Joined(features, every[:, recipe.columns :]) if name.endswith(RELATED) else features
+        features = Features(data, recipe, self._size)
         if not name.endswith(LABELLED):
             return features
         if data.collection is not None:
@@ -358,14 +408,14 @@ class Client(ClientBase[FedRidgeConfig]):
 
         key = ("ridge labels", self._train.tobytes(), labels.tobytes())
         make = partial(label_columns, data, self._train, labels, self.silo.schema.num_classes, of=self.data)
-        return Labelled(features, data.cached(key, make))
+        return Joined(features, data.cached(key, make))
 
     def _forget_others(self, data: GraphTensors, names: Iterable[str], dim: int | None = None) -> None:
         """Keep of a graph only features that are asked for again: those of a comparison are large, too."""
         Features.forget_others(data, [self._recipe(name, dim) for name in names], self._size)
 
     def _recipe(self, name: str, dim: int | None = None) -> Recipe:
-        return self.config.recipe(name, self.context.seed, self.config.dim if dim is None else dim)
+        return self.config.recipe(name, self.context.seed, self.config.dim if dim is None else dim, self.silo.schema)
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
@@ -386,6 +436,9 @@ class Client(ClientBase[FedRidgeConfig]):
             return super().explain(data, items, output, view)
         names = self._fitting(models, data)
         factor, start = self._factor(view, names[0])
+        if kind_of(names[0]) == "columns":
+            weights = models[names[0]].double() @ output.double()
+            return self._explain_columns(data, items, names[0], factor * weights, -factor * start * float(output.sum()))
         terms, bias = list[Linear](), -start * float(output.sum())
         for name in names:
             weights = models[name].double() @ output.double()
@@ -398,12 +451,34 @@ class Client(ClientBase[FedRidgeConfig]):
         scale = [replace(term, weights=factor * term.weights) for term in terms]
         return explain_sum(scale, factor * bias, items, self._labels_on(data)[0])
 
+    def _explain_columns(
+        self, data: GraphTensors, items: NDArray[np.int64], name: str, weights: Tensor, bias: float
+    ) -> list[Shares]:
+        from graphsilo.methods.fedridge.shares import require_linear
+        from graphsilo.models.column_shares import describe_columns, explain_rows
+
+        schema, recipe, train = self.silo.schema, self._recipe(name), self._labels_on(data)[0]
+        require_linear(data, recipe)
+        place = recipe.columns
+        bias += float(CONSTANT * weights[place])
+        weights = torch.cat([weights[:place], weights[place + 1 :]])
+        numbers = self._columns(data, recipe)[:, : len(weights)].astype(np.float64)
+        usual = numbers[train].mean(axis=0)
+        shares = np.zeros((len(items), sum(self._widths)))
+        shares[:, : len(weights)] = (numbers[items] - usual) * weights.numpy()
+        dim, seed = columns.features_taken(schema, self.config.dim), self.context.seed
+        raw = columns.raw_columns(data, schema, self.config.dim, seed)
+        none = np.zeros((data.num_features, 0), dtype=np.float32)
+        described = describe_columns(views_of(data, schema), raw, none, dim, seed, None, (), schema)
+        return explain_rows(raw, shares, bias + float(usual @ weights.numpy()), items, train, described)
+
     def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
         from graphsilo.methods.fedridge.shares import portable_part
 
         models = self._aggregate if view == "aggregate" else self._models.get(view)
         names = self._fitting_of(models or {}, own=labelled)
-        if self.data.collection is not None or not models or not names:
+        apart = any(kind_of(name) == "columns" for name in names)
+        if self.data.collection is not None or not models or not names or apart:
             return super().portable(view, labelled=labelled)
         factor, middle = self._factor(view, names[0])
         schema = self.silo.schema
@@ -451,7 +526,7 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def install_aggregate(self, weights: Tensors) -> None:
         for name, tensor in weights.items():
-            width = self._features(self.data, name).width
+            width = self.config.width(name, self.config.dim, self.silo.schema)
             if tuple(tensor.shape) != (width, self.silo.schema.num_classes):
                 raise MessageError(f"the aggregate has shape {tuple(tensor.shape)}; {width} features were expected.")
         self._aggregate = dict(weights) or None
@@ -459,14 +534,19 @@ class Client(ClientBase[FedRidgeConfig]):
     def model_of(self, view: str) -> Tensors:
         """What ``load_final`` needs of a view."""
         models, factors = self._models[view], self._sharpness[view]
-        return {**models, "about": torch.tensor([self._size, *(factors[name] for name in sorted(models))])}
+        scale = {"scale": self._scale} if any(kind_of(name) == "columns" for name in models) else {}
+        return {**models, **scale, "about": torch.tensor([self._size, *(factors[name] for name in sorted(models))])}
 
     def final_models(self) -> dict[str, Tensors]:
         return {view: self.model_of(view) for view in self._models}
 
     def load_final(self, models: Mapping[str, Tensors]) -> None:
-        self._models = {view: {n: t for n, t in each.items() if n != "about"} for view, each in models.items()}
+        self._models = {
+            view: {name: each for name, each in model.items() if name not in ("about", "scale")}
+            for view, model in models.items()
+        }
         for view, each in models.items():
+            self._scale = each.get("scale", self._scale)
             self._size, *found = each["about"].tolist()
             self._sharpness[view] = dict(zip(sorted(self._models[view]), found, strict=True))
 

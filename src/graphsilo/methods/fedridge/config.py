@@ -9,12 +9,12 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.release import PrivateConfig
 from graphsilo.federation.settings import ABOVE_ZERO, OneRoundConfig, setting
-from graphsilo.methods.fedridge import private
+from graphsilo.methods.fedridge import columns, private
+from graphsilo.methods.fedridge.columns import CLIP, RELATED
 from graphsilo.methods.fedridge.features import HOPS, KINDS, Kind, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
 from graphsilo.methods.fedridge.private import NOISY
 from graphsilo.settings import WIDEST, NotNegative, Positive, Share
-from graphsilo.types import Task
 
 FEW_COLUMNS = 256
 """Sums of up to so many columns cross in float64, unless set otherwise."""
@@ -25,10 +25,11 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
 
     fewer: ClassVar[str] = "a smaller method.private_dim"
 
-    features: Literal["auto", "mean", "sgc", "separate", "wl"] = setting(
+    features: Literal["auto", "mean", "sgc", "separate", "wl", "columns"] = setting(
         "auto", "φ of a node: the mean of X, ÂX, …, Â^h X; Â^h X; or X, NX, …, N^h X side by side, for graphs whose "
-        "neighbours differ; of a graph also wl: counts of its neighbourhoods of up to h hops that look alike; auto: "
-        "mean, separate or wl, as validation says",
+        "neighbours differ; of a graph also wl: counts of its neighbourhoods of up to h hops that look alike; of nodes "
+        "of tables also columns: FedTrees', on one scale; auto: mean, separate, wl or, where tables of links are known "
+        "apart, columns, as validation says",
         source="ours; sgc: Wu et al. 2019; side by side: H2GCN, Zhu et al. 2020; wl: Shervashidze et al. 2011",
     )  # fmt: skip
     label_features: Literal["auto", "always", "never"] = setting(
@@ -90,28 +91,55 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
         """All silos together choose the model by it, and each its correction."""
         return True
 
-    def kinds(self, task: Task) -> tuple[str, ...]:
-        """The features that are tried; a name ends with ``LABELLED`` where label features come with them."""
+    def kinds(self, schema: Schema) -> tuple[str, ...]:
+        """The features that are tried; a name ends with ``LABELLED`` where label features come with them, with
+        ``RELATED`` where columns of relations do.
+
+        Raises:
+            UnsupportedError: The features that are asked for are not for this task, or leave no column.
+        """
+        task = schema.task
         if self.features == "wl" and task != "graph":
             raise UnsupportedError("method.features=wl counts neighbourhoods of whole graphs; take mean or separate.")
+        related = ("columns", "columns" + RELATED) if schema.relations else ("columns",)
+        fit = task != "graph" and self.epsilon is None and columns.features_taken(schema, self.dim) > 0
+        if self.features == "columns":
+            if fit:
+                return related
+            raise UnsupportedError(
+                f"method.features=columns is for nodes, needs sums without noise (method.epsilon) and, here, a "
+                f"method.dim of some {sum(columns.widths(schema, 0))}; got a task of {task}s, method.epsilon="
+                f"{self.epsilon} and method.dim={self.dim}. Take mean or separate."
+            )
         some = ("mean", "separate", "wl") if task == "graph" else ("mean", "separate")
         plain: tuple[str, ...] = some if self.features == "auto" else (self.features,)
-        if self.label_features == "never" or task != "node":
-            return plain
-        return plain + tuple(name + LABELLED for name in plain)
+        labelled = self.label_features != "never" and task == "node"
+        return (
+            *plain,
+            *(name + LABELLED for name in plain if labelled),
+            *(related if self.features == "auto" and schema.relations and fit else ()),
+        )
 
-    def recipe(self, name: str, seed: int, dim: int) -> Recipe:
+    def recipe(self, name: str, seed: int, dim: int, schema: Schema) -> Recipe:
         """How the features of this name are made, of so many columns; those with noise have theirs."""
         kind = kind_of(name)
         hops = HOPS[kind] if self.hops is None else self.hops
+        if kind == "columns":
+            return Recipe(kind, hops, dim, self.random_features, seed, False, columns.widths(schema, dim)[0], CLIP**2)
         if name.endswith(NOISY):
             return Recipe(kind, hops, self.private_dim, 0, seed, centred=True)
         return Recipe(kind, hops, dim, self.random_features, seed)
 
     def width(self, name: str, dim: int, schema: Schema) -> int:
         """p, the columns of these features."""
-        plain = self.recipe(name, 0, dim).width(schema.num_features, graphs=schema.task == "graph")
-        return plain + 2 * schema.num_classes * name.endswith(LABELLED)
+        plain = self.recipe(name, 0, dim, schema).width(schema.num_features, graphs=schema.task == "graph")
+        return plain + self.width_behind(name, dim, schema)
+
+    def width_behind(self, name: str, dim: int, schema: Schema) -> int:
+        """How many of them stand behind the constant and the random ones: label features, or those of relations."""
+        if name.endswith(RELATED):
+            return columns.widths(schema, dim)[1]
+        return 2 * schema.num_classes * name.endswith(LABELLED)
 
     def numbers(self, schema: Schema) -> int:
         return private.size(self.width(self.released, self.dim, schema), schema.num_classes)
@@ -128,7 +156,12 @@ class FedRidgeConfig(PrivateConfig, OneRoundConfig):
     def square_columns(self, schema: Schema) -> int:
         if self.epsilon is not None:
             return 0
-        return max(self.width(kind, dim, schema) for kind in self.kinds(schema.task) for dim in self.dims)
+        return max(self.width(kind, dim, schema) for kind in self.kinds(schema) for dim in self.dims)
+
+
+def plain_of(name: str) -> str:
+    """The name of the same features without those behind the constant."""
+    return name.removesuffix(LABELLED).removesuffix(RELATED)
 
 
 def kind_of(name: str) -> Kind:
@@ -137,7 +170,7 @@ def kind_of(name: str) -> Kind:
     Raises:
         MessageError: There are none.
     """
-    plain = name.removesuffix(LABELLED).removesuffix(NOISY)
+    plain = plain_of(name).removesuffix(NOISY)
     if plain not in KINDS:
         raise MessageError(f"'{name[:40]}' is no kind of features; known are {', '.join(KINDS)}.")
     return plain

@@ -29,9 +29,9 @@ from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
 from graphsilo.random import numpy_generator
 
-Kind: TypeAlias = Literal["mean", "sgc", "separate", "wl"]
+Kind: TypeAlias = Literal["mean", "sgc", "separate", "wl", "columns"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-HOPS: dict[Kind, int] = {"mean": 3, "sgc": 2, "separate": 2, "wl": 3}
+HOPS: dict[Kind, int] = {"mean": 3, "sgc": 2, "separate": 2, "wl": 3, "columns": 2}
 
 CONSTANT = 0.1
 """The last column of φ, whose weight is a bias."""
@@ -52,13 +52,14 @@ class Recipe:
 
     Attributes:
         kind: ``mean``: of X, ÂX, …, Â^h X; ``sgc``: Â^h X; ``separate``: X, NX, …, N^h X side by side; ``wl``, of
-            graphs: counts of neighbourhoods that look alike (``colours``).
+            graphs: counts of neighbourhoods that look alike (``colours``); ``columns``: those of tables, on one scale.
         hops: h.
         dim: Most columns before the constant and the random ones; 0 for no bound.
         random: Random ReLU features of these, appended.
         seed: Of the projection and the random features.
         centred: ``mean``, ``sgc``, of nodes: whether a row loses most of the mean of its own entries, before its length
             is 1: what rows of many positive entries have in common.
+        columns: ``columns``: how many, and ``largest`` what the squared length of a row of them is at most.
     """
 
     kind: Kind
@@ -67,6 +68,8 @@ class Recipe:
     random: int
     seed: int
     centred: bool = False
+    columns: int = 0
+    largest: float = 1.0
 
     def _whole(self, num_features: int) -> int:
         """Columns of a node's row that nothing bounds."""
@@ -74,6 +77,8 @@ class Recipe:
 
     def base_width(self, num_features: int, *, graphs: bool = False) -> int:
         """Columns of a node's row; of ``wl``, a graph's."""
+        if self.kind == "columns":
+            return self.columns
         if self.kind == "wl":
             return self.dim or COLOURS
         widest = max(1, self.dim // 2) if graphs else self.dim
@@ -81,7 +86,8 @@ class Recipe:
 
     def projects(self, num_features: int, *, graphs: bool = False) -> bool:
         """Whether rows are projected onto fewer columns: they depend on how many, and on the seed."""
-        return self.kind == "wl" or self.base_width(num_features, graphs=graphs) < self._whole(num_features)
+        fixed = self.kind in ("wl", "columns")
+        return fixed or self.base_width(num_features, graphs=graphs) < self._whole(num_features)
 
     def width(self, num_features: int, *, graphs: bool = False) -> int:
         """p, columns of φ: the node's (a graph's: their mean and their sum), the constant, the random ones."""
@@ -99,7 +105,7 @@ class Recipe:
             sums: Graphs: the largest squared length of the part that is a sum over nodes; None for nodes.
         """
         width = self.base_width(num_features, graphs=sums is not None)
-        found = [[float(width), 1.0], *([] if sums is None or self.kind == "wl" else [[float(width), sums]])]
+        found = [[float(width), self.largest], *([] if sums is None or self.kind == "wl" else [[float(width), sums]])]
         base, length = width * len(found), sum(bound for _, bound in found)
         found.append([1.0, CONSTANT**2])
         if self.random:
@@ -116,20 +122,21 @@ class Features:
         data: The graph.
         recipe: How.
         size: Graphs: nodes of a usual one, which their sums are divided by.
+        base: [n, ...] φ without the constant and the random ones, where it was made already.
     """
 
-    def __init__(self, data: GraphTensors, recipe: Recipe, size: float = 1.0):
+    def __init__(self, data: GraphTensors, recipe: Recipe, size: float = 1.0, base: Matrix | None = None):
         self.recipe = recipe
         self._graphs = data.collection is not None
-        self.base: Matrix = data.cached(
-            _key(data, recipe, size), lambda: _graphs(data, recipe, size) if self._graphs else _nodes(data, recipe)
-        )
+        self.base: Matrix = base if base is not None else data.cached(
+            key_of(data, recipe, size), lambda: _graphs(data, recipe, size) if self._graphs else _nodes(data, recipe)
+        )  # fmt: skip
         self.width = recipe.width(data.num_features, graphs=self._graphs)
 
     @staticmethod
     def forget_others(data: GraphTensors, recipes: Iterable[Recipe], size: float = 1.0) -> None:
         """Drop what was made for a graph but by these recipes."""
-        data.forget(_KEY, but={_key(data, recipe, size) for recipe in recipes})
+        data.forget(_KEY, but={key_of(data, recipe, size) for recipe in recipes})
 
     def times(self, weights: Tensor, items: NDArray[np.int64] | None = None) -> Tensor:
         """φ @ weights for some items, or for all, [items, C] float32. ``weights``: [p, C]."""
@@ -142,7 +149,7 @@ class Features:
             if sp.issparse(part) and draw is None:
                 found[place] = torch.from_numpy(part @ right[:columns].numpy())
                 continue
-            base = _dense(part)
+            base = dense(part)
             found[place] = torch.from_numpy(base) @ right[:columns]
             if draw is not None:
                 found[place] += torch.from_numpy(self._random(base, draw)) @ right[columns + 1 :]
@@ -155,7 +162,7 @@ class Features:
         draw = self._directions() if self.recipe.random else None
         for start in range(0, len(items), BLOCK):
             part = items[start : start + BLOCK]
-            base = _dense(self.base[part])
+            base = dense(self.base[part])
             columns = [base, np.full((len(part), 1), CONSTANT)]
             if draw is not None:
                 columns.append(self._random(base, draw))
@@ -170,11 +177,13 @@ class Features:
         return np.asarray(np.maximum(found, 0.0, out=found) * np.sqrt(2.0 / self.recipe.random), dtype=np.float32)
 
 
-def _dense(matrix: Matrix) -> NDArray[np.float32]:
+def dense(matrix: Matrix) -> NDArray[np.float32]:
+    """The same with its zeros."""
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
-def _key(data: GraphTensors, recipe: Recipe, size: float) -> tuple[Any, ...]:
+def key_of(data: GraphTensors, recipe: Recipe, size: float = 1.0) -> tuple[Any, ...]:
+    """Under which a graph keeps φ."""
     graphs = data.collection is not None
     # What is not projected is the same for every bound and every seed.
     narrow = (recipe.dim, recipe.seed) if recipe.projects(data.num_features, graphs=graphs) else None
@@ -225,7 +234,7 @@ def _centre(data: GraphTensors, recipe: Recipe, raw: Matrix, own: Matrix) -> NDA
     width, narrow = _width(data, recipe), own is not raw
     even = projection(data.num_features, width, recipe.seed).sum(axis=0) if narrow else np.ones((1, width))
     lost = np.asarray(raw.sum(axis=1)).reshape(-1, 1) * ((1 - CONSTANT) / data.num_features)
-    return np.asarray(_dense(own) - lost * np.asarray(even), dtype=np.float32)
+    return np.asarray(dense(own) - lost * np.asarray(even), dtype=np.float32)
 
 
 def centring_lengths(data: GraphTensors, recipe: Recipe) -> NDArray[np.float64]:
@@ -262,8 +271,8 @@ def propagate(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, agai
     few = max(_FEWEST, _AT_ONCE // max(rows, 1))
     for start in range(0, columns, few):
         place = slice(start, start + few)
-        first = torch.from_numpy(np.ascontiguousarray(_dense(own[:, place])))
-        part = first if current is matrix else torch.from_numpy(np.ascontiguousarray(_dense(current[:, place])))
+        first = torch.from_numpy(np.ascontiguousarray(dense(own[:, place])))
+        part = first if current is matrix else torch.from_numpy(np.ascontiguousarray(dense(current[:, place])))
         for _ in range(hops):
             part = operator.mm(part)
             if again:
@@ -296,7 +305,7 @@ def _join_hops(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
         block = blocks.pop(0)
         part = found[:, place * columns : (place + 1) * columns]
         for start in range(0, rows, BLOCK):
-            part[start : start + BLOCK] = _dense(block[start : start + BLOCK])
+            part[start : start + BLOCK] = dense(block[start : start + BLOCK])
         unit_rows(part, in_place=True)
     return unit_rows(found, in_place=True)
 
@@ -314,5 +323,5 @@ def _pool(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:
     sizes = np.diff(pointer)
     ones = np.ones(int(pointer[-1]), dtype=np.float32)
     total = sp.csr_matrix((ones, np.arange(len(ones)), pointer), shape=(len(sizes), len(ones))) @ _nodes(data, recipe)
-    sums = np.asarray(_dense(total), dtype=np.float32)
+    sums = np.asarray(dense(total), dtype=np.float32)
     return np.concatenate([sums / np.maximum(sizes, 1)[:, None], sums / size], axis=1, dtype=np.float32)

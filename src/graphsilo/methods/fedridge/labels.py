@@ -12,39 +12,39 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.methods.fedridge.features import Features
+from graphsilo.methods.fedridge.features import Features, dense
+from graphsilo.models.view import Matrix
 
 LABELLED = "+labels"
 """What the name of a kind of features ends with that has label features, too."""
 
 
-class Labelled:
-    """φ with label features as its last columns.
+class Joined:
+    """φ with further columns behind it: label features, or those of relations.
 
     Args:
         features: φ without them.
-        columns: [items, 2C].
+        columns: [items, q].
     """
 
-    def __init__(self, features: Features, columns: sp.csr_matrix):
+    def __init__(self, features: Features, columns: Matrix):
         self._features, self._columns = features, columns
         self.width = features.width + columns.shape[1]
 
     def times(self, weights: Tensor, items: NDArray[np.int64] | None = None) -> Tensor:
         """φ @ weights for some items, or for all, [items, C] float32. ``weights``: [p, C]."""
-        plain, labels = weights.float().split([self._features.width, self._columns.shape[1]])
+        plain, more = weights.float().split([self._features.width, self._columns.shape[1]])
         columns = self._columns if items is None else self._columns[items]
-        return self._features.times(plain, items).add_(torch.from_numpy(columns @ labels.numpy()))
+        return self._features.times(plain, items).add_(torch.from_numpy(columns @ more.numpy()))
 
     def blocks(
         self, items: NDArray[np.int64], dtype: type[np.floating[Any]] = np.float64
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Some items and their rows, as ``Features.blocks``."""
         for part, rows in self._features.blocks(items, dtype):
-            labels = torch.from_numpy(self._columns[part].toarray()).to(rows.dtype)
-            yield part, torch.cat([rows, labels], dim=1)
+            more = torch.from_numpy(dense(self._columns[part])).to(rows.dtype)
+            yield part, torch.cat([rows, more], dim=1)

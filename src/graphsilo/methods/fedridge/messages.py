@@ -12,6 +12,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.candidates import CandidatesRequest
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.methods.fedridge.check import find_fault, find_target_fault, is_semidefinite
+from graphsilo.methods.fedridge.columns import LARGEST
 
 
 class CountRequest(Message):
@@ -56,6 +57,49 @@ class TargetCounts(Counts):
         super().check()
         if bool((self.squares < 0).any()):
             raise MessageError("TargetCounts has a sum of squares below 0.")
+
+
+class ColumnsRequest(Message):
+    """Ask how the columns of tables lie."""
+
+
+class ColumnSums(Message):
+    """Sums over one client's training nodes, of logarithms of these columns.
+
+    Attributes:
+        sums, squares: [p] Σ x and Σ x².
+        num_samples: Training nodes.
+    """
+
+    sums: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("columns",), per_class=False, only_with={"epsilon": None}
+    )
+    squares: Tensor = sends(
+        "statistic", dtype=torch.float64, shape=("columns",), per_class=False, only_with={"epsilon": None}
+    )
+    num_samples: int = sends("counts")
+
+    def check(self) -> None:
+        count = self.num_samples
+        slack = 1e-6 * count
+        if count < 0 or bool((self.squares > (LARGEST**2 + 1e-6) * count).any()) or bool(
+            (self.sums**2 > (self.squares * (1 + 1e-6) + slack) * count).any()
+        ):  # fmt: skip
+            raise MessageError(f"ColumnSums has sums that no {count} nodes can have.")
+
+    def check_size(self, request: Message, items: float, degrees: float) -> None:
+        if self.num_samples > items:
+            raise MessageError(f"ColumnSums counts {self.num_samples} nodes; there are {items:g} at most.")
+
+
+class ScaleRequest(Message):
+    """What the columns of tables are measured in.
+
+    Attributes:
+        scale: [2, p] the mean of each, and what is left of it is multiplied by.
+    """
+
+    scale: Tensor = sends("statistic", dtype=torch.float64, shape=(2, "columns"))
 
 
 class StatisticsRequest(Message):

@@ -18,12 +18,15 @@ from graphsilo.federation.release import ReleaseRequest, count_sharers, read_sum
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.methods.fedridge import private
 from graphsilo.methods.fedridge.client import Client, shift_scores
-from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
+from graphsilo.methods.fedridge.columns import CLIP, RELATED, find_scale
+from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of, plain_of
 from graphsilo.methods.fedridge.features import KINDS, Recipe
 from graphsilo.methods.fedridge.labels import LABELLED
 from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
+    ColumnsRequest,
     CountRequest,
+    ScaleRequest,
     ScoreRequest,
     Statistics,
     StatisticsRequest,
@@ -36,6 +39,8 @@ from graphsilo.methods.fedridge.solve import ridges, unpack
 from graphsilo.models.columns import SCALE
 from graphsilo.types import TARGET_TASKS, ClientId
 
+WIDE = ("wl", "columns")
+"""Features of which few columns tell nothing."""
 USUAL_RIDGE = 1.0
 """The penalty next to this is taken where there are several, and nobody has a validation node."""
 
@@ -56,11 +61,12 @@ class Server(ServerBase[FedRidgeConfig]):
         kinds: The features that are still to choose from.
         moments, products: The sums of all silos so far, by features and balance, float64.
         sigma: The deviation of the noise on each number of the sums.
+        scale: [2, p] of the columns of tables, where these are tried.
         weights: The common model by its features, and where it has label features a second one without; empty before
             round 1.
     """
 
-    kept = ("moments", "products", "class_weights", "shifts", "weights", "kinds", "size", "sigma")
+    kept = ("moments", "products", "class_weights", "shifts", "weights", "kinds", "size", "sigma", "scale")
 
     def __init__(self, context: ServerContext[FedRidgeConfig]):
         super().__init__(context)
@@ -74,13 +80,14 @@ class Server(ServerBase[FedRidgeConfig]):
         self.balances = (0.0,) if self.has_targets else self.config.balance
         self.priors = (0.0,) if self.has_targets else self.config.prior
         self.sigma = 0.0
-        self.kinds = self.config.kinds(self.schema.task) if self.config.epsilon is None else (self.config.released,)
+        self.kinds = self.config.kinds(self.schema) if self.config.epsilon is None else (self.config.released,)
         self.nodes = self.size = 1.0
         self.moments: dict[str, Tensor] = {}
         self.products: dict[str, Tensor] = {}
         self.class_weights = torch.ones(len(self.balances), self.schema.num_classes, dtype=torch.float64)
         self.shifts = torch.zeros(len(self.priors), self.schema.num_classes, dtype=torch.float64)
         self.squares: Tensor | None = None
+        self.scale = torch.zeros(2, 0, dtype=torch.float64)
         self.weights: dict[str, Tensor] = {}
 
     def expected_bytes(self) -> tuple[int, int]:
@@ -89,7 +96,7 @@ class Server(ServerBase[FedRidgeConfig]):
         if config.epsilon is not None:
             width = self._width(self.kinds[0], config.dim)
             return 8 * private.size(width, classes) * self.asked, 4 * width * classes * self.asked
-        widths = {kind: self._width(kind, config.dim) for kind in config.kinds(self.schema.task)}
+        widths = {kind: self._width(kind, config.dim) for kind in config.kinds(self.schema)}
         asked = _widest(tuple(widths))
         each = 8 if config.precise(widths[kind] for kind in asked) else 4
         for kind, width in widths.items():
@@ -103,7 +110,7 @@ class Server(ServerBase[FedRidgeConfig]):
         return self.config.width(kind, dim, self.schema)
 
     def _recipe(self, kind: str, dim: int) -> Recipe:
-        return self.config.recipe(kind, 0, dim)
+        return self.config.recipe(kind, 0, dim, self.schema)
 
     def set_up(self, federation: Federation) -> None:
         """Counts, then the sums; of several features those that a narrow version of each says are best."""
@@ -129,29 +136,42 @@ class Server(ServerBase[FedRidgeConfig]):
         self.log["training_items"] = float(total.sum())
         self.nodes, self.size = float(counts.sizes[0]), float(counts.sizes[0]) / max(float(counts.sizes[1]), 1.0)
         kinds = self.kinds
-        # Label features seem better than they are beside few columns, and few columns of ``wl`` tell nothing: these are
+        # Label features seem better than they are beside few columns, and few of some features tell nothing: these are
         # judged in full width.
         narrow = tuple(name for name in kinds if name in ("mean", "separate"))
-        if len(narrow) > 1 and 0 < config.pilot < max(self._width(kind, config.dim) for kind in kinds if kind != "wl"):
+        if len(narrow) > 1 and 0 < config.pilot < max(
+            self._width(kind, config.dim) for kind in kinds if kind_of(kind) not in WIDE
+        ):
             self.kinds = narrow
             self._add_up(federation, asked, config.pilot)
             better = kind_of(self._choose(federation, asked, config.pilot)[0].kind)
-            self.kinds = tuple(name for name in kinds if kind_of(name) in (better, "wl"))
+            self.kinds = tuple(name for name in kinds if kind_of(name) in (better, *WIDE))
+        if "columns" in self.kinds:
+            sums = federation.sum(Client.add_columns, ColumnsRequest(), to=asked).require(config.min_clients)
+            self.scale = find_scale(sums.sums, sums.squares, int(sums.num_samples))
+            self._share_scale(federation)
         self._add_up(federation, asked, config.dim)
+
+    def _share_scale(self, federation: Federation) -> None:
+        if "columns" in self.kinds:
+            federation.sum(Client.scale_columns, ScaleRequest(scale=self.scale)).require(self.config.min_clients)
 
     def _add_up(self, federation: Federation, asked: tuple[ClientId, ...], dim: int) -> None:
         kinds, features, graphs = _widest(self.kinds), self.schema.num_features, self.schema.task == "graph"
         recipes = {kind: self._recipe(kind, dim) for kind in kinds}
         # A graph has all nodes there are at most.
         sums = (self.nodes / self.size) ** 2 if graphs else None
-        labelled = 2.0 * self.schema.num_classes
+        behind = {kind: float(self.config.width_behind(kind, dim, self.schema)) for kind in kinds}
         request = StatisticsRequest(
             kinds=kinds,
             dim=dim,
             class_weights=self.class_weights,
             size=self.size,
             blocks={
-                kind: [*recipe.blocks(features, sums), *([[labelled, 2 * SCALE**2]] if kind.endswith(LABELLED) else [])]
+                kind: [
+                    *recipe.blocks(features, sums),
+                    *([[behind[kind], CLIP**2 if kind.endswith(RELATED) else 2 * SCALE**2]] if behind[kind] else []),
+                ]
                 for kind, recipe in recipes.items()
             },
             constants={kind: recipe.constant(features, graphs=graphs) for kind, recipe in recipes.items()},
@@ -179,6 +199,7 @@ class Server(ServerBase[FedRidgeConfig]):
         """All candidates from the sums, one exchange to choose, one to hand out."""
         config, asked = self.config, self.select(federation, number)
         if config.epsilon is None:
+            self._share_scale(federation)  # some may have missed it
             chosen = self._choose(federation, asked, config.dim)
         else:
             (kind,) = self.kinds
@@ -248,9 +269,10 @@ class Server(ServerBase[FedRidgeConfig]):
             for place in range(len(self.balances)):
                 right = self.products[f"{asked}/{place}"].double().t()
                 square = unpack(self.moments[f"{asked}/{place}"], len(right))
-                for kind in {asked, asked.removesuffix(LABELLED)} & found.keys():
-                    # Sums with label features hold those without, which come first.
-                    width = len(right) - (0 if kind == asked else 2 * self.schema.num_classes)
+                for kind in {asked, plain_of(asked)} & found.keys():
+                    # Sums with label features, or relations, hold those without, which come first.
+                    behind = self.config.width_behind(asked, self.config.dim, self.schema)
+                    width = len(right) - (0 if kind == asked else behind)
                     part = square[:width, :width].contiguous()
                     found[kind][place] = ridges(part, right[:width], self.config.ridge, noise)
         return found
@@ -261,4 +283,4 @@ class Server(ServerBase[FedRidgeConfig]):
 
 def _widest(kinds: Sequence[str]) -> list[str]:
     """Those whose sums hold the sums of the others."""
-    return [name for name in kinds if name + LABELLED not in kinds]
+    return [name for name in kinds if not {name + LABELLED, name + RELATED} & set(kinds)]

@@ -35,11 +35,7 @@ def linear_parts(data: GraphTensors, recipe: Recipe, weights: Tensor) -> tuple[l
     Raises:
         UnsupportedError: φ is not linear in the features, or of whole graphs.
     """
-    if data.collection is not None or recipe.random or recipe.kind == "wl":
-        raise UnsupportedError(
-            "shares of a ridge's score are exact for nodes whose columns are linear in their features: neither whole "
-            "graphs nor random features (method.random_features) are. Ask for them of a run of nodes without these."
-        )
+    require_linear(data, recipe)
     rows, width = data.graph.features, recipe.base_width(data.num_features)
     projected = recipe.projects(data.num_features)
     place = recipe.constant(data.num_features)
@@ -85,6 +81,19 @@ def linear_parts(data: GraphTensors, recipe: Recipe, weights: Tensor) -> tuple[l
     if whole is not None:
         last = inverse_lengths(whole).astype(np.float64)
     return [replace(each, outer=each.outer * last) for each in parts], bias
+
+
+def require_linear(data: GraphTensors, recipe: Recipe) -> None:
+    """Refuse φ that has no exact shares.
+
+    Raises:
+        UnsupportedError: It is of whole graphs, or not linear in the features.
+    """
+    if data.collection is not None or recipe.random or recipe.kind == "wl":
+        raise UnsupportedError(
+            "shares of a ridge's score are exact for nodes whose columns are linear in their features: neither whole "
+            "graphs nor random features (method.random_features) are. Ask for them of a run of nodes without these."
+        )
 
 
 def label_parts(
