@@ -260,7 +260,7 @@ def test_every_step_of_both_is_there_under_a_name_of_its_own():
     names = {name for name in dir(Client) if name.startswith(("ridge_", "trees_"))}
     assert names == {
         "ridge_count", "ridge_count_targets", "ridge_statistics", "ridge_target_statistics", "ridge_score",
-        "ridge_adopt",
+        "ridge_adopt", "ridge_add_columns", "ridge_scale_columns",
         "trees_count", "trees_moments", "trees_project", "trees_cells", "trees_start", "trees_histograms",
         "trees_adopt",
     }  # fmt: skip

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.links import Targets
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.federation.message import Empty
 
@@ -48,3 +51,19 @@ def test_one_class_or_none(kit, train, share):
     assert client.predict(client.data).exp()[0].tolist() == [pytest.approx(0.5)] * 2
     client.grow(Empty())
     assert client.predict(client.data).exp()[0].tolist() == pytest.approx([share, 1 - share])
+
+
+def test_of_targets_each_has_scikit_learns_trees(kit):
+    silo, features, _ = silo_of()
+    wanted = np.column_stack([features[:, 0] ** 2, features[:, 1]]).astype(np.float32)
+    graph = replace(silo.graph, targets=Targets(wanted, "regression"))
+    asked = (EvaluationSet("seen", graph, silo.seen.items),)
+    silo = replace(silo, graph=graph, evaluations=asked, schema=Schema("regression", 3, 2))
+    server, federation = kit.build("trees_alone", [silo], leaves=(4,), min_child=(5,), iterations=10, lr=0.2)
+    kit.rounds(server, federation)
+    client = federation.client(0)
+    for at in range(2):
+        other = HistGradientBoostingRegressor(
+            learning_rate=0.2, max_iter=10, max_leaf_nodes=4, min_samples_leaf=5, early_stopping=False, random_state=0
+        ).fit(features[:60], wanted[:60, at])
+        assert client.predict(client.data)[:, at].numpy() == pytest.approx(other.predict(features), abs=1e-5)

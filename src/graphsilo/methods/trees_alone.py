@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from graphsilo.data.silos.targets import scaled_targets
+from graphsilo.errors import UnsupportedError
 from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import Federation, handler
@@ -63,17 +65,22 @@ class Client(ClientBase[TreesAloneConfig]):
         super().__init__(context)
         self.metric = find_selecting(context.select_by, self.silo.schema.task)
         self.trees: Tensors = {}
+        if self.data.collection is not None:
+            raise UnsupportedError("trees_alone looks at columns of nodes, and graphs have none: take fedtrees.")
 
     @handler
     def grow(self, request: Empty) -> Done:
         """Choose leaves, fewest rows and steps by validation items; of equals the first."""
-        items = self.silo.labelled_validation()
-        labels, rows = self.silo.seen.graph.union.labels[items], _rows(self.tensors(self.silo.seen.graph), items)
-        nodes = self.silo.train_of_classes(1)
-        known = self.silo.labels[nodes]
+        items, seen = self.silo.labelled_validation(), self.silo.seen.graph
+        rows, nodes = _rows(self.tensors(seen), items), self.silo.train_of_classes(1)
+        has_targets = self.silo.has_targets
+        labels: NDArray[Any] = scaled_targets(self.silo, seen)[items] if has_targets else seen.union.labels[items]
+        known: NDArray[Any] = scaled_targets(self.silo)[nodes] if has_targets else self.silo.labels[nodes]
         best = -np.inf
         self.trees = {}
-        if len(np.unique(known)) < 2:
+        if has_targets and len(known) < 2:
+            return Done(clients=1)
+        if not has_targets and len(np.unique(known)) < 2:
             if len(known):  # the one class is the answer
                 share = np.bincount(known, minlength=self.silo.schema.num_classes) / len(known)
                 self.trees = {"base": torch.from_numpy(np.log(np.maximum(share, _TINY)))}
@@ -87,35 +94,48 @@ class Client(ClientBase[TreesAloneConfig]):
             for step, scores in enumerate(_scores(grown, rows), start=1):
                 if step % _STEP and step != self.config.iterations:
                     continue
-                value = self.metric.of_outputs(labels, self._logarithms(grown, scores))
+                value = self.metric.of_outputs(labels, self._say(grown, scores))
                 worth = -np.inf if value is None else self.metric.goodness(value)
                 if worth > best or not self.trees:
                     best, self.trees = worth, {**grown, "start": grown["start"][: step + 1]}
         return Done(clients=1)
 
-    def _grow(self, rows: NDArray[np.float32], labels: NDArray[np.int64], leaves: int, fewest: int) -> Tensors:
+    def _grow(self, rows: NDArray[np.float32], known: NDArray[Any], leaves: int, fewest: int) -> Tensors:
         """scikit-learn's trees as tensors, those of a step side by side: nodes of one after the other."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-        made = HistGradientBoostingClassifier(
-            learning_rate=self.config.lr, max_iter=self.config.iterations, max_leaf_nodes=leaves,
-            min_samples_leaf=fewest, early_stopping=False, random_state=self.context.seed,
-        ).fit(rows, labels)  # fmt: skip
-        steps = [[tree.nodes for tree in step] for step in made._predictors]
+        numbers = self.silo.has_targets
+        kind = HistGradientBoostingRegressor if numbers else HistGradientBoostingClassifier
+        fitted = [
+            kind(
+                learning_rate=self.config.lr, max_iter=self.config.iterations, max_leaf_nodes=leaves,
+                min_samples_leaf=fewest, early_stopping=False, random_state=self.context.seed,
+            ).fit(rows, wanted)
+            for wanted in (known.T.astype(np.float64) if numbers else [known])
+        ]  # fmt: skip
+        # Each of several targets has trees of its own: those of one step stand side by side, as those of classes do.
+        steps = [
+            [tree.nodes for part in step for tree in part]
+            for step in zip(*(each._predictors for each in fitted), strict=True)
+        ]
         nodes = np.concatenate([tree for step in steps for tree in step])
         sizes = np.array([[len(tree) for tree in step] for step in steps], dtype=np.int64)
         start = np.cumsum(sizes.ravel()).reshape(sizes.shape) - sizes
-        known = {
+        found = {
             "feature": nodes["feature_idx"].astype(np.int64),
             "threshold": nodes["num_threshold"].astype(np.float64),
             "left": np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64)),
             "right": nodes["right"].astype(np.int64),
             "value": nodes["value"].astype(np.float64),
             "start": np.vstack([start[:1], start]),  # the first row stands for no step at all
-            "base": np.asarray(made._baseline_prediction, dtype=np.float64).ravel(),
-            "classes": made.classes_.astype(np.int64),
+            "base": np.concatenate([np.ravel(each._baseline_prediction) for each in fitted]).astype(np.float64),
+            "classes": np.arange(0) if numbers else fitted[0].classes_.astype(np.int64),
         }
-        return {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in known.items()}
+        return {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in found.items()}
+
+    def _say(self, trees: Tensors, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n, C] log-probabilities of all classes, or numbers."""
+        return scores if self.silo.has_targets else self._logarithms(trees, scores)
 
     def _logarithms(self, trees: Tensors, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """[n, C] log-probabilities of all classes, also of those that the silo has never seen."""
@@ -132,7 +152,7 @@ class Client(ClientBase[TreesAloneConfig]):
         if "value" not in self.trees:
             return self.trees["base"].float().expand(data.full.num_items, -1).to(data.device)
         *_, scores = _scores(self.trees, _rows(data, np.arange(data.num_nodes)))
-        return torch.from_numpy(self._logarithms(self.trees, scores).astype(np.float32)).to(data.device)
+        return torch.from_numpy(self._say(self.trees, scores).astype(np.float32)).to(data.device)
 
     def final_models(self) -> dict[str, Tensors]:
         return {"own": dict(self.trees)}
@@ -183,7 +203,7 @@ METHOD = Method(
     config=TreesAloneConfig,
     client=Client,
     server=Server,
-    tasks=("node",),
+    tasks=("node", "regression"),
     heterogeneous=True,
     evaluates=("own",),
     alone=True,

@@ -37,7 +37,9 @@ def bank_of(client: int, nodes: int = 14) -> Silo:
     edges = np.unique(np.hstack([ends, ends[::-1]]), axis=1)
     types = NodeTypes(("account",), np.zeros(nodes, np.int16), np.arange(nodes, dtype=np.int16), 0)
     labels = (features[:, 0] > 20).astype(np.int64)
-    graph = Graph(features, edges, labels, 2, feature_names=("account.balance", "account.age"), types=types, links=known)
+    graph = Graph(
+        features, edges, labels, 2, feature_names=("account.balance", "account.age"), types=types, links=known
+    )
     items = {"val": np.arange(6, 10), "test": np.arange(10, nodes)}
     return Silo(client, graph, np.arange(6), (EvaluationSet("seen", graph, items),), Schema.of(graph, "node"))
 
