@@ -204,3 +204,16 @@ def round_rows(features: Matrix) -> Iterator[Any]:
 
 def dense(matrix: Any) -> NDArray[np.float64]:
     return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray(), dtype=np.float64)
+
+
+def portable_columns(principal: NDArray[np.float32], schema: Schema, dim: int, seed: int) -> dict[str, Any]:
+    """How ``node_columns`` are made, as plain values and arrays; arguments as there."""
+    thrown: list[NDArray[Any]] = []
+    width = schema.num_features
+    if width > dim:
+        known = projection(width, dim - principal.shape[1], seed).toarray()
+        thrown = [principal, known] if principal.shape[1] else [known]
+    relations = [[2 * number + turned, columns] for number, turned, columns in relation_sources(schema, dim)]
+    return {
+        "principal": thrown, "grid": ROW, "rounding": ROUNDING, "relations": relations, "directed": schema.directed,
+    }  # fmt: skip

@@ -191,6 +191,8 @@ def test_faults_of_tables_are_one_line(tables):
     [
         {"method": {"name": "fedtrees", "rounds": 3}},
         {"method": {"name": "fedtrees", "rounds": 3, "dim": 16}},
+        {"method": {"name": "fedridge", "features": "columns"}},
+        {"method": {"name": "fedridge", "features": "columns", "dim": 60}},
         {"method": {"name": "auto", "rounds": 5}},
         {"method": {"name": "fedavg", "rounds": 2}, "model.name": "rgcn"},
         {"method": {"name": "fedavg", "rounds": 2}, "model.name": "gine"},

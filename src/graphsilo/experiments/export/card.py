@@ -47,7 +47,7 @@ def model_card(
         + ("its targets: " if schema.task in ("regression", "multilabel") else "the probability of each class: ")
         + ", ".join(asked.client.class_names) + ".",
         *([] if decision is None else [f"It looks for one class; {asked.describe(decision)}."]), "",
-        "## Columns", "", *_columns(schema), "", *_made(parts, schema), "",
+        "## Columns", "", *_columns(schema), "", *_made(parts), "",
         "## How it was trained", "",
         f"{method.summary} Source: {method.citation}",
         f"Settings: {_settings(asked.asked.config.method_config().model_dump(mode='json'))}.", "",
@@ -91,16 +91,17 @@ def _listed(names: Sequence[str], start: str) -> str:
     return f"{', '.join(found[:MOST])}{', ...' if len(found) > MOST else ''}" if found else "none"
 
 
-def _made(parts: Sequence[Sequence[Mapping[str, Any]]], schema: Schema) -> list[str]:
+def _made(parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
     """What the scorer makes of a node's features before the model sees them."""
     lines: dict[str, None] = {}
     for term in (term for part in parts for term in part):
-        if term["kind"] == "trees":
+        if "relations" in term:
             own = "principal and random directions of its features" if term["principal"] else "its features as they are"
             made = f"{term['width']} columns of a node: {own}; their means around it and two links away"
             made += "" if term["principal"] else ", and how they vary around it"
             made += ", and how many links it has"
-            made += "; the same of each relation in both directions" if schema.relations else ""
+            made += "; the same of each relation in both directions" if term["relations"] else ""
+            made += "; their logarithms, on the scale of all silos" if term["kind"] == "linear" else ""
         elif term["kind"] == "linear":
             made = f"rows of length 1 of its features and of those up to {term['hops']} links away ({term['columns']})"
         else:

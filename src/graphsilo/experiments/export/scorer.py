@@ -252,6 +252,11 @@ class Model:
         return np.asarray(first_columns(network, data.full))
 
     def _linear_columns(self, term: dict[str, Any], given: Given) -> Floats:
+        if term["columns"] == "columns":
+            made = self._tree_columns(term, given).astype(np.float64)
+            mean, factor = self.arrays[term["scale"]]
+            made = (np.copysign(np.log1p(np.abs(made)), made) - mean) * factor
+            return np.hstack([made.clip(-term["most"], term["most"]), np.full((len(made), 1), term["constant"])])
         count, hops, links = len(given.rows), term["hops"], given.links
         thrown = [self.arrays[name] for name in term["projections"]]
         own = unit_rows(given.rows)

@@ -7,17 +7,21 @@ relations come last: sums with them hold those without.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.silos.silo import Schema
+from graphsilo.methods.fedridge.features import CONSTANT, Recipe, require_plain
 from graphsilo.models.columns import BLOCK
 from graphsilo.models.node_columns import (
     ROUNDING,
     node_columns,
     num_views,
+    portable_columns,
     relation_sources,
     views_of,
     width_of,
@@ -98,8 +102,38 @@ def find_scale(sums: Tensor, squares: Tensor, count: int) -> Tensor:
 def standardise(logarithms: NDArray[np.float32], scale: Tensor) -> NDArray[np.float32]:
     """[n, p] the columns on this scale, in their place."""
     mean, factor = scale.numpy()
-    most = CLIP / np.sqrt(max(int((factor > 0).sum()), 1))
+    most = _most(scale)
     for start in range(0, len(logarithms), BLOCK):
         part = logarithms[start : start + BLOCK]
         part[:] = np.clip((part - mean) * factor, -most, most)
     return logarithms
+
+
+def _most(scale: Tensor) -> float:
+    return CLIP / float(np.sqrt(max(int((scale[1] > 0).sum()), 1)))
+
+
+def portable(recipe: Recipe, schema: Schema, scale: Tensor, weights: Tensor, *, related: bool) -> dict[str, Any]:
+    """A ridge on these columns as plain values and arrays.
+
+    Args:
+        recipe: Of the features.
+        schema: Of the federation.
+        scale: [2, p].
+        weights: Of the columns, with the constant before those of relations.
+        related: Whether these are among them.
+
+    Raises:
+        UnsupportedError: It has random features.
+    """
+    require_plain(recipe)
+    found = weights.double().numpy()
+    taken, place = features_taken(schema, recipe.dim), recipe.columns
+    made = portable_columns(np.zeros((schema.num_features, 0), dtype=np.float32), schema, taken, recipe.seed)
+    return {
+        **made, **({} if related else {"relations": []}),
+        "kind": "linear", "columns": "columns", "constant": CONSTANT, "labelled": False, "most": _most(scale),
+        "width": len(found) - 1,
+        "scale": scale.numpy()[:, : len(found) - 1],
+        "weights": np.concatenate([np.delete(found, place, axis=0), found[place : place + 1]]),
+    }  # fmt: skip

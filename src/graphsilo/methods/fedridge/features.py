@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.sources import scratch
+from graphsilo.errors import UnsupportedError
 from graphsilo.methods.fedridge.colours import colour_counts
 from graphsilo.models.columns import BLOCK, inverse_lengths, projection, unit_rows
 from graphsilo.models.operators import SparseOperator
@@ -113,6 +114,16 @@ class Recipe:
             stretch = 1.0 + np.sqrt(base / self.random) + 6.0 / np.sqrt(self.random)
             found.append([float(self.random), float(2.0 * length * stretch**2)])
         return found
+
+
+def require_plain(recipe: Recipe) -> None:
+    """Refuse to export random features.
+
+    Raises:
+        UnsupportedError: There are some.
+    """
+    if recipe.random:
+        raise UnsupportedError("a ridge with random features (method.random_features) has no export without graphsilo.")
 
 
 class Features:

@@ -124,8 +124,7 @@ def portable_part(recipe: Recipe, weights: Tensor, num_features: int, more: Mapp
     Raises:
         UnsupportedError: It has random features.
     """
-    if recipe.random:
-        raise UnsupportedError("a ridge with random features (method.random_features) has no export without graphsilo.")
+    features.require_plain(recipe)
     levels = range(recipe.hops + 1 if recipe.kind == "separate" else 1)
     width = recipe.base_width(num_features)
     narrow = recipe.projects(num_features)

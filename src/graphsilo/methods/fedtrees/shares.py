@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.message import Tensors
 from graphsilo.methods.fedtrees.forest import Floats, leaves_of
-from graphsilo.models.columns import projection
-from graphsilo.models.node_columns import ROUNDING, ROW, relation_sources
+from graphsilo.models.node_columns import portable_columns
 
 
 def tree_shares(
@@ -92,15 +91,9 @@ def _one_tree(
 def portable_forest(
     forest: Tensors, principal: NDArray[np.float32], schema: Schema, dim: int, seed: int
 ) -> dict[str, Any]:
-    """A forest, and how its columns are made, as plain values and arrays; arguments as of ``describe_columns``."""
-    thrown: list[NDArray[Any]] = []
-    width = schema.num_features
-    if width > dim:
-        known = projection(width, dim - principal.shape[1], seed).toarray()
-        thrown = [principal, known] if principal.shape[1] else [known]
-    relations = [[2 * number + turned, columns] for number, turned, columns in relation_sources(schema, dim)]
+    """A forest, and how its columns are made, as plain values and arrays; arguments as of ``portable_columns``."""
     return {
-        "kind": "trees", "forest": {name: each.numpy() for name, each in forest.items()}, "principal": thrown,
-        "grid": ROW, "rounding": ROUNDING, "relations": relations, "directed": schema.directed,
+        **portable_columns(principal, schema, dim, seed),
+        "kind": "trees", "forest": {name: each.numpy() for name, each in forest.items()},
         "two": len(forest["base"]) < schema.num_classes, "classes": schema.num_classes,
     }  # fmt: skip
