@@ -99,10 +99,10 @@ class DisclosurePolicy(Settings):
         "items, but some, does not leave; 1 is off", ge=1,
     )  # fmt: skip
     max_run_evaluations: int = setting(
-        5_000, "answers of evaluation that a run gets of the same data: two in each round of a seed where "
-        "evaluation.threshold_by is federation, else one. From tables that hardly differ in models, thresholds or "
-        "periods one learns of single items. Counted beside the data; the same answer to the same questions counts "
-        "once", ge=1,
+        5_000, "answers of evaluation that a run gets of the same data: one in each round of a seed, two where "
+        "evaluation.threshold_by is federation, and one more where a method chooses among models. From tables that "
+        "hardly differ in models, thresholds or periods one learns of single items. Counted beside the data; the same "
+        "answer to the same questions counts once", ge=1,
     )  # fmt: skip
     max_total_evaluations: int = setting(
         50_000, "likewise of all runs together: a run's name is the coordinator's word", ge=1

@@ -37,7 +37,10 @@ from graphsilo.experiments.storage.resume import check_free
 from graphsilo.federation import registry
 from graphsilo.federation.class_counts import CountingClient, count_classes
 from graphsilo.federation.exposure import warn_coordinator
+from graphsilo.federation.interface import answers_of
+from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import MethodConfig
+from graphsilo.runtime.hosted import READS_ONLY
 from graphsilo.runtime.lost import StateLost
 from graphsilo.runtime.remote.sites import RemoteSites
 from graphsilo.runtime.setup import ClientSetup
@@ -212,13 +215,17 @@ def run_over(
         sites.close()
 
 
-def _count_evaluations(config: RunConfig, method: MethodConfig) -> int:
+def _count_evaluations(config: RunConfig, method: Method, settings: MethodConfig) -> int:
     """How many answers of evaluation a run asks a silo for at most, one of them to count classes; 0 where it may well
     end earlier."""
     if config.run.early_stopping is not None:
         return 0
-    steps = 2 if config.evaluation.threshold_by == "federation" else 1
-    return 1 + len(config.run.seeds) * steps * -(-method.total_rounds // config.evaluation.every)
+    asked = (1 + (config.evaluation.threshold_by == "federation")) * -(
+        -settings.total_rounds // config.evaluation.every
+    )
+    own = [kind for step, kind in answers_of(method.client).items() if step not in READS_ONLY]
+    chosen = sum(any(spec.evaluated for spec in kind.specs()) for kind in own) * settings.total_rounds
+    return 1 + len(config.run.seeds) * (asked + chosen)
 
 
 def _count_trained(

@@ -69,7 +69,7 @@ class Remote(Exchange):
             "alone": issubclass(setup.method.client, AloneClient),
             "counting": setup.method.client is CountingClient,
             "beside": sites.beside,
-            "evaluations": sites.evaluations(setup.config),
+            "evaluations": sites.evaluations(setup.method, setup.config),
             **setup.tree(),
             **sites.facts,
         }

@@ -26,6 +26,7 @@ from graphsilo.runtime.transport import Body, Parts, Transport, Unreachable, siz
 from graphsilo.types import ClientId
 
 if TYPE_CHECKING:
+    from graphsilo.federation.registry import Method
     from graphsilo.federation.settings import MethodConfig
     from graphsilo.runtime.remote.federation import Remote
 
@@ -121,7 +122,7 @@ class RemoteSites:
         self._items: dict[ClientId, dict[str, float]] = {}
         self.degrees: dict[ClientId, float] = {}
         self.facts: dict[str, Any] = {}
-        self.evaluations: Callable[[MethodConfig], int] = lambda config: 0
+        self.evaluations: Callable[[Method, MethodConfig], int] = lambda method, config: 0
         self.beside: str | None = None
         self._references: list[str] = []
         self._threads = ThreadPoolExecutor(max(2, len(self.status)), thread_name_prefix="site")
