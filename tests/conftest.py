@@ -114,12 +114,6 @@ def _nothing_brought_along_stays() -> Generator[None, None, None]:
 
 
 @pytest.fixture
-def real_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker processes are started, not forked."""
-    monkeypatch.setattr(subprocess, "Popen", forks.START)
-
-
-@pytest.fixture
 def known_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operating system's randomness, of which noise is drawn, the same in every test run.
 

@@ -1,7 +1,7 @@
 """Worker processes that are forked from one that has torch already, instead of started: tests start a thousand.
 
-What a process is given and how it ends is the same; only its imports are there already. Where a fork is something else
-than a start, as for what is measured of memory, a test takes the fixture ``real_starts``.
+What a process is given and how it ends is the same; only its imports are there already. The planner's trial, of which
+memory is measured, is started.
 
     python -P kit/forks.py SOCKET        # the process that is forked, by ``Forker``
 """
