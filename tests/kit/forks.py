@@ -1,7 +1,6 @@
 """Worker processes that are forked from one that has torch already, instead of started: tests start a thousand.
 
-What a process is given and how it ends is the same; only its imports are there already. The planner's trial, of which
-memory is measured, is started.
+What a process is given and how it ends is the same; only its imports are there already.
 
     python -P kit/forks.py SOCKET        # the process that is forked, by ``Forker``
 """
@@ -18,13 +17,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 MODULES = (
-    "graphsilo.experiments.batch.child", "graphsilo.runtime.local.worker", "graphsilo.runtime.site.worker",
+    "graphsilo.experiments.batch.child", "graphsilo.planning.probe", "graphsilo.runtime.local.worker",
+    "graphsilo.runtime.site.worker",
 )  # fmt: skip
 """What is forked; other commands are started."""
 START = subprocess.Popen
@@ -151,6 +152,7 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         os.environ.update(order["env"])
         sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
         sys.stderr = open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
+        tempfile.tempdir = None
         module, *sys.argv[1:] = order["command"]
         sys.argv[0] = module
         code = _run(module)
