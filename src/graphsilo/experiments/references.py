@@ -79,13 +79,16 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
 
 
 def with_alone(config: RunConfig) -> RunConfig:
-    """As it is run between machines: every silo also trains its backbone and runs the method itself alone, at its own
-    site, so that the page can say what joining brought it. ``run.references`` says otherwise; a method that trains
-    alone needs no such rows."""
+    """As it is run between machines: every silo also trains its backbone and runs the method itself alone, and boosts
+    trees on its table's columns where these serve the task, at its own site, so that the page can say what joining
+    brought it. ``run.references`` says otherwise; a method that trains alone needs no such rows."""
     method = method_of(config)
     if config.is_given("run.references") or method.alone:
         return config
-    return config.with_settings({"run.references": ["local", "alone"] if method.backbone else ["alone"]})
+    rows = ["local", "alone"] if method.backbone else ["alone"]
+    if (config.task or "node") in registry.load("trees_alone").tasks:
+        rows.append("trees_alone")
+    return config.with_settings({"run.references": rows})
 
 
 def measure_gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec.structs import replace
 
-from graphsilo.errors import FederationError
+from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.experiments.checks import (
     check_data,
     check_device,
@@ -138,8 +138,9 @@ def check_with_data(
         config, task=simulation.task, partition=cut, out=folder.path, remote=cut is None, classes=classes
     )
     check_support(config, method, settings, simulation)
-    for name in config.run.references:  # before the run, not after it
-        check_data(registry.load(reference_method(config, name)), simulation)
+    if isinstance(simulation, Simulation):
+        for name in config.run.references:  # before the run, not after it
+            check_data(registry.load(reference_method(config, name)), simulation)
     if isinstance(simulation, Simulation):
         check_resources(simulation, settings)
         if config.run.workers > 1 or config.find_own("model"):
@@ -245,7 +246,7 @@ class _Run:
                 continue
             try:
                 result = self._reference(name, reference_config(self.config, name), observer)
-            except FederationError as error:
+            except (FederationError, UnsupportedError) as error:
                 if self.elsewhere is None:
                     raise
                 warnings = [f"the reference '{name}' is missing: {error}"]
