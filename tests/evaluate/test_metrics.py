@@ -338,7 +338,7 @@ def test_a_new_metric_is_one_entry(tmp_path):
     shown = sheet(results[8].record)
     cells = dict(zip(shown.columns, shown.rows[0][1], strict=True))
     assert cells["Misses"] == f"{found[0]:.2f}"  # four digits of what is no share
-    assert cells["Worst recall"] == f"{100 * found[1]:.1f}"
+    assert cells["Worst recall, %"] == f"{100 * found[1]:.1f}"
 
     page = write(tmp_path / "8").read_text(encoding="utf-8")
     assert "Worst recall" in page

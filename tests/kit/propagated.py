@@ -8,4 +8,4 @@ from graphsilo.models.settings import BUILT_IN
 GRAPH = ProductSBM(nodes=700, classes=3, features=5, mean_degree=6.0).generate()
 
 
-BACKBONES = [item.name for item in BUILT_IN if item.keeps]
+BACKBONES = [item.name for item in BUILT_IN if item.keeps and not item.relational]
