@@ -12,7 +12,9 @@ from typing import Any
 
 from msgspec import structs
 
-from graphsilo.errors import RunError, one_line
+from graphsilo.data.graph import Graph
+from graphsilo.data.sources import catalog
+from graphsilo.errors import ConfigError, RunError, one_line
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce import figures
 from graphsilo.experiments.reproduce.description import Line, Row, Table
@@ -23,6 +25,7 @@ from graphsilo.report.formats import in_sentence
 from graphsilo.report.grid import Grid, grid
 from graphsilo.report.html import page
 from graphsilo.report.layout import layout
+from graphsilo.report.node_groups import write_groups
 from graphsilo.report.published import assumptions, sources
 from graphsilo.report.record import Run, load
 from graphsilo.report.sections import Page, Section
@@ -138,7 +141,30 @@ def reproduce_figures(
     for figure in figures.find_figures(paper, number):
         sweeps, folder, notes = figures.plan(figure, **asked)
         name = f"figure-{figure.number}"
+        if figure.is_count:
+            yield _count(figure, folder / name, **asked)
+            continue
         yield sweep(sweeps, folder, executor, title=figure.title, name=name, notes=notes, say=say)
+
+
+def _count(
+    figure: figures.Figure, place: Path, /, *, data: Sequence[str] | None = None, quick: bool = False,
+    data_root: Path | str | None = None, out: Path | None = None, **asked: Any,
+) -> Swept:  # fmt: skip
+    """A figure of graphs as they are; ``place`` is its files without an ending."""
+    if idle := [f"--{name}" for name, value in asked.items() if value is not None]:
+        raise ConfigError(
+            f"figure {figure.number} of {figure.paper} counts nodes of whole graphs, and nothing is run: leave out "
+            f"{', '.join(idle)}."
+        )
+    graphs: dict[str, Graph] = {}
+    for name in figures.data_of(figure, data, quick=quick):
+        found = catalog.load(name, root=data_root)
+        if not isinstance(found, Graph) or found.targets is not None:
+            raise ConfigError(f"this figure counts a graph's nodes by their classes, and {name} has no such classes.")
+        graphs[name] = found
+    [thresholds] = figure.said["grid"].values()
+    return Swept((), write_groups(graphs, thresholds, place, figure.title), {}, place.parent)
 
 
 def draw(planned: Plan) -> list[Drawn]:

@@ -16,6 +16,8 @@ from graphsilo.experiments.reproduce.runs import QUICK, folder_of, shorten, with
 from graphsilo.experiments.sweep import FREE, Sweep, places, point
 from graphsilo.federation.registry import plain_name
 
+QUICK_VALUES = 2
+"""Values of each setting that a quick look sweeps, from the first on."""
 _NUMBER = re.compile(r"fig(?:ure)?\.?\s*(\w+)", re.IGNORECASE)
 
 
@@ -36,6 +38,11 @@ class Figure:
     def title(self) -> str:
         """Heading of its page."""
         return f"{self.paper}, figure {self.number}: {self.said['title']}"
+
+    @property
+    def is_count(self) -> bool:
+        """Whether nodes of whole graphs are counted and nothing is run."""
+        return self.said.get("shows") == "groups"
 
 
 @cache
@@ -94,17 +101,26 @@ def plan(
         asked: ``clients``, ``methods`` (series), ``seeds`` and ``data_root``, as ``runs.plan`` takes them.
 
     Returns:
-        A sweep for each data set, the folder of the page, and what must be said of the figure.
+        A sweep for each data set, the folder of the page, and what must be said of the figure. No sweeps where it is
+        counted on graphs as they are.
 
     Raises:
         ConfigError: There is no such series, or what is run cannot be.
     """
     said = figure.said
-    names = [name for text in data or said["data"] for name in text.split(",")][: 1 if quick else None]
+    names = data_of(figure, data, quick=quick)
     folder = (out or folder_of(figure.paper)) / "figures" / ("quick" if quick else "full") / figure.number
+    if figure.is_count:
+        return [], folder, []
     sweeps = [_sweep(figure, name, folder / name, quick=quick, **asked) for name in names]
     cut = f"Protocol of its table {said['table']}, with one cut and split for all seeds."
-    return sweeps, folder, [text for text in (QUICK if quick else "", cut, said.get("note", "")) if text]
+    look = f"{QUICK} Of each setting that is swept it has two values."
+    return sweeps, folder, [text for text in (look if quick else "", cut, said.get("note", "")) if text]
+
+
+def data_of(figure: Figure, asked: Sequence[str] | None, *, quick: bool) -> list[str]:
+    """The data sets that a figure is drawn for: those that were asked for, or its own; one of them for a quick look."""
+    return [name for text in asked or figure.said["data"] for name in text.split(",")][: 1 if quick else None]
 
 
 def _sweep(
@@ -132,7 +148,7 @@ def _sweep(
     common |= {} if clients is None else {"partition.clients": clients}
     chosen = list(seeds or row.seeds)[: 1 if quick and seeds is None else None]
     references = {} if common.get("task") == "link" else {"run.references": [FREE]}
-    grid = {name: tuple(values) for name, values in said.get("grid", {}).items()}
+    grid = {name: tuple(values[: QUICK_VALUES if quick else None]) for name, values in said.get("grid", {}).items()}
     points, bases = [], {}
     for label, settings in series.items():
         if asked and label.lower() not in asked:
