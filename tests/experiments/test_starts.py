@@ -92,6 +92,35 @@ def test_methods_that_draw_weights_themselves_begin_with_it_too(earlier, method,
         assert any(torch.equal(each, wanted) for each in party.weights.values() if each.shape == wanted.shape)
 
 
+@pytest.mark.parametrize(
+    ("method", "settings", "backbone"),
+    [
+        ("fedavg", {}, {}), ("scaffold", {}, {}), ("fairfgl", {}, {}), ("fedpg", {}, {}),
+        pytest.param("opfgl", {"method.lr": None, "method.rounds": None}, {}, marks=pytest.mark.slow),
+        ("fedsage_plus", {}, {"model.name": "sage"}),
+        pytest.param(
+            "fedlog", {"method.embedding_dim": 8}, {"model.name": "sage", "model.hidden": [8, 8], "model.layers": 3},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)  # fmt: skip
+def test_a_node_model_is_fine_tuned_for_links(tmp_path, method, settings, backbone):
+    """Whatever trained it, and whether it is a client's own or common: one mechanism takes the hidden layers."""
+    node = {"run.seeds": [0], "method.rounds": 1, **backbone, **settings}
+    run(config_of(method, **node), out=tmp_path / "nodes")
+    begun = {"task": "link", "run.seeds": [0], "run.start": str(tmp_path / "nodes"), "method.rounds": 1, **backbone}
+    config = config_of("local", **begun)
+    simulation = prepare(config, registry.load("local"))
+    for client, spec in start_models(begun["run.start"], registry.load("local"), simulation, 0).items():
+        begins = weights_of(build_model(spec, simulation.schema, generator(0, "model"), "cpu"))
+        drawn = weights_of(build_model(simulation.models[client], simulation.schema, generator(0, "model"), "cpu"))
+        first = next(iter(drawn))
+        assert torch.equal(begins[first], read_start(spec.start)[first])
+        assert not torch.equal(begins[first], drawn[first])
+    with_start, without = run(config), run(config_of("local", **{**begun, "run.start": None}))
+    assert scores(with_start) != scores(without)
+
+
 @pytest.mark.parametrize(("method", "settings"), [("fedstruct", {"width": 8, "steps": 1}), ("moon", {"projection": 6})])
 def test_a_backbone_is_found_within_a_larger_model(tmp_path, method, settings):
     """A run goes on with what is in it, also where the other method has the backbone alone."""
