@@ -11,9 +11,9 @@ import torch
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
 from graphsilo.federation.message import KINDS
-from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
 from graphsilo.testing import conformance
+from graphsilo.training import neighgen
 from kit.fedsage_plus import SMALL
 from kit.messages import noted
 from kit.silos import bipartite

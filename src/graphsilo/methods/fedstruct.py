@@ -20,19 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
 from graphsilo.federation.borders import check_border, check_cut, values_beyond
-from graphsilo.federation.client import ClientContext, ModelSpec, build_model
+from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
-from graphsilo.federation.message import Done, Empty, Message, Tensors, sends
+from graphsilo.federation.message import Done, Empty, Message, sends
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import ABOVE_ZERO, setting
-from graphsilo.federation.starts import start_backbone
+from graphsilo.federation.structured import StructuredClient, StructuredServer
 from graphsilo.methods import fedavg
-from graphsilo.models.base import Model
-from graphsilo.models.structured import Structured
-from graphsilo.random import Name, generator
 from graphsilo.settings import WIDEST
 from graphsilo.training.label_propagation import without_loops
 from graphsilo.training.prototypes import unit_rows
@@ -56,6 +52,11 @@ class FedStructConfig(fedavg.FedAvgConfig):
     structure_dropout: float = setting(
         0.5, "share of that layer set to 0 in training", source="authors' code", ge=0, lt=1, when={"steps": ABOVE_ZERO}
     )
+
+    @property
+    def beside(self) -> tuple[int, int, float] | None:
+        """Width of vectors, of the MLP's hidden layer, and its dropout."""
+        return (self.width, self.structure_hidden, self.structure_dropout) if self.steps else None
 
     @property
     def single_answers(self) -> str:
@@ -119,7 +120,7 @@ class Held(NamedTuple):
     beyond: Tensor
 
 
-class Client(fedavg.Client[FedStructConfig]):
+class Client(StructuredClient[FedStructConfig], fedavg.Client[FedStructConfig]):
     """Averages vectors with its neighbours, then trains.
 
     Attributes:
@@ -134,23 +135,12 @@ class Client(fedavg.Client[FedStructConfig]):
         super().__init__(context)
         self.present: Tensor | None = None
         self.vectors: Tensor | None = None
-        self._structure: Tensor | None = None
         if self.config.steps:
             check_cut(self.silo, "fedstruct", "FedStruct passes vectors of nodes on", "steps")
 
-    def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
-        context, draw = self.context, generator(self.context.seed, *seed_names)
-        return build_structured(spec or context.model, self.silo.schema, self.config, draw, context.device)
-
     @property
-    def structure(self) -> Tensor | None:
-        return self._structure
-
-    @structure.setter
-    def structure(self, rows: Tensor | None) -> None:
-        self._structure = rows
-        if isinstance(self.model, Structured):
-            self.model.known = None if rows is None else (self.silo.graph.union, rows.to(self.data.device))
+    def beside(self) -> tuple[int, int, float] | None:
+        return self.config.beside
 
     @cached_property
     def held(self) -> Held:
@@ -211,23 +201,15 @@ class Client(fedavg.Client[FedStructConfig]):
         count = np.asarray(held.inside.sum(1) + held.across[:, there].sum(1), dtype=np.float32)
         return torch.from_numpy(rows / count)
 
-    def final_models(self) -> dict[str, Tensors]:
-        rows = self.structure
-        return {**super().final_models(), **({} if rows is None else {"structure": {"rows": rows}})}
 
-    def load_final(self, models: Mapping[str, Tensors]) -> None:
-        super().load_final(models)
-        self.structure = models["structure"]["rows"] if "structure" in models else None
-
-
-class Server(fedavg.Server[FedStructConfig]):
+class Server(StructuredServer[FedStructConfig], fedavg.Server[FedStructConfig]):
     """Passes on sums of vectors, then averages models."""
 
     client = Client
 
-    def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
-        context, draw = self.context, generator(self.context.seed, *seed_names)
-        return build_structured(spec or context.common, self.schema, self.config, draw, context.device)
+    @property
+    def beside(self) -> tuple[int, int, float] | None:
+        return self.config.beside
 
     def set_up(self, federation: Federation) -> None:
         if not self.config.steps:
@@ -252,19 +234,6 @@ class Server(fedavg.Server[FedStructConfig]):
             requests = {client: Totals(sums=totals.of(border.own)) for client, border in borders.items()}
         federation.sum(Client.arrive, requests).require(minimum)
         return frozenset()
-
-
-def build_structured(
-    spec: ModelSpec, schema: Schema, config: FedStructConfig, draw: torch.Generator, device: str
-) -> Model:
-    """The backbone, beside an MLP on vectors where there are any."""
-    backbone = build_model(spec, schema, draw, device)
-    if not config.steps:
-        return backbone
-    model = Structured(backbone, config.width, config.structure_hidden, config.structure_dropout)
-    model.reset(draw)
-    start_backbone(backbone, spec.start)
-    return model.to(device)
 
 
 METHOD = Method(

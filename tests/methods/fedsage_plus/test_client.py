@@ -11,9 +11,9 @@ import torch
 from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.federation.codec import decode_tree, encode_tree
 from graphsilo.methods.fedsage_plus import Client
-from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus.messages import OfferRequest, PretrainReply
 from graphsilo.testing import conformance
+from graphsilo.training import neighgen
 from kit.fedsage_plus import ROUNDED, SMALL, pair
 
 

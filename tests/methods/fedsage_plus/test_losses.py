@@ -12,13 +12,13 @@ import torch.nn.functional as F
 
 from graphsilo.data.graph import Graph
 from graphsilo.methods.fedsage_plus import Client
-from graphsilo.methods.fedsage_plus import generator as neighgen
-from graphsilo.methods.fedsage_plus import impaired as impaired_graph
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
-from graphsilo.methods.fedsage_plus.generator import NeighGen
-from graphsilo.methods.fedsage_plus.impaired import AllNodes
 from graphsilo.methods.fedsage_plus.messages import MendRequest, PretrainRequest
 from graphsilo.random import generator
+from graphsilo.training import impaired as impaired_graph
+from graphsilo.training import neighgen
+from graphsilo.training.impaired import AllNodes
+from graphsilo.training.neighgen import NeighGen
 
 
 def draw(seed=0):

@@ -8,10 +8,10 @@ import torch
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.federation import registry
 from graphsilo.methods.fedsage_plus import Client, FedSagePlusConfig
-from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus.server import check_volume
 from graphsilo.random import generator
 from graphsilo.testing import conformance
+from graphsilo.training import neighgen
 from kit.fedsage_plus import SMALL
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.methods.fedsage_plus.client import Client
-from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
+from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig, GeneratorConfig
 from graphsilo.methods.fedsage_plus.server import Server
+
+__all__ = ["METHOD", "Client", "FedSagePlusConfig", "GeneratorConfig", "Server"]
 
 METHOD = Method(
     name="fedsage_plus",
@@ -27,7 +29,7 @@ METHOD = Method(
     title="FedSage+",
     makes_graphs=True,
     citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
-    near=("FedNI", "FedDEP"),
+    near=("FedNI",),
     summary="FedSage on graphs mended with neighbours from generators that clients train with each other's gradients.",
     config=FedSagePlusConfig,
     client=Client,

@@ -18,12 +18,8 @@ from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.past_client import PastClient
 from graphsilo.methods import fedsage
-from graphsilo.methods.fedsage_plus import generator as neighgen
-from graphsilo.methods.fedsage_plus import impaired as impaired_graph
 from graphsilo.methods.fedsage_plus import mended as mended_graph
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
-from graphsilo.methods.fedsage_plus.generator import Demand, NeighGen, Sight
-from graphsilo.methods.fedsage_plus.impaired import AllNodes, Targets
 from graphsilo.methods.fedsage_plus.mended import Mended, MendedTensors
 from graphsilo.methods.fedsage_plus.messages import (
     Comparison,
@@ -42,6 +38,10 @@ from graphsilo.methods.fedsage_plus.messages import (
 )
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
+from graphsilo.training import impaired as impaired_graph
+from graphsilo.training import neighgen
+from graphsilo.training.impaired import AllNodes, Targets
+from graphsilo.training.neighgen import Demand, NeighGen, Sight
 
 
 class Client(PastClient[FedSagePlusConfig], fedsage.Client[FedSagePlusConfig]):

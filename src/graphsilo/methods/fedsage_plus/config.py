@@ -9,25 +9,9 @@ from graphsilo.methods import fedsage
 from graphsilo.settings import Width
 
 
-class FedSagePlusConfig(fedsage.FedSageConfig):
-    """Settings of FedSage+."""
+class GeneratorConfig(fedsage.FedSageConfig):
+    """Settings of a generator of missing neighbours."""
 
-    hidden_share: float = setting(
-        0.95, "share of the nodes outside training and test that a client hides from its generator (where it has none: "
-        "of its training nodes, half of them at most)", source="validation on Cora; release 0.5", ge=0, lt=1,
-    )  # fmt: skip
-    neighgen: Literal["own", "shared"] = setting(
-        "own", "every client has a generator of its own, helped by the others' gradients; or all train one on the mean "
-        "of their local losses", source="Zhang et al., section 3.3; shared: appendix D",
-    )  # fmt: skip
-    exchange: Literal["weights", "outputs"] = setting(
-        "weights", "what goes to the others: the generator's weights and embeddings, gradients of the weights coming "
-        "back; or generated features and the gradients of these, a hundredth of the bytes, which tell whoever sees "
-        "them the others' features",
-        source="Zhang et al.; FederatedScope-GNN", when={"neighgen": ("own",)},
-    )  # fmt: skip
-    local_generator_epochs: int = setting(20, "epochs each client trains its generator alone", source="release", ge=0)
-    generator_epochs: int = setting(20, "epochs with the other clients' gradients", source="release", ge=0)
     generator_lr: float = setting(1e-3, "learning rate of the generator's Adam", source="release", gt=0)
     generator_weight_decay: float = setting(1e-4, "L2 weight decay of the generator", source="release", ge=0)
     generator_hidden: tuple[Width, ...] = setting(
@@ -50,13 +34,6 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         "sum", "L_f adds up squared differences over generated neighbours and features, or divides by 5 · features",
         source="Zhang et al., eq. 5; release mean",
     )  # fmt: skip
-    alpha: float = setting(
-        1.0,
-        "weight of the other clients' features beside one's own (α)",
-        source="release",
-        ge=0,
-        when={"neighgen": ("own",)},
-    )
     count_bias: float = setting(
         1.0,
         "where the bias of the predicted count starts; 0 may leave the generator dead from the start",
@@ -75,6 +52,34 @@ class FedSagePlusConfig(fedsage.FedSageConfig):
         "impaired", "what the generator looks at when it mends: the graph without the hidden nodes, which get no "
         "neighbours then, or all of the client's graph", source="release",
     )  # fmt: skip
+
+
+class FedSagePlusConfig(GeneratorConfig):
+    """Settings of FedSage+."""
+
+    hidden_share: float = setting(
+        0.95, "share of the nodes outside training and test that a client hides from its generator (where it has none: "
+        "of its training nodes, half of them at most)", source="validation on Cora; release 0.5", ge=0, lt=1,
+    )  # fmt: skip
+    neighgen: Literal["own", "shared"] = setting(
+        "own", "every client has a generator of its own, helped by the others' gradients; or all train one on the mean "
+        "of their local losses", source="Zhang et al., section 3.3; shared: appendix D",
+    )  # fmt: skip
+    exchange: Literal["weights", "outputs"] = setting(
+        "weights", "what goes to the others: the generator's weights and embeddings, gradients of the weights coming "
+        "back; or generated features and the gradients of these, a hundredth of the bytes, which tell whoever sees "
+        "them the others' features",
+        source="Zhang et al.; FederatedScope-GNN", when={"neighgen": ("own",)},
+    )  # fmt: skip
+    local_generator_epochs: int = setting(20, "epochs each client trains its generator alone", source="release", ge=0)
+    generator_epochs: int = setting(20, "epochs with the other clients' gradients", source="release", ge=0)
+    alpha: float = setting(
+        1.0,
+        "weight of the other clients' features beside one's own (α)",
+        source="release",
+        ge=0,
+        when={"neighgen": ("own",)},
+    )
     cross_targets: Literal["neighbours", "all"] = setting(
         "all", "what a client compares another's generated features with: the nearest of all its nodes, or of five "
         "neighbours of a random node, drawn for each generated row",

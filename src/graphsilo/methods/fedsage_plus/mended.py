@@ -22,17 +22,6 @@ from graphsilo.models.operators import ChainOperator, DenseOperator, Operator, S
 from graphsilo.models.view import GraphTensors, Norm, View, normalise
 
 
-def mend_adjacency(adjacency: sp.csr_matrix, anchors: NDArray[np.int64]) -> sp.csr_matrix:
-    """[n + m, n + m]: one new node per anchor, linked with it in both directions."""
-    n, m = adjacency.shape[0], len(anchors)
-    if m == 0:
-        return adjacency
-    old, new = adjacency.tocoo(), n + np.arange(m)
-    values = np.concatenate([old.data, np.ones(2 * m, np.float32)])
-    places = np.concatenate([old.row, anchors, new]), np.concatenate([old.col, new, anchors])
-    return sp.csr_matrix((values, places), shape=(n + m, n + m), dtype=np.float32)
-
-
 def _above(sparse: sp.csr_matrix, dense: NDArray[np.float32]) -> sp.csr_matrix:
     """Sparse rows, and dense ones below them as filled rows: scipy's way there takes several times as long."""
     (rows, columns), count = dense.shape, sparse.nnz

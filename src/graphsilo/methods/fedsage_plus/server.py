@@ -12,10 +12,8 @@ from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.interface import Federation, Handler, Reply, Request
 from graphsilo.federation.message import diff_shapes, shapes_of
 from graphsilo.methods import fedavg
-from graphsilo.methods.fedsage_plus import generator as neighgen
 from graphsilo.methods.fedsage_plus.client import Client
 from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
-from graphsilo.methods.fedsage_plus.impaired import MAX_SLOTS
 from graphsilo.methods.fedsage_plus.messages import (
     Generated,
     Generator,
@@ -25,6 +23,8 @@ from graphsilo.methods.fedsage_plus.messages import (
     PretrainRequest,
     SharedRequest,
 )
+from graphsilo.training import neighgen
+from graphsilo.training.impaired import MAX_SLOTS
 from graphsilo.training.optimizer import Adam
 from graphsilo.types import ClientId
 

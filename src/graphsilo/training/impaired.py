@@ -96,6 +96,17 @@ def impair(graph: Graph, hidden: NDArray[np.int64], train: NDArray[np.int64], la
     )
 
 
+def mend_adjacency(adjacency: sp.csr_matrix, anchors: NDArray[np.int64]) -> sp.csr_matrix:
+    """[n + m, n + m]: one new node per anchor, linked with it in both directions."""
+    n, m = adjacency.shape[0], len(anchors)
+    if m == 0:
+        return adjacency
+    old, new = adjacency.tocoo(), n + np.arange(m)
+    values = np.concatenate([old.data, np.ones(2 * m, np.float32)])
+    places = np.concatenate([old.row, anchors, new]), np.concatenate([old.col, new, anchors])
+    return sp.csr_matrix((values, places), shape=(n + m, n + m), dtype=np.float32)
+
+
 @dataclass(frozen=True, eq=False)
 class Targets:
     """True features, up to five per row, that generated ones are compared with.

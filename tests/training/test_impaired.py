@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
 from graphsilo.data.partition.adjacency import undirected_adjacency
-from graphsilo.methods.fedsage_plus import impaired as impaired_graph
-from graphsilo.methods.fedsage_plus.impaired import AllNodes, Targets
-from kit.fedsage_plus import SMALL, draw, graph_of
+from graphsilo.training import impaired as impaired_graph
+from graphsilo.training.impaired import AllNodes, Targets
+from kit.fedsage_plus import draw, graph_of
 
 # -- the impaired graph ----------------------------------------------------------------------------------------------
 
@@ -35,29 +33,6 @@ def test_at_most_five_hidden_neighbours_are_compared():
     impaired = impaired_graph.impair(graph, np.arange(2, 9), np.array([0, 1]), graph.labels)
     assert impaired.counts.tolist() == [7, 0]
     assert impaired.missing.tolist() == [2, 3, 4, 5, 6]
-
-
-def test_half_of_the_others_are_hidden(kit):
-    silo = kit.tiny_silo(0, nodes=20, train=(0, 1, 2))
-    _, federation = kit.build("fedsage_plus", [silo], hidden_share=0.5, **SMALL)
-    client = federation.client(0)
-    hidden = client.hidden_nodes()
-    assert len(hidden) == len(client.silo.seen.items["val"]) // 2
-    assert set(hidden) <= set(client.silo.seen.items["val"])
-    assert np.array_equal(hidden, client.hidden_nodes())
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.5, 5), (0.3, 3), (0.95, 5)])
-def test_half_of_the_training_nodes_are_hidden_at_most_where_there_are_no_others(kit, share, count):
-    silo = kit.tiny_silo(0, nodes=12, train=range(10))
-    seen = replace(silo.seen, items={"train": np.arange(10), "val": np.zeros(0, np.int64), "test": np.array([10, 11])})
-    _, federation = kit.build("fedsage_plus", [replace(silo, evaluations=(seen,))], hidden_share=share, **SMALL)
-    hidden = federation.client(0).hidden_nodes()
-    assert len(hidden) == count
-    assert set(hidden) <= set(range(10))
-
-
-# -- losses ----------------------------------------------------------------------------------------------------------
 
 
 def targets_of(rows):

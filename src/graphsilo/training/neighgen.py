@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,24 +25,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphsilo.data.graph import Features
-from graphsilo.methods.fedsage_plus.impaired import (
-    MAX_SLOTS,
-    AllNodes,
-    Impaired,
-    Targets,
-    feature_loss,
-    random_neighbours,
-)
-from graphsilo.methods.fedsage_plus.mended import mend_adjacency
 from graphsilo.models.base import draw_uniform
 from graphsilo.models.dense import times
 from graphsilo.models.dropout import relu_dropout
 from graphsilo.models.operators import Operator, SparseOperator, operator, product
 from graphsilo.models.view import normalise
+from graphsilo.training.impaired import (
+    MAX_SLOTS,
+    AllNodes,
+    Impaired,
+    Targets,
+    feature_loss,
+    mend_adjacency,
+    random_neighbours,
+)
 from graphsilo.training.optimizer import Adam
-
-if TYPE_CHECKING:
-    from graphsilo.methods.fedsage_plus.config import FedSagePlusConfig
 
 CHUNK_ENTRIES = 1 << 24
 """Entries of generated features computed at once where no gradient is needed."""
@@ -52,6 +49,33 @@ Counting: TypeAlias = Literal["round", "truncate", "stochastic"]
 the whole part and one more with the probability of the rest, so that the numbers are right on average."""
 Draw = Callable[[str], torch.Generator]
 """A generator for one purpose, the same whenever it is asked for."""
+
+
+class GeneratorConfig(Protocol):
+    """Settings of a generator; what each means stands with the methods that have them."""
+
+    @property
+    def encoder_widths(self) -> tuple[int, int]: ...
+    @property
+    def generator_hidden(self) -> tuple[int, ...]: ...
+    @property
+    def generator_dropout(self) -> float: ...
+    @property
+    def generator_lr(self) -> float: ...
+    @property
+    def generator_weight_decay(self) -> float: ...
+    @property
+    def count_bias(self) -> float: ...
+    @property
+    def lambda_d(self) -> float: ...
+    @property
+    def lambda_f(self) -> float: ...
+    @property
+    def lambda_c(self) -> float: ...
+    @property
+    def feature_error(self) -> Literal["sum", "mean"]: ...
+    @property
+    def loss_counts(self) -> Counting: ...
 
 
 # -- the networks ----------------------------------------------------------------------------------------------------
@@ -70,7 +94,9 @@ def is_fgen(name: str) -> bool:
     return name.startswith(FGEN)
 
 
-def initial_weights(config: FedSagePlusConfig, features: int, classes: int, draw: Draw) -> Weights:
+def initial_weights(
+    config: GeneratorConfig, features: int, classes: int, draw: Draw, made: int | None = None
+) -> Weights:
     """Graph layers Xavier-uniform with zero bias, linear ones as torch's own.
 
     Args:
@@ -78,6 +104,7 @@ def initial_weights(config: FedSagePlusConfig, features: int, classes: int, draw
         features: d.
         classes: C.
         draw: Gives the generator of each slot (``slot 0`` to ``slot 4``), and of all else (``weights``).
+        made: Width of what is generated; None: d.
     """
     weights: Weights = {}
     generator, (hidden, width) = draw("weights"), config.encoder_widths
@@ -92,17 +119,17 @@ def initial_weights(config: FedSagePlusConfig, features: int, classes: int, draw
     for layer, ends in enumerate(pairwise(_widths(config))):
         weights[f"body.{layer}.weight"], weights[f"body.{layer}.bias"] = _linear(*ends, generator)
     for slot in range(MAX_SLOTS):
-        weight, bias = _linear(_widths(config)[-1], features, draw(f"slot {slot}"))
-        weights[f"slot.{slot}.weight"], weights[f"slot.{slot}.bias"] = weight.view(features, -1), bias
+        weight, bias = _linear(_widths(config)[-1], made or features, draw(f"slot {slot}"))
+        weights[f"slot.{slot}.weight"], weights[f"slot.{slot}.bias"] = weight.view(made or features, -1), bias
     return weights
 
 
-def _widths(config: FedSagePlusConfig) -> tuple[int, ...]:
+def _widths(config: GeneratorConfig) -> tuple[int, ...]:
     """Of fGen's layers, from the embedding to the input of the last one."""
     return config.encoder_widths[1], *config.generator_hidden
 
 
-def fgen_shapes(config: FedSagePlusConfig, features: int, slots: int) -> dict[str, tuple[int, ...]]:
+def fgen_shapes(config: GeneratorConfig, features: int, slots: int) -> dict[str, tuple[int, ...]]:
     """Names and shapes of fGen's parameters with so many slots."""
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, ends in enumerate(pairwise(_widths(config))):
@@ -112,12 +139,12 @@ def fgen_shapes(config: FedSagePlusConfig, features: int, slots: int) -> dict[st
     return shapes
 
 
-def count_fgen(config: FedSagePlusConfig, features: int, slots: int) -> int:
+def count_fgen(config: GeneratorConfig, features: int, slots: int) -> int:
     """Numbers in fGen with so many slots."""
     return sum(math.prod(shape) for shape in fgen_shapes(config, features, slots).values())
 
 
-def count_others(config: FedSagePlusConfig, features: int, classes: int) -> int:
+def count_others(config: GeneratorConfig, features: int, classes: int) -> int:
     """Numbers in encoder, dGen and classifier."""
     hidden, width = config.encoder_widths
     return 2 * (features + 1) * hidden + (hidden + 1) * (width + classes) + width + 1
@@ -244,7 +271,7 @@ class NeighGen:
 
     Args:
         impaired: The graph and what was hidden.
-        features: [n, d] of the whole graph, which the targets are rows of.
+        features: [n, d] of the whole graph, which the targets are rows of; or other rows, to be generated instead.
         classes: C.
         config: Widths, weights of the losses, Adam's settings.
         draw: As for ``initial_weights``.
@@ -255,11 +282,11 @@ class NeighGen:
         impaired: Impaired,
         features: Features,
         classes: int,
-        config: FedSagePlusConfig,
+        config: GeneratorConfig,
         draw: Draw,
     ):
         self.impaired, self.config, self.num_features = impaired, config, features.shape[1]
-        self.weights = initial_weights(config, self.num_features, classes, draw)
+        self.weights = initial_weights(config, impaired.features.shape[1], classes, draw, self.num_features)
         self.features = operator(impaired.features, "cpu", torch.float32)
         self._sight = Sight.of(impaired.adjacency, impaired.features)
         self.targets = Targets.of(features, impaired.missing, impaired.pointer)
