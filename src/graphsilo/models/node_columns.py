@@ -142,6 +142,18 @@ def node_columns(
     return np.hstack(parts)
 
 
+def list_classified(data: GraphTensors) -> NDArray[np.int64] | slice:
+    """The nodes that are classified, where there are others, too; ascending."""
+    types = None if data.collection is not None else data.graph.types
+    return slice(None) if types is None else data.cached(("classified",), lambda: np.flatnonzero(types.targets))
+
+
+def place_classified(data: GraphTensors, items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where nodes, or graphs, stand among those that are classified."""
+    nodes = list_classified(data)
+    return items if isinstance(nodes, slice) else np.searchsorted(nodes, items)
+
+
 def _deviation(step: sp.csr_matrix, values: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """[n, d] the standard deviation of values over each node's neighbours, whose mean is known."""
     squares = step @ (values * values)

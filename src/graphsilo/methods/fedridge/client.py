@@ -27,7 +27,7 @@ from graphsilo.methods.fedridge import columns
 from graphsilo.methods.fedridge.columns import RELATED
 from graphsilo.methods.fedridge.config import FedRidgeConfig, kind_of
 from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe, key_of
-from graphsilo.methods.fedridge.labels import LABELLED, Joined
+from graphsilo.methods.fedridge.labels import LABELLED, Joined, OfSome
 from graphsilo.methods.fedridge.messages import (
     AdoptRequest,
     ColumnsRequest,
@@ -45,7 +45,7 @@ from graphsilo.methods.fedridge.messages import (
 from graphsilo.methods.fedridge.private import NOISY, SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.columns import BLOCK, label_columns
-from graphsilo.models.node_columns import views_of
+from graphsilo.models.node_columns import list_classified, place_classified, views_of
 from graphsilo.models.shares import Linear, Shares, explain_sum
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.losses import binary_focal
@@ -118,7 +118,7 @@ class Client(ClientBase[FedRidgeConfig]):
     def add_columns(self, request: ColumnsRequest) -> ColumnSums:
         """How the columns of tables lie."""
         self._refuse_others(("columns",), self.config.dim, 1, 1)
-        sums, squares = columns.add_moments(self._logarithms(self.data)[self._train])
+        sums, squares = columns.add_moments(self._logarithms(self.data)[place_classified(self.data, self._train)])
         return ColumnSums(sums=sums, squares=squares, num_samples=len(self._train))
 
     @handler
@@ -135,12 +135,16 @@ class Client(ClientBase[FedRidgeConfig]):
         return columns.widths(self.silo.schema, self.config.dim)
 
     def _logarithms(self, data: GraphTensors) -> NDArray[np.float32]:
-        """[n, p] of the columns of tables; kept until they are put on a scale."""
+        """[m, p] of the columns of tables, of the nodes that are classified; kept until they are put on a scale."""
         schema, dim, seed = self.silo.schema, self.config.dim, self.context.seed
-        return data.cached((LOGARITHMS,), lambda: columns.take_logarithms(columns.raw_columns(data, schema, dim, seed)))
+
+        def make() -> NDArray[np.float32]:
+            return columns.take_logarithms(columns.raw_columns(data, schema, dim, seed, list_classified(data)))
+
+        return data.cached((LOGARITHMS,), make)
 
     def _columns(self, data: GraphTensors, recipe: Recipe) -> NDArray[np.float32]:
-        """[n, p] the columns of tables, on their scale."""
+        """[m, p] the same on their scale."""
         if self._scale.shape[1] != sum(self._widths):
             raise RequestError("this silo has missed the scale of its columns.")
         held: dict[bytes, NDArray[np.float32]] = data.cached(key_of(data, recipe), dict)
@@ -349,7 +353,7 @@ class Client(ClientBase[FedRidgeConfig]):
         return self._judge.best([self._to_scores(output) for _, output in models], apart)
 
     def _fit_own(
-        self, features: Features | Joined, class_weights: Tensor, scores: Callable[[Tensor], Tensor]
+        self, features: Features | Joined | OfSome, class_weights: Tensor, scores: Callable[[Tensor], Tensor]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Corrections of a model by what it says of weighted rows, float64, and ridges of the own rows alone."""
         if not self.config.own or not len(self._train) or not len(self._validation):
@@ -393,12 +397,14 @@ class Client(ClientBase[FedRidgeConfig]):
         labels = torch.from_numpy(self.silo.seen.graph.labels[self._validation])
         return min(SHARPNESS, key=lambda factor: float(F.cross_entropy(factor * output, labels)))
 
-    def _features(self, data: GraphTensors, name: str, dim: int | None = None) -> Features | Joined:
+    def _features(self, data: GraphTensors, name: str, dim: int | None = None) -> Features | Joined | OfSome:
         recipe = self._recipe(name, dim)
         if recipe.kind == "columns":
             every = self._columns(data, recipe)
             features = Features(data, recipe, base=every[:, : recipe.columns])
-            return Joined(features, every[:, recipe.columns :]) if name.endswith(RELATED) else features
+            joined = Joined(features, every[:, recipe.columns :]) if name.endswith(RELATED) else features
+            nodes = list_classified(data)
+            return joined if isinstance(nodes, slice) else OfSome(joined, nodes, data.num_nodes)
         features = Features(data, recipe, self._size)
         if not name.endswith(LABELLED):
             return features
@@ -463,9 +469,9 @@ class Client(ClientBase[FedRidgeConfig]):
         bias += float(CONSTANT * weights[place])
         weights = torch.cat([weights[:place], weights[place + 1 :]])
         numbers = self._columns(data, recipe)[:, : len(weights)].astype(np.float64)
-        usual = numbers[train].mean(axis=0)
+        usual = numbers[place_classified(data, train)].mean(axis=0)
         shares = np.zeros((len(items), sum(self._widths)))
-        shares[:, : len(weights)] = (numbers[items] - usual) * weights.numpy()
+        shares[:, : len(weights)] = (numbers[place_classified(data, items)] - usual) * weights.numpy()
         dim, seed = columns.features_taken(schema, self.config.dim), self.context.seed
         raw = columns.raw_columns(data, schema, self.config.dim, seed)
         none = np.zeros((data.num_features, 0), dtype=np.float32)

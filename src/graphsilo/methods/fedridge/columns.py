@@ -57,18 +57,21 @@ def features_taken(schema: Schema, dim: int) -> int:
     return min(features - 1, (dim - 2 * views - relations) // (1 + 2 * views + relations))
 
 
-def raw_columns(data: GraphTensors, schema: Schema, dim: int, seed: int) -> NDArray[np.float32]:
-    """[n, p] the columns of all nodes, as numbers are.
+def raw_columns(
+    data: GraphTensors, schema: Schema, dim: int, seed: int, nodes: NDArray[np.int64] | slice = slice(None)
+) -> NDArray[np.float32]:
+    """[m, p] the columns of some nodes, as numbers are.
 
     Args:
         data: The graph.
         schema: Of the federation.
         dim: Most columns.
         seed: Of the projection of a wide X.
+        nodes: Of which; unless they are named, all.
     """
     none = np.zeros((data.num_features, 0), dtype=np.float32)
     relations = (data, schema) if schema.relations else None
-    return node_columns(views_of(data, schema), features_taken(schema, dim), none, seed, relations)
+    return node_columns(views_of(data, schema), features_taken(schema, dim), none, seed, relations, nodes)
 
 
 def take_logarithms(columns: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -48,3 +48,32 @@ class Joined:
         for part, rows in self._features.blocks(items, dtype):
             more = torch.from_numpy(dense(self._columns[part])).to(rows.dtype)
             yield part, torch.cat([rows, more], dim=1)
+
+
+class OfSome:
+    """φ of some nodes alone, by their numbers among all; what is said of others is 0, and nobody asks.
+
+    Args:
+        features: φ, a row for each of these nodes.
+        nodes: Their numbers, ascending.
+        total: How many nodes there are.
+    """
+
+    def __init__(self, features: Features | Joined, nodes: NDArray[np.int64], total: int):
+        self._features, self._nodes, self._total = features, nodes, total
+        self.width = features.width
+
+    def times(self, weights: Tensor, items: NDArray[np.int64] | None = None) -> Tensor:
+        """φ @ weights for some items, or for all, [items, C] float32. ``weights``: [p, C]."""
+        if items is not None:
+            return self._features.times(weights, np.searchsorted(self._nodes, items))
+        found = torch.zeros(self._total, weights.shape[1])
+        found[torch.from_numpy(self._nodes)] = self._features.times(weights)
+        return found
+
+    def blocks(
+        self, items: NDArray[np.int64], dtype: type[np.floating[Any]] = np.float64
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Some items and their rows, as ``Features.blocks``."""
+        for part, rows in self._features.blocks(np.searchsorted(self._nodes, items), dtype):
+            yield self._nodes[part], rows

@@ -41,7 +41,7 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
-from graphsilo.models.node_columns import node_columns, views_of
+from graphsilo.models.node_columns import list_classified, node_columns, place_classified, views_of
 from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.sharing import shared_copy
@@ -228,7 +228,7 @@ class Client(ClientBase[FedTreesConfig]):
         return (self._scale * first).round().astype(np.int64), (self._scale * second).round().astype(np.int64)
 
     def _gradients(self, track: str) -> tuple[Floats, Floats]:
-        margins = self._update_margins(track, self.data)[_place(self.data, self.train)]
+        margins = self._update_margins(track, self.data)[place_classified(self.data, self.train)]
         if self.silo.has_targets:
             return forest.target_gradients(margins, self._targets, self.silo.schema.task)
         return forest.gradients(margins, self._labels, self._class_weights.numpy()[self._labels])
@@ -256,7 +256,7 @@ class Client(ClientBase[FedTreesConfig]):
 
     @cached_property
     def _trained(self) -> NDArray[np.float32]:
-        return self._rows(self.data)[_place(self.data, self.train)]
+        return self._rows(self.data)[place_classified(self.data, self.train)]
 
     # -- the columns ---------------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class Client(ClientBase[FedTreesConfig]):
         key = (config.dim, self.context.seed, config.label_features, self._which)
         labelled = config.has_labels(self.silo.schema) and self._is_own(data)
         mine = (self.train.tobytes(), self._labels.tobytes()) if labelled else ()
-        return _hold_columns(data, key, mine, lambda: self._make_rows(data, _classified(data)))
+        return _hold_columns(data, key, mine, lambda: self._make_rows(data, list_classified(data)))
 
     def _is_own(self, data: GraphTensors) -> bool:
         """Nothing is known of labels around the nodes of other graphs."""
@@ -351,7 +351,7 @@ class Client(ClientBase[FedTreesConfig]):
     def _choose(self, preferred: int) -> Candidates:
         """Take the forest that all silos prefer, or another one where the own validation nodes clearly do."""
         (judge, items), data = self._judge, self.tensors(self.silo.seen.graph)
-        places = _place(data, items)
+        places = place_classified(data, items)
         outputs = [self._say(self._update_margins(track, data)[places]) for track in FORESTS]
         order = [preferred, *(place for place in range(len(FORESTS)) if place != preferred)]
         self._chosen = FORESTS[order[judge.best([outputs[place] for place in order], apart=2)]]
@@ -382,7 +382,7 @@ class Client(ClientBase[FedTreesConfig]):
         else:
             margins = np.tile(base, (len(self._rows(data)), 1))
             forest.add_trees(margins, self._rows(data), known, range(len(known["columns"])))
-        nodes = _classified(data)
+        nodes = list_classified(data)
         if not isinstance(nodes, slice):  # nobody asks of others
             of_all = np.tile(base, (data.num_nodes, 1))
             of_all[nodes] = margins
@@ -494,18 +494,6 @@ class Client(ClientBase[FedTreesConfig]):
     def study(self) -> Mapping[str, Any]:
         """Which forest the silo's own validation nodes chose: 0 the common one, 1 a corrected one, 2 its own alone."""
         return {"chosen": float(FORESTS.index(self._chosen))} if self._chosen in self._forests else {}
-
-
-def _classified(data: GraphTensors) -> NDArray[np.int64] | slice:
-    """The nodes that are classified, where there are others, too."""
-    types = None if data.collection is not None else data.graph.types
-    return slice(None) if types is None else data.cached(("classified",), lambda: np.flatnonzero(types.targets))
-
-
-def _place(data: GraphTensors, items: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where nodes, or graphs, stand among those that are classified."""
-    nodes = _classified(data)
-    return items if isinstance(nodes, slice) else np.searchsorted(nodes, items)
 
 
 def _hold_columns(
