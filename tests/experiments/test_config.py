@@ -85,6 +85,22 @@ def test_wrong_settings_of_a_method(assignment, text):
         config.method_config()
 
 
+def test_all_misspelt_settings_are_said_at_once():
+    """Of sections, of what is chosen in them, and of the method, each once."""
+    wrong = {
+        "run.sedes": [1], "evaluation.every": 0, "data.feeatures": 3, "partition.alhpa": 2, "scenario.hosp": 1,
+        "model.hiden": 3, "perturb.edge_nois": 1, "method.name": "fedprox", "method.muu": 1,
+    }  # fmt: skip
+    with pytest.raises(ConfigError) as caught:
+        load_config(overrides=wrong)
+    said = str(caught.value)
+    for name in wrong.keys() - {"method.name", "evaluation.every"}:
+        assert said.count(f"unknown setting '{name}'") == 1
+    assert "evaluation.every must be at least 1; got 0." in said
+    with pytest.raises(ConfigError, match=r"unknown setting 'datta'.* unknown setting 'method\.muu' for fedprox"):
+        load_config({"datta": "Cora", "method": {"name": "fedprox", "muu": 1}})
+
+
 def test_unknown_methods():
     with pytest.raises(ConfigError, match=r"unknown method 'fedprx'; did you mean 'fedprox'\?"):
         load_config(assignments=["method=fedprx"]).method_config()

@@ -16,7 +16,7 @@ from graphsilo.errors import ConfigError, DataError, DisclosureError, MessageErr
 from graphsilo.federation import noise, registry
 from graphsilo.federation.account import Spent
 from graphsilo.federation.candidates import Candidates
-from graphsilo.federation.client import EvaluateReply, EvaluateSums
+from graphsilo.federation.client import EvaluateReply, EvaluateSums, ScoreCounts
 from graphsilo.federation.interface import Handler
 from graphsilo.federation.message import KINDS, FieldSpec, Message, Tensors, sends
 from graphsilo.federation.policy import (
@@ -427,6 +427,17 @@ def test_evaluation_over_few_items():
         with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count of 5"):
             gate.check("evaluate", reply)
     Gate(policy(min_class_count=5), [4]).check("evaluate", evaluation(1, 1))  # tables have a minimum of their own
+
+
+def test_a_bin_that_is_too_small_depends_on_the_answer() -> None:
+    """Where only sums are seen, nobody learns why there is none; how many items there are in all, the card says."""
+    gate = Gate(policy(min_evaluation_count=5), [])
+    for reply, of_answer in (
+        (ScoreCounts(bins={"own/seen/val": torch.tensor([[9, 4], [9, 9]])}), True), (evaluation(4, 7), False),
+    ):  # fmt: skip
+        with pytest.raises(DisclosureError) as caught:
+            gate.check("evaluate", reply)
+        assert caught.value.of_answer == of_answer
 
 
 @pytest.mark.parametrize("items", [0, 4, 5])

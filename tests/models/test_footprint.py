@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,14 @@ def test_footprint_of_relations_is_what_is_kept() -> None:
     assert sum(matrix.nbytes for matrix in kept) == found > 0
     # Of words, 1 % filled, a node's two links by a relation and direction fill 2 %
     assert propagated_bytes("rgcn", {}, nodes=9, edges=36, features=5, density=0.01, relations=1) == 0
+
+
+def test_steps_keep_what_they_reach_and_sampled_ones_less() -> None:
+    """Five items with four links each reach 25 nodes below the last of two layers, 15 where two are sampled."""
+    size: dict[str, Any] = {"nodes": 100, "edges": 400, "features": 10, "relations": 1, "views": (5, 100)}
+    row = 2 * 10 * 4  # two directions of float32
+    assert propagated_bytes("rgcn", {}, **size) == (100 + 25) * row
+    for fan_out in (2, (2, 9)):
+        assert propagated_bytes("rgcn", {}, **size, fan_out=fan_out) == (100 + 15) * row
+    assert propagated_bytes("rgcn", {}, **size, fan_out=9) == (100 + 25) * row
+    assert propagated_bytes("rgcn", {"layers": 4}, **size) == (100 + 100) * row  # there are no more nodes

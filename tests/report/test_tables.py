@@ -178,6 +178,19 @@ def test_scaling_that_differs_is_named(tmp_path: Path) -> None:
     assert table.notes == ("data.scale differs (one: none; two: standard).",)
 
 
+def test_backbones_are_compared_where_there_are_some(tmp_path: Path) -> None:
+    def notes(**has: bool) -> tuple[str, ...]:
+        runs = [
+            load(run(tmp_path, f"{len(list(tmp_path.iterdir()))}", [0.8], config={"model": {"name": name}},
+                     method={"backbone": there}))
+            for name, there in has.items()
+        ]  # fmt: skip
+        return beside(runs, list(has), columns(runs, None)).notes
+
+    assert notes(gcn=False, sage=False) == notes(gcn=True, sage=False) == ()
+    assert notes(gcn=True, gat=True, sage=False) == ("model.name differs (gcn: gcn; gat: gat).",)
+
+
 def test_settings_of_the_run_that_change_numbers_are_named(tmp_path: Path) -> None:
     base = {"compression": "none", "top_share": 0.01, "secure_sums": False, "early_stopping": None, "workers": 1}
 

@@ -278,7 +278,8 @@ def check_resources(simulation: Simulation, settings: MethodConfig) -> None:
             filled = matrix.nnz / max(1, matrix.shape[0] * matrix.shape[1]) if sp.issparse(matrix) else 1.0
             needed[silo.client] = propagated_bytes(
                 spec.name, spec.settings, nodes=graph.num_nodes, edges=graph.num_edges, features=graph.num_features,
-                density=filled, views=_views(silo, settings), relations=len(silo.schema.relations),
+                density=filled, views=_views(silo, settings, whole=models.entry(spec.name).keeps != "relations"),
+                relations=len(silo.schema.relations), fan_out=getattr(settings, "fan_out", 0),
             )  # fmt: skip
             if spec.precision == "bfloat16":
                 needed[silo.client] += needed[silo.client] // 2  # the copy that products are made with
@@ -296,13 +297,15 @@ def check_resources(simulation: Simulation, settings: MethodConfig) -> None:
     )
 
 
-def _views(silo: Silo, settings: MethodConfig) -> tuple[int, ...] | None:
-    """Rows of what local training and evaluation look at again and again; None where there is more than that."""
+def _views(silo: Silo, settings: MethodConfig, *, whole: bool) -> tuple[int, ...] | None:
+    """Items of a step of local training and of evaluation; None where there is more than that, or steps take rows of
+    ``whole`` matrices."""
     if not isinstance(settings, LocalTrainingConfig):
         return None  # O-pFGL, for one, propagates features for itself
     if silo.schema.task == "link":
         return (silo.num_items,)
     items = int((silo.labels[silo.train] >= 0).sum())
-    if 0 < settings.batch_size < items:
+    step = min(items, settings.batch_size or items)
+    if whole and step < items:
         return None
-    return (items, silo.num_items) if items else (silo.num_items,)
+    return (step, silo.num_items) if items else (silo.num_items,)

@@ -7,11 +7,11 @@ method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``me
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from graphsilo.data.partition.rule import BY_TIME, Moment, Seed, SplitBy, SplitMode, TimeOptions
 from graphsilo.errors import ConfigError, quote
@@ -349,9 +349,8 @@ class RunConfig(Settings):
         cut = self.partition.file or f"{self.partition.rule}, {self.partition.clients} clients"
         return f"RunConfig({self.method.name} on {self.data.name}; {cut}; {self.model.name}; seeds {self.run.seeds})"
 
-    @model_validator(mode="before")
     @classmethod
-    def _gather(cls, values: Any) -> Any:
+    def _gather(cls, values: Any) -> dict[str, Any]:
         """Accept names for sections, and settings beside the name."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"a configuration is a table of sections; {type(values).__name__} came.")
@@ -367,46 +366,22 @@ class RunConfig(Settings):
                 gathered[section] = {**known, "options": extra} if extra else known
         return _with_backbone(gathered)
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if len(set(self.run.seeds)) != len(self.run.seeds):
-            raise ConfigError(f"run.seeds must differ; got {self.run.seeds}.")
-        self._check_options()
-        return self
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check(cls, values: Any, make: Any) -> Self:
+        tree = cls._gather(values)
+        faults = list(_list_option_faults(tree))
+        try:
+            config: Self = make(tree)
+            if len(set(config.run.seeds)) != len(config.run.seeds):
+                raise ConfigError(f"run.seeds must differ; got {config.run.seeds}.")
+        except (ConfigError, ValidationError) as error:
+            from graphsilo.settings.words import refusal
 
-    def _check_options(self) -> None:
-        """Check what stands beside the names of sections, all but a method's, as far as it is known what they are.
-
-        Raises:
-            ConfigError: A setting is unknown or has a value that it cannot have.
-        """
-        if self.perturb:
-            from graphsilo.data.silos.perturb import PerturbOptions
-
-            PerturbOptions.of(self.perturb)
-        one_each = isinstance(self.data.name, list)
-        names: dict[str, list[str]] = {
-            "data": self.data.names,
-            "partition": [] if one_each or self.partition.file is not None else [self.partition.rule],
-            "scenario": [self.scenario.name],
-            "model": [] if self.model.pool is not None else [self.model.name],
-        }
-        for section in names:
-            options = getattr(self, section).options
-            for name in names[section] if options else ():
-                try:
-                    kinds = groups(section, name)
-                except ConfigError:
-                    continue  # an unknown name is refused where it is used
-                owner = "" if name == "auto" else spell_name(section, name)
-                beside = SECTIONS[section].model_fields.keys() - {"options"}
-                if section == "data":
-                    from graphsilo.data.sources.catalog import LoadOptions
-
-                    LoadOptions.parse(options, name=owner, beside=beside)
-                else:
-                    kind = next((kind for kind in kinds if options.keys() <= kind.model_fields.keys()), kinds[0])
-                    kind.of(options, owner=owner, beside=beside)
+            faults.insert(0, str(error) if isinstance(error, ConfigError) else refusal(cls, error, cls.section))
+        if faults:
+            raise ConfigError(" ".join([*faults, *_list_option_faults(tree, sections=("method",))]))
+        return config
 
     def is_given(self, name: str) -> bool:
         """Whether somebody said a setting, or one of a section; defaults written out into a file do not count."""
@@ -527,6 +502,53 @@ SAID = frozenset(RunConfig.model_fields) - set(RECORDS)
 """What a person can say."""
 
 
+def _list_option_faults(
+    tree: Mapping[str, Any], sections: Sequence[str] = ("perturb", "data", "partition", "scenario", "model")
+) -> Iterator[str]:
+    """What is wrong with what stands beside the names of sections, as far as it is known what these are.
+
+    Args:
+        tree: Sections, each with its ``options`` apart.
+        sections: Which; a method's settings are known by importing it alone.
+    """
+    one_each = isinstance(tree.get("data", {}).get("name"), list)
+    for section in sections:
+        said = tree.get(section)
+        if not isinstance(said, Mapping):
+            continue
+        if section == "perturb":
+            from graphsilo.data.silos.perturb import PerturbOptions
+
+            yield from _find_fault(PerturbOptions.of, said)
+            continue
+        options = said.get("options")
+        if not options or said.get("pool") or (section == "partition" and (one_each or said.get("file"))):
+            continue
+        names = said.get(NAMES[section], SECTIONS[section].model_fields[NAMES[section]].default)
+        for name in names if isinstance(names, list) else [names]:
+            try:
+                kinds = groups(section, name)
+            except (ConfigError, AttributeError, TypeError):
+                continue  # what is no name is refused where it is used
+            owner = "" if name == "auto" else spell_name(section, name)
+            beside = () if section == "method" else SECTIONS[section].model_fields.keys() - {"options"}
+            if section == "data":
+                from graphsilo.data.sources.catalog import LoadOptions
+
+                yield from _find_fault(LoadOptions.parse, options, name=owner, beside=beside)
+            else:
+                kind = next((kind for kind in kinds if options.keys() <= kind.model_fields.keys()), kinds[0])
+                yield from _find_fault(kind.of, options, owner=owner, beside=beside)
+
+
+def _find_fault(make: Callable[..., Any], *values: Any, **more: Any) -> Iterator[str]:
+    """What making something of these refuses."""
+    try:
+        make(*values, **more)
+    except ConfigError as error:
+        yield str(error)
+
+
 def _as_tree(value: Any) -> Any:
     """A section as a table, where it came as an object."""
     return value.model_dump(exclude_unset=True) if isinstance(value, Settings) else value
@@ -624,6 +646,8 @@ def configure(base: str | Path | Mapping[str, Any] | None, call: Door) -> RunCon
     unknown = [*door.unknown, *(call.unknown or ())]
     try:
         config = RunConfig.of(merged)
+        if unknown:
+            config.method_config()  # else that is refused where it is used
     except ConfigError as error:
         unknown.append(str(error))
     if unknown:

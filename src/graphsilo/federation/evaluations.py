@@ -3,9 +3,10 @@
 A table of hits and misses, of scores in bins or by period tells little of one item. Two of them that a coordinator had
 counted with bins, thresholds, periods or models that hardly differ are unlike in single items alone. No silo can tell
 such questions from those of an honest run, whose models change a little from round to round; so it counts what it
-answers, for each run and, as a run's name is the coordinator's word, over all runs on the same data. An answer is on
-the disk of its record before it leaves. One that was given before to the same questions, all earlier ones of the run
-included, says nothing more and counts once: that is what a run asks for that goes on from a checkpoint.
+answers or refuses, for each run and, as a run's name is the coordinator's word, over all runs on the same data: that a
+bin is too small to leave tells of items, too. An answer is on the disk of its record before it leaves. One that was
+given before to the same questions, all earlier ones of the run included, says nothing more and counts once: that is
+what a run asks for that goes on from a checkpoint.
 """
 
 from __future__ import annotations

@@ -209,8 +209,7 @@ class Journal:
         content: dict[str, Any] = {"message": name, "bytes": length if bytes is None else bytes, "fields": fields}
         if reason:
             content["reason"] = reason
-        if evaluation is not None and self.evaluations is not None and self.policy is not None:
-            self.evaluations.count(evaluation, self.policy)
+        self._count_evaluation(evaluation)
         if way == "sent":
             self._count(f"{name.rpartition('.')[2]}, which '{handler}' sends", fields, bounded=not again)
         self._write(way, run, method, round, handler, content)
@@ -233,7 +232,10 @@ class Journal:
         whole = {"message": CARD, "bytes": len(msgspec.msgpack.encode(content)), "fields": fields}
         self._write("sent", "", "", 0, "cards", whole)
 
-    def note(self, way: Way, run: str, method: str, round: int, handler: str, reason: str) -> None:
+    def note(
+        self, way: Way, run: str, method: str, round: int, handler: str, reason: str,
+        evaluation: Evaluation | None = None,
+    ) -> None:  # fmt: skip
         """Note in words what is no message.
 
         Args:
@@ -241,15 +243,21 @@ class Journal:
                 was not sent, and why; ``warned`` for what the silo's owner should know of a run that begins.
             run, method, round, handler: As for a message.
             reason: The words.
+            evaluation: What it counts as, where an answer of evaluation was asked for.
 
         Raises:
-            DisclosureError: It cannot be logged.
+            DisclosureError: It cannot be logged, or too many were answered or refused before.
         """
+        self._count_evaluation(evaluation)
         self._write(way, run, method, round, handler, {"reason": reason})
 
     def sent_bytes(self, run: str) -> int:
         """Bytes of tensors and text that have left in a run, for a gate that begins after that."""
         return count_sent(entry for entry in (read(self.path) if _files(self.path) else ()) if entry.run == run)
+
+    def _count_evaluation(self, evaluation: Evaluation | None) -> None:
+        if evaluation is not None and self.evaluations is not None and self.policy is not None:
+            self.evaluations.count(evaluation, self.policy)
 
     def _count(self, what: str, fields: Iterable[Mapping[str, Any]], *, bounded: bool) -> None:
         """Count a message that is about to leave, if it may: here, as no gate knows what left beside its own run."""

@@ -99,10 +99,10 @@ class DisclosurePolicy(Settings):
         "items, but some, does not leave; 1 is off", ge=1,
     )  # fmt: skip
     max_run_evaluations: int = setting(
-        5_000, "answers of evaluation that a run gets of the same data: one in each round of a seed, two where "
-        "evaluation.threshold_by is federation, and one more where a method chooses among models. From tables that "
-        "hardly differ in models, thresholds or periods one learns of single items. Counted beside the data; the same "
-        "answer to the same questions counts once", ge=1,
+        5_000, "answers of evaluation, and refusals, that a run gets of the same data: one in each round of a seed, "
+        "two where evaluation.threshold_by is federation, and one more where a method chooses among models. From "
+        "tables that hardly differ in models, thresholds or periods one learns of single items. Counted beside the "
+        "data; the same answer to the same questions counts once", ge=1,
     )  # fmt: skip
     max_total_evaluations: int = setting(
         50_000, "likewise of all runs together: a run's name is the coordinator's word", ge=1
@@ -594,11 +594,13 @@ class Gate:
     def _check_evaluation(self, spec: FieldSpec, value: Any) -> None:
         least = self.policy.min_evaluation_count
         if any(0 < count < least for count in _count_scored(spec, value)):
-            raise DisclosureError(
+            error = DisclosureError(
                 f"an evaluation set of this silo has fewer items than its policy.min_evaluation_count of {least}, so "
                 f"that its scores do not leave. Runs go on without this silo where method.min_clients allows it; or "
                 f"ask its owner."
             )
+            error.of_answer = spec.evaluated == "each"  # how many items there are in all, the card says
+            raise error
 
     def _check_trained(self, handler: str, reply: Message, spec: FieldSpec) -> None:
         """Tables of training items tell how many there are of each class, whatever was predicted."""

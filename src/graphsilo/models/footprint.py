@@ -23,6 +23,7 @@ def propagated_bytes(
     density: float = 1.0,
     views: Sequence[int] | None = None,
     relations: int = 0,
+    fan_out: int | Sequence[int] = 0,
 ) -> int:
     """Bytes of the dense matrices [nodes, features] that a backbone precomputes and keeps for a graph.
 
@@ -39,7 +40,9 @@ def propagated_bytes(
         density: Share of the features that are not zero; 1 for dense features.
         views: How many rows each view has that is used again and again, e.g. training nodes and all nodes. None where
             rows are looked at in batches or by a method itself: that takes the matrices.
-        relations: Tables of links.
+        relations: Tables of links. Each view has matrices of its own then, of what it reaches below its last layer;
+            the last view is the whole graph.
+        fan_out: Neighbours that views but the last sample per node, as ``method.fan_out``; 0 takes all.
 
     Example:
         >>> propagated_bytes("gamlp", {"hops": 3}, nodes=2_400_000, edges=60_000_000, features=100)
@@ -52,7 +55,15 @@ def propagated_bytes(
     if keeps == "relations":
         each = edges / nodes / max(2 * relations, 1)  # links of a node by one relation and direction
         is_dense = 1.0 - math.exp(each * math.log1p(-density)) > _DENSE_FROM
-        return dense_bytes(nodes, features, matrices=2 * relations * is_dense)
+        around, layers = edges / nodes, resolve(model, settings).layers  # type: ignore[attr-defined]
+        asked = [fan_out] * layers if isinstance(fan_out, int) else fan_out
+        rows = nodes
+        for view in (views or ())[:-1]:
+            seen = float(view)
+            for count in asked[: layers - 1]:
+                seen = min(float(nodes), seen * (1.0 + (min(count, around) if count else around)))
+            rows += math.ceil(seen)
+        return dense_bytes(rows, features, matrices=2 * relations * is_dense)
     hops: int = resolve(model, settings).hops  # type: ignore[attr-defined]
     each = 1.0 + edges / nodes
     kept = views if keeps != "sum" and SPARSE_COST * density <= 1 else None

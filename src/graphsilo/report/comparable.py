@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from msgspec import structs
@@ -25,6 +26,7 @@ _ASKED = ("task", "scenario", "perturb")
 _SCHEDULE = ("rounds", "local_epochs", "batch_size", "fan_out", "participation", "optimizer", "lr", "weight_decay")
 _TOP_SHARE = "run.top_share"
 _SHARE = "evaluation.share"  # whose scores are held against each other is said by with_shared_clients
+_BACKBONE = "model."
 _UNSET = "unset"
 
 
@@ -208,14 +210,15 @@ def compare_settings(
     flat = [_settings(run) for run in runs]
     for key in dict.fromkeys(key for settings in flat for key in settings):
         section = key.split(".")[0]
-        values = [settings.get(key, _UNSET) for settings in flat]
+        asked = [not key.startswith(_BACKBONE) or run.result.method.backbone for run in runs]
+        values = [settings.get(key, _UNSET) for settings, is_asked in zip(flat, asked, strict=True) if is_asked]
         if not _differ(key, values):
             continue
         if (section in _BY_CONTENT and key not in _SCALING) or key == _SHARE:
             continue
         if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or _UNSET in values):
             continue
-        sentence = f"{key} differs ({_format_distinct(labels, values)})."
+        sentence = f"{key} differs ({_format_distinct(list(compress(labels, asked)), values)})."
         if section not in _ASKED:
             notes.append(sentence)
         elif section not in differing:
@@ -268,7 +271,7 @@ def _settings(run: Run) -> dict[str, Any]:
         flat["method.rounds"] = run.result.method.rounds  # those that it had: some methods have one, whatever is set
     if flat.get("run.compression") != "topk":
         flat.pop(_TOP_SHARE, None)
-    return flat
+    return flat if run.result.method.backbone else {key: flat[key] for key in flat if not key.startswith(_BACKBONE)}
 
 
 def _differ(key: str, values: Sequence[Any]) -> bool:

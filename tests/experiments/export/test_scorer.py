@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,18 @@ def test_decisions_of_the_run(tmp_path):
     assert "| Average precision | AUC |" in (tmp_path / "out" / "MODEL_CARD.md").read_text()
 
 
+def test_calibrated_probabilities_are_said_where_there_are_some(tables, tmp_path):
+    """Of odds of 4 : 1 the slope 2 makes 16 : 1."""
+    shutil.copytree(tables / "out", tmp_path / "out")
+    assert _model(tmp_path / "out").decide(np.array([[0.2, 0.8]]))[0] is None
+    about = json.loads((tmp_path / "out" / "model.json").read_text())
+    about["decision"]["other"] |= {"slope": 2.0, "positive": 1}
+    (tmp_path / "out" / "model.json").write_text(json.dumps(about))
+    heading, *_ = csv.reader(io.StringIO(_run_scorer(tmp_path / "out", tables / "bank.yaml").stdout))
+    assert heading == ["node", "ok", "mule", "calibrated", "decision"]
+    assert _model(tmp_path / "out").decide(np.array([[0.2, 0.8]]))[0] == pytest.approx([16 / 17])
+
+
 def test_decisions_elsewhere_are_by_scores_as_they_are_made_there(tmp_path):
     """Threshold and calibration of a given graph go by validation items without the labels around them."""
     own = {"data.generator": {"nodes": 300, "classes": 2, "features": 40}, "evaluation.positive": 1}
@@ -166,7 +179,8 @@ def test_tables_as_they_were_exported(tables, name):
     found = _run_scorer(tables / "out", tables / name)
     assert found.stderr == ""
     heading, ids, numbers, rows = _table(found.stdout)
-    assert heading == ["node", "ok", "mule", "calibrated", "decision"]
+    assert heading == ["node", "ok", "mule", "decision"]  # too few items to calibrate by
+    assert said.calibrated is None
     assert ids == said.node_ids.tolist()
     assert numbers[:, :2] == pytest.approx(said.probabilities, abs=1e-6)
     assert numbers[:, :2].std(axis=0).min() > 0.01

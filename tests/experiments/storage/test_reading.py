@@ -34,6 +34,16 @@ def test_the_schema_refuses_another_form() -> None:
             record_of(wrong, RunRecord)
 
 
+@pytest.mark.parametrize("bins", ["none", 3, [], {"places": "x"}, {"places": [["x"]], "model": [], "found": []}])
+def test_damaged_counts_of_scores_keep_nothing_from_being_read(tmp_path: Path, bins: object) -> None:
+    tree = result_tree()
+    tree["seeds"][0]["score_bins"] = bins
+    (tmp_path / "result.json").write_text(json.dumps(tree))
+    (seed,) = reading.read_run(tmp_path).seeds
+    assert seed.score_bins is not None
+    assert seed.score_bins.places == []
+
+
 def test_a_silos_own_result_is_not_the_runs(tmp_path: Path) -> None:
     own = silo_tree()
     (tmp_path / "result.json").write_text(json.dumps(own))

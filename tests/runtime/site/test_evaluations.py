@@ -71,6 +71,20 @@ def test_shifted_bins_and_days_are_answered_as_often_as_the_owner_says(asked: Qu
     asked.call(0, "train", TrainRequest(weights=weights(asked)))  # is no evaluation
 
 
+def test_a_refusal_is_a_bit_and_counts_as_an_answer(asked: Questions) -> None:
+    """A coordinator that moves a threshold until a table is refused has learned where an item lies."""
+    file = asked.files[0]
+    said = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump({**said, "policy": {**said["policy"], "min_evaluation_count": 10**6}}))
+    asked.join()
+    asked.open(secure=False)
+    for shift in (0.0, 0.0, 1.0, 2.0):  # asked for again it says nothing new
+        with pytest.raises(DisclosureError, match=r"fewer items than its policy.min_evaluation_count"):
+            asked.call(0, "evaluate", request(shift))
+    with pytest.raises(DisclosureError, match=REFUSED):
+        asked.call(0, "evaluate", request(3.0))
+
+
 def test_a_run_by_another_name_or_kit_begins_at_what_all_have_had(asked: Questions) -> None:
     for shift in range(MOST):
         asked.call(0, "evaluate", request(float(shift)))

@@ -22,7 +22,7 @@ from graphsilo.data.graph import Graph
 from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.evaluate.rare import Decision, log_odds
+from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.decisions import apply_decision
 from graphsilo.experiments.export.card import model_card
 from graphsilo.experiments.export.onnx_file import name_inputs, onnx_model
@@ -254,7 +254,7 @@ def _check_rows(asked: Member, graph: Graph, decision: Decision | None) -> dict[
     found = {"rows": given.rows, "links": given.links, "passing": given.passing, "asked": nodes, "scores": scores}
     if decision is not None:
         said = apply_decision(decision, scores)
-        found |= {"decisions": said["decisions"], "calibrated": decision.calibrate(log_odds(scores, decision.positive))}
+        found |= {name: said[name] for name in ("decisions", "calibrated") if said[name] is not None}
     return found
 
 

@@ -5,9 +5,9 @@
 
 The tables are described as for `graphsilo run --data`, or by a silo's own silo.yaml, and stay as they were exported;
 graphsilo.zip holds what reads them. MODEL_CARD.md names their columns, requirements.txt the packages that tables and
-networks need; for all else numpy is enough. Where one of two classes is looked for, its calibrated probability and the
-decision at the chosen threshold follow. In Python: ``Model(folder).score_tables("tables.yaml")``, ``score(features,
-links)``, and ``decide`` of what these return.
+networks need; for all else numpy is enough. Where one of two classes is looked for, its calibrated probability (where
+validation items were enough) and the decision at the chosen threshold follow. In Python:
+``Model(folder).score_tables("tables.yaml")``, ``score(features, links)``, and ``decide`` of what these return.
 """
 
 from __future__ import annotations
@@ -161,8 +161,9 @@ class Model:
         make = {"trees": self._tree_columns, "linear": self._linear_columns, "network": self._network_columns}
         return make[term["kind"]](term, given)
 
-    def decide(self, scores: Floats, *, labelled: bool = False) -> tuple[Floats, Floats]:
-        """[n] calibrated probabilities of the class looked for, and [n] numbers of the classes decided on.
+    def decide(self, scores: Floats, *, labelled: bool = False) -> tuple[Floats | None, Floats]:
+        """[n] calibrated probabilities of the class looked for, None where validation items were too few to calibrate,
+        and [n] numbers of the classes decided on.
 
         Args:
             scores: [n, 2] what ``score`` returns.
@@ -172,7 +173,9 @@ class Model:
         positive = said["positive"]
         logs = np.log(np.maximum(scores, 1e-38, dtype=np.float64))
         odds = logs[:, positive] - logs[:, 1 - positive]
-        calibrated = np.exp(-np.logaddexp(0, -(said["slope"] * odds + said["intercept"])))
+        calibrated = None
+        if (said["slope"], said["intercept"]) != (1.0, 0.0):
+            calibrated = np.exp(-np.logaddexp(0, -(said["slope"] * odds + said["intercept"])))
         return calibrated, np.where(odds >= said["threshold"], positive, 1 - positive)
 
     def preparation(self) -> Preparation:
@@ -363,7 +366,8 @@ def check(model: Model) -> tuple[dict[str, float], int]:
         if "decisions" not in known:
             return worst, 0
         calibrated, decisions = model.decide(said["scores"])
-        worst["calibrated"] = float(np.abs(calibrated - known["calibrated"]).max(initial=0.0))
+        if calibrated is not None:
+            worst["calibrated"] = float(np.abs(calibrated - known["calibrated"]).max(initial=0.0))
         return worst, int((decisions != known["decisions"]).sum())
 
 
@@ -390,9 +394,11 @@ def _main(arguments: list[str]) -> int:
     lines = [[str(name), *(f"{value:.9g}" for value in line)] for name, line in zip(ids, scores, strict=True)]
     heading = ["node", *classes]
     if model.about["decision"]:
-        for line, chance, chosen in zip(lines, *model.decide(scores), strict=True):
-            line += [f"{chance:.9g}", classes[chosen]]
-        heading += ["calibrated", "decision"]
+        calibrated, decisions = model.decide(scores)
+        more = {} if calibrated is None else {"calibrated": [f"{chance:.9g}" for chance in calibrated]}
+        more["decision"] = [classes[chosen] for chosen in decisions]
+        lines = [[*line, *beside] for line, *beside in zip(lines, *more.values(), strict=True)]
+        heading += more
     sys.stdout.write(csv_text([heading, *lines]))
     return 0
 

@@ -24,9 +24,11 @@ from graphsilo.experiments.storage.records import (
     MethodFacts,
     Record,
     RunRecord,
+    ScoreBins,
     Scores,
     Seed,
     convert,
+    tree_of,
 )
 from graphsilo.types import Task
 
@@ -132,6 +134,7 @@ def read(folder: Path) -> RunRecord | SiloRecord:
             f"'{path}' should hold the result of a run in format {FORMAT}, but its format is {version!r}: read it with "
             f"the graphsilo that wrote it ({wrote or 'version not recorded'}), or run again."
         )
+    _empty_damaged_bins(tree)
     try:
         return convert(tree, SiloRecord) if "federation" in tree else convert(tree, RunRecord)
     except msgspec.ValidationError as error:
@@ -140,6 +143,15 @@ def read(folder: Path) -> RunRecord | SiloRecord:
             f"written by another version of graphsilo ({wrote or 'not recorded'}; this is {__version__}): read it with "
             f"that version, restore it from a copy, or run again."
         ) from None
+
+
+def _empty_damaged_bins(tree: dict[str, Any]) -> None:
+    """Counts that nothing but figures is made of keep no result from being read: the report says what is left out."""
+    for seed in tree["seeds"] if isinstance(tree.get("seeds"), list) else ():
+        try:
+            convert(seed.get("score_bins") if isinstance(seed, dict) else None, ScoreBins | None)  # type: ignore[arg-type]
+        except msgspec.ValidationError:
+            seed["score_bins"] = tree_of(ScoreBins([], [], [], []))
 
 
 def read_run(folder: Path) -> RunRecord:

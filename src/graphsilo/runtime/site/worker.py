@@ -62,7 +62,7 @@ from graphsilo.federation.codec import decode
 from graphsilo.federation.compression import Compression
 from graphsilo.federation.evaluations import Evaluation, Evaluations
 from graphsilo.federation.exposure import warn_silo
-from graphsilo.federation.interface import Failure
+from graphsilo.federation.interface import Failure, answers_of
 from graphsilo.federation.journal import Journal
 from graphsilo.federation.kinds import MASKED
 from graphsilo.federation.model_files import (
@@ -83,7 +83,7 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.wire import Encoded, aligned_view
 from graphsilo.runtime import pipe
 from graphsilo.runtime.alone import make_alone
-from graphsilo.runtime.dispatch import Inbox, call, handler_of
+from graphsilo.runtime.dispatch import Inbox, call
 from graphsilo.runtime.hosted import READS_ONLY, HostedClient, Turn
 from graphsilo.runtime.machine import LEAST_FREE, free_disk, keep_freed_memory, make_repeatable, peak
 from graphsilo.runtime.parties import Parties
@@ -498,13 +498,14 @@ class SiteWorker:
         before, now = session.asked[client], hashlib.sha256(inbox.data.data).digest()
         if step not in READS_ONLY or turn[1] is not None:
             session.asked[client] = _hash_on(before, now, handler, number, turn[1])
-        if isinstance(reply, Failure):
+        kind = answers_of(type(session.clients[client].client)).get(step)
+        if kind is None or not any(spec.evaluated for spec in kind.specs()):
             return None
-        found = handler_of(type(session.clients[client].client), step).types()[1]
-        if not any(spec.evaluated for spec in found.specs()):
-            return None
-        offered = step != handler
-        answer = session.parties.of(client).kept.digest if offered else hashlib.sha256(reply.data.data).digest()
+        if isinstance(reply, Failure):  # that there is no answer may depend on the items, too
+            answer = reply.reason.encode()
+        else:
+            offered = step != handler
+            answer = session.parties.of(client).kept.digest if offered else hashlib.sha256(reply.data.data).digest()
         return Evaluation.of(
             session.run, self._read(member)[1], session.seed, handler, number, session.asked[client], now, answer
         )
@@ -638,9 +639,9 @@ def _log_reply(
             else:
                 journal.note_message("sent", *place, reply, evaluation=evaluation)
         elif reply.kind == DisclosureError.__name__:
-            journal.note("refused", *place, reply.reason)
+            journal.note("refused", *place, reply.reason, evaluation)
         else:
-            journal.note("failed", *place, f"{reply.kind}: {reply.reason}")
+            journal.note("failed", *place, f"{reply.kind}: {reply.reason}", evaluation)
     except DisclosureError as error:
         with contextlib.suppress(DisclosureError):  # it may be the log that cannot be written
             journal.note("refused", *place, str(error))
