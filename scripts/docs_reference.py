@@ -402,6 +402,32 @@ def secure_sums() -> str:
     return table(("method", "what its server needs"), rows)
 
 
+def small_classes() -> str:
+    """What a silo with a small class can take part in where its policy has ``min_class_count: 5``."""
+    from graphsilo.errors import DisclosureError
+    from graphsilo.federation import registry
+    from graphsilo.federation.kinds import KINDS
+    from graphsilo.federation.policy import DisclosurePolicy
+
+    policy = DisclosurePolicy.of({"min_class_count": 5, "kinds": list(KINDS), "recoverable": True})
+
+    def passes(method: Any, **settings: int) -> bool:
+        if not settings.keys() <= method.config.model_fields.keys():
+            return False
+        try:
+            policy.check_method(method, method.config(**settings), class_counts=[4, 5])
+        except DisclosureError:
+            return False
+        return True
+
+    answers = ("it takes part", "with `method.min_count=5`, not in secure sums", "it does not take part")
+    found: dict[str, list[str]] = {answer: [] for answer in answers}
+    for method in (registry.load(name) for name in registry.names()):
+        if not (method.pooled or method.alone):
+            found[answers[0 if passes(method) else 1 if passes(method, min_count=5) else 2]].append(method.title)
+    return table(("a run of", "then"), ((", ".join(titles), answer) for answer, titles in found.items()))
+
+
 def papers(part: str) -> str:
     """What was measured on the papers' tables: all of it, how much, the lead of a paper's own method
     (``leads-FedPG``), or a picture of the study over all of them."""
@@ -523,6 +549,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "graph-rules": graph_rules,
     "kinds": kinds,
     "secure-sums": secure_sums,
+    "small-classes": small_classes,
     "measured": measured,
     "messages": messages,
     "methods": methods,

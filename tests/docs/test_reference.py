@@ -175,3 +175,15 @@ def test_every_marker_of_every_page_is_replaced(reference: ModuleType, checkout:
 def test_unknown_markers_stop_the_build(reference: ModuleType) -> None:
     with pytest.raises(ValueError, match="no table 'catalogue'"):
         reference.on_page_markdown("<!-- catalogue -->")
+
+
+def test_small_classes_sort_every_federated_method(reference: ModuleType) -> None:
+    rows = [line.strip("| ").split(" | ") for line in reference.small_classes().splitlines()[2:]]
+    takes_part, with_minimum, refused = (set(titles.split(", ")) for titles, _ in rows)
+    assert {"FedAvg", "FedGCN"} <= takes_part
+    assert {"FedRidge", "FedProto"} <= with_minimum
+    assert {"FedLoG", "DENSE"} <= refused
+    methods = [registry.load(name) for name in registry.names()]
+    assert sorted([*takes_part, *with_minimum, *refused]) == sorted(
+        method.title for method in methods if not (method.pooled or method.alone)
+    )
