@@ -223,6 +223,16 @@ def models() -> str:
     return "\n\n".join(parts)
 
 
+def refuse_weights() -> str:
+    """Which backbones and methods do not run where edges have weights."""
+    from graphsilo import models as known
+    from graphsilo.federation import registry
+
+    backbones = [f"`{name}`" for name in known.names() if not known.entry(name).edge_weights]
+    methods = [item.title for item in (registry.load(name) for name in registry.names()) if not item.edge_weights]
+    return table(("backbones", "methods"), [(", ".join(backbones), ", ".join(methods))])
+
+
 def pools() -> str:
     """Pools of different models."""
     from graphsilo import models as known
@@ -550,6 +560,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "kinds": kinds,
     "secure-sums": secure_sums,
     "small-classes": small_classes,
+    "refuse-weights": refuse_weights,
     "measured": measured,
     "messages": messages,
     "methods": methods,
