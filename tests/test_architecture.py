@@ -154,6 +154,15 @@ def test_a_simple_run_imports_only_what_it_uses(data_root: Path) -> None:
     assert sum(lines.values()) <= MOST_LINES, sorted(lines.items(), key=lambda each: -each[1])[:20]
 
 
+LINES_OF_A_METHOD = 420
+"""At most, in the mean over all methods: most are shorter, and a new one is to take 300."""
+
+
+def test_methods_do_not_grow() -> None:
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in METHOD_FILES)
+    assert lines <= LINES_OF_A_METHOD * len(registry.names())
+
+
 def test_the_rules_for_methods_see_all_their_files() -> None:
     """Every method's client and server stand in a file that the tests below look at."""
     seen = {path.resolve() for path in METHOD_FILES}
