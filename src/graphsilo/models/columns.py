@@ -8,15 +8,17 @@ Tricks for Node Classification with Graph Neural Networks", 2021, and Shi et al.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.data.sources import scratch
-from graphsilo.models.view import GraphTensors, Matrix
 from graphsilo.random import numpy_generator
+
+if TYPE_CHECKING:
+    from graphsilo.models.view import GraphTensors, Matrix
 
 BLOCK = 4096
 """Rows that are dense at once."""

@@ -228,4 +228,5 @@ def portable_columns(principal: NDArray[np.float32], schema: Schema, dim: int, s
     relations = [[2 * number + turned, columns] for number, turned, columns in relation_sources(schema, dim)]
     return {
         "principal": thrown, "grid": ROW, "rounding": ROUNDING, "relations": relations, "directed": schema.directed,
+        "weighted": schema.weighted,
     }  # fmt: skip

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from graphsilo import documents
+from graphsilo.data.sources.files import load_graph, save_graph
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments import export as exports
 from graphsilo.experiments.config import load_config
@@ -63,10 +64,10 @@ def _scores(folder, asked):
 
 
 def _run_scorer(folder, *arguments):
-    """In a process of its own, without torch and the graphsilo that is here."""
-    code = (
-        "import runpy, sys; sys.modules['torch'] = None; del sys.argv[0]; runpy.run_path(sys.argv[0], {}, '__main__')"
-    )
+    """In a process of its own, without the graphsilo that is here; without torch, too, where nothing asks for it."""
+    code = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], {}, '__main__')"
+    if "torch" not in (folder / "requirements.txt").read_text():
+        code = f"import sys; sys.modules['torch'] = None; {code}"
     command = [sys.executable, "-I", "-c", code, folder / "scorer.py", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -185,6 +186,91 @@ def test_tables_as_they_were_exported(tables, name):
     assert numbers[:, :2] == pytest.approx(said.probabilities, abs=1e-6)
     assert numbers[:, :2].std(axis=0).min() > 0.01
     assert [row[-1] for row in rows] == [said.class_names[each] for each in said.decisions]
+
+
+def _check_elsewhere(folder, given, **overrides):
+    """A run and its export say the same of a graph that neither has seen, as it lies in its files."""
+    run(load_config(overrides={"partition.rule": "random", "partition.clients": 2, **overrides}), out=folder / "run")
+    export(folder / "run", folder / "out", client=1)
+    said = predict(folder / "run", client=1, graph=given)
+    found = _run_scorer(folder / "out", given)
+    assert found.stderr == ""
+    heading, *rows = csv.reader(io.StringIO(found.stdout))
+    count = len(said.class_names or said.probabilities[0])
+    assert [row[0] for row in rows] == [str(name) for name in said.node_ids]
+    assert np.array([row[1 : 1 + count] for row in rows], dtype=float) == pytest.approx(said.probabilities, abs=1e-6)
+    assert said.probabilities.std(axis=0).min() > 1e-3
+    return heading
+
+
+@pytest.fixture(scope="module")
+def amounts(tmp_path_factory):
+    """Tables with amounts on links, some of them parallel, some from a node to itself, with directions or without."""
+    folder, draw = tmp_path_factory.mktemp("amounts"), np.random.default_rng(0)
+    for name in ("mine", "new"):
+        labels = draw.integers(0, 3, 120)
+        rows = [f"n{at},c{label},{label + draw.normal():.4f},{draw.normal():.4f}" for at, label in enumerate(labels)]
+        (folder / f"{name}-nodes.csv").write_text("\n".join(["id,label,x,y", *rows]))
+        ends = np.sort(draw.integers(0, 120, (300, 2)), axis=1)  # where links have no direction, each is said once
+        links = [f"n{a},n{b},{draw.uniform(0.1, 5):.4f}" for a, b in (*ends, *ends[:20], (3, 3), (5, 5))]
+        (folder / f"{name}-links.csv").write_text("\n".join(["a,b,amount", *links]))
+        tree = {
+            "name": name, "nodes": {"path": f"{name}-nodes.csv", "id": "id", "label": "label"},
+            "edges": {"path": f"{name}-links.csv", "source": "a", "target": "b", "weight": "amount"},
+        }  # fmt: skip
+        for directed in (False, True):
+            (folder / f"{name}-{directed}.yaml").write_text(documents.write({**tree, "directed": directed}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("method", "directed"),
+    [
+        ({"name": "fedridge"}, False),
+        *(
+            pytest.param(method, directed, marks=pytest.mark.slow)
+            for directed in (False, True)
+            for method in (
+                {"name": "fedridge", "features": "sgc", "dim": 1}, {"name": "fedridge", "features": "separate"},
+                {"name": "fedridge", "features": "columns"}, {"name": "auto", "rounds": 3},
+                {"name": "fedtrees", "rounds": 3, "min_child": 1}, {"name": "fedavg", "rounds": 2},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_weights_of_links(tmp_path, amounts, method, directed):
+    mine, new = (amounts / f"{name}-{directed}.yaml" for name in ("mine", "new"))
+    _check_elsewhere(tmp_path, new, **{"data.name": str(mine), "method": method})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"method": {"name": "fedtrees", "rounds": 3, "min_child": 1, "dim": 3}},
+        *(
+            pytest.param(more, marks=pytest.mark.slow)
+            for more in (
+                {"method": {"name": "fedridge", "features": "wl", "dim": 64}},
+                {"method": {"name": "fedridge", "features": "mean"}},
+                {"method": {"name": "fedridge", "features": "separate", "dim": 6, "ridge": [10.0], "own": False}},
+                {"method": {"name": "auto", "rounds": 3}},
+                {"method": {"name": "fedavg", "rounds": 2}, "model.name": "gin"},
+            )
+        ),
+    ],
+)
+def test_whole_graphs(tmp_path, molecules, more):
+    rings = load_graph(molecules)
+    numbers = rings.union.features + 0.5
+    mine, new = (
+        save_graph(tmp_path / f"{name}.npz", replace(part, union=replace(part.union, features=rows)))
+        for name, rows, part in (
+            ("mine", numbers, rings), ("new", 1.5 * numbers[66:132], rings.subset(np.arange(11)))
+        )
+    )  # fmt: skip
+    asked = {"data.name": str(mine), "data.scale": "standard", "task": "graph"}
+    assert _check_elsewhere(tmp_path, new, **asked, **more)[:3] == ["graph", "0", "1"]
+    assert "It says of every graph the probability of each class: 0, 1." in (tmp_path / "out/MODEL_CARD.md").read_text()
 
 
 def test_what_a_card_says_of_tables(tables):

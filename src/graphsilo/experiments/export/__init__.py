@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
+from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.targets import read_targets
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, UnsupportedError
@@ -26,21 +26,21 @@ from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.decisions import apply_decision
 from graphsilo.experiments.export.card import model_card
 from graphsilo.experiments.export.onnx_file import name_inputs, onnx_model
-from graphsilo.experiments.export.scorer import NEAR, Model, check, given_of
+from graphsilo.experiments.export.scorer import NEAR, Model, check
 from graphsilo.experiments.predict import Member, open_member
 from graphsilo.experiments.storage import disk
 from graphsilo.federation.scoring import probabilities
 from graphsilo.types import TARGET_TASKS, ClientId
 
 CHECKED = 200
-"""Nodes, at most, with which the exported scorer checks itself."""
+"""Nodes or graphs, at most, with which the exported scorer checks itself."""
 NEEDED = ("numpy", "scipy", "pyarrow", "pydantic", "pyyaml", "msgspec")
 """What reading tables takes; a network takes torch, too."""
-GROUND = (
-    "__about__.py", "__init__.py", "documents.py", "drawing.py", "errors.py", "loading.py", "notebook.py", "random.py",
-    "settings", "signatures.py", "spreadsheets.py", "types.py",
+ROOMS = (
+    "data", "models", "__about__.py", "__init__.py", "documents.py", "drawing.py", "errors.py", "loading.py",
+    "notebook.py", "random.py", "settings", "signatures.py", "spreadsheets.py", "types.py",
 )  # fmt: skip
-"""What the rooms of data and models stand on."""
+"""What reads data and makes networks and columns, and what this stands on."""
 
 
 @dataclass(frozen=True)
@@ -74,40 +74,33 @@ def export(
         raise ConfigError(f"{folder} is there already and is not empty. Name a new folder for the export (--out).")
     asked = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
     asked.refuse_other_data()
-    graph, decision, elsewhere = _graph_of(asked), asked.decision(), asked.decision(elsewhere=True)
+    graph, decision, elsewhere = asked.silo.seen.graph, asked.decision(), asked.decision(elsewhere=True)
     arrays = _preparation(asked)
     models = asked.client.models_of(asked.view)
     parts = {
         name: [_store(part.portable(view, labelled=own), arrays) for part, view in models]
         for name, own in (("own", True), ("other", False))
     }
-    kinds = {term["kind"] for part in parts["own"] for term in part}
-    if graph.edge_weights is not None and kinds != {"network"}:
-        raise UnsupportedError(
-            "an exported ridge or forest counts links alike, and this model knows their weights (edges.weight): use "
-            "`graphsilo predict --run ... --graph FILE`, which asks the model itself."
-        )
+    takes_torch = any(term["kind"] == "network" for part in parts["own"] for term in part)
     about = {**_about(asked, graph, decision, elsewhere), "parts": parts}
     network = b""
     if onnx:
         name_inputs(parts["other"])
         network = onnx_model(about, arrays)
-    checked = _check_nodes(asked, graph)
-    said = _check_rows(asked, checked, elsewhere)
+    checked = _choose_checked(asked)
+    said = _ask_model(asked, checked, elsewhere)
     card = model_card(asked, decision, parts["other"])
     scorer = resources.files(__package__).joinpath("scorer.py").read_bytes()
-    bundle = _bundle(("data", "models") if "network" in kinds else ("data",))
     with _folder(folder) as made:
         disk.write_json(made / "model.json", about)
         disk.write_arrays(made / "model.npz", arrays)
         disk.write_arrays(made / "check.npz", said)
-        if "network" in kinds:
-            save_graph(made / "check_graph.npz", checked)
+        save_graph(made / "check_graph.npz", checked)
         if onnx:
             disk.write_bytes(made / "model.onnx", network)
         disk.write_bytes(made / "scorer.py", scorer)
-        disk.write_bytes(made / "graphsilo.zip", bundle)
-        disk.write_text(made / "requirements.txt", _requirements("network" in kinds))
+        disk.write_bytes(made / "graphsilo.zip", _bundle())
+        disk.write_text(made / "requirements.txt", _requirements(takes_torch))
         disk.write_text(made / "MODEL_CARD.md", card)
         _refuse_other_scores(made)
     whose = f"{asked.owner}'s own model" if asked.whose == "own" else "the common model"
@@ -144,20 +137,8 @@ def _refuse_other_scores(made: Path) -> None:
         )
 
 
-def _graph_of(asked: Member) -> Graph:
-    """The client's graph.
-
-    Raises:
-        UnsupportedError: Whole graphs are scored.
-    """
-    graph = asked.silo.seen.graph
-    if not isinstance(graph, Graph):
-        raise UnsupportedError("the run is of whole graphs, and an export scores nodes: use `graphsilo predict`.")
-    return graph
-
-
-def _bundle(rooms: Sequence[str]) -> bytes:
-    """An archive of rooms of graphsilo, and of what these stand on, as Python imports it."""
+def _bundle() -> bytes:
+    """An archive of parts of graphsilo, as Python imports it."""
     package, found = resources.files("graphsilo"), io.BytesIO()
 
     def add(into: ZipFile, place: Any, name: str) -> None:
@@ -168,7 +149,7 @@ def _bundle(rooms: Sequence[str]) -> bytes:
             into.writestr(ZipInfo(name), place.read_bytes(), ZIP_DEFLATED)
 
     with ZipFile(found, "w") as into:
-        for name in (*GROUND, *rooms):
+        for name in ROOMS:
             place = package.joinpath(name)
             add(into, place, f"graphsilo/{name}")
     return found.getvalue()
@@ -181,12 +162,16 @@ def _requirements(network: bool) -> str:
     )
 
 
-def _about(asked: Member, graph: Graph, decision: Decision | None, elsewhere: Decision | None) -> dict[str, Any]:
-    schema, decisions = asked.silo.schema, {"own": decision, "other": elsewhere}
-    beyond = (graph.edge_weights, graph.time, graph.types, graph.links)
+def _about(
+    asked: Member, graph: Graph | GraphCollection, decision: Decision | None, elsewhere: Decision | None
+) -> dict[str, Any]:
+    schema, decisions, union = asked.silo.schema, {"own": decision, "other": elsewhere}, graph.union
+    plain = graph is union and all(
+        each is None for each in (union.edge_weights, union.time, union.types, union.links)
+    )  # fmt: skip
     return {
         "decision": {name: each._asdict() for name, each in decisions.items() if each is not None}, "format": 2,
-        "task": schema.task, "plain": all(each is None for each in beyond), "read": asked.preparation.tree(),
+        "task": schema.task, "plain": plain, "read": asked.preparation.tree(),
         "classes": asked.client.class_names,
     }  # fmt: skip
 
@@ -230,28 +215,33 @@ def _store(terms: list[dict[str, Any]], arrays: dict[str, NDArray[Any]]) -> list
     return [stored(term) for term in terms]
 
 
-def _check_nodes(asked: Member, graph: Graph) -> Graph:
-    """Some test nodes of a graph, and others around them."""
-    links = graph.adjacency()
-    nodes = np.asarray(asked.silo.seen.items["test"][:10], dtype=np.int64)
+def _choose_checked(asked: Member) -> Graph | GraphCollection:
+    """Some test nodes and others around them, or some graphs; nothing of classes and names."""
+    seen = asked.silo.seen
+    if isinstance(seen.graph, GraphCollection):
+        items = np.union1d(seen.items["test"], np.arange(seen.graph.num_items))[:CHECKED]
+        chosen = seen.graph.subset(items.astype(np.int64))
+        return replace(chosen, labels=np.full(len(chosen), -1))
+    links = seen.graph.adjacency()
+    nodes = np.asarray(seen.items["test"][:10], dtype=np.int64)
     for _ in range(2):
         nodes = np.union1d(nodes, links[nodes].indices)[: max(CHECKED, len(nodes))].astype(np.int64)
-    return graph.subgraph(nodes[:CHECKED])
+    part = seen.graph.subgraph(nodes[:CHECKED])
+    return replace(part, labels=np.full(part.num_nodes, -1), node_names=None, splits={})
 
 
-def _check_rows(asked: Member, graph: Graph, decision: Decision | None) -> dict[str, NDArray[Any]]:
-    """What the scorer makes scores of, and what the run's model says of the same nodes."""
+def _ask_model(asked: Member, graph: Graph | GraphCollection, decision: Decision | None) -> dict[str, NDArray[Any]]:
+    """What the run's model says of a graph's items, and which of them are asked for."""
     with torch.no_grad():
         output = asked.client.predict(asked.client.tensors(graph), asked.view)
-    types = graph.types
-    nodes = np.arange(graph.num_nodes) if types is None else np.flatnonzero(types.targets)
-    output = output[torch.from_numpy(nodes)]
+    types = graph.union.types
+    items = np.arange(graph.num_items) if types is None else np.flatnonzero(types.targets)
+    output = output[torch.from_numpy(items)]
     if asked.silo.schema.task in TARGET_TASKS:
         scores = read_targets(asked.silo, output.cpu().numpy())
     else:
         scores = probabilities(output).cpu().numpy()
-    given = given_of(graph)
-    found = {"rows": given.rows, "links": given.links, "passing": given.passing, "asked": nodes, "scores": scores}
+    found = {"asked": items, "scores": scores}
     if decision is not None:
         said = apply_decision(decision, scores)
         found |= {name: said[name] for name in ("decisions", "calibrated") if said[name] is not None}

@@ -43,7 +43,7 @@ def model_card(
         f"Exported {datetime.now(UTC):%Y-%m-%d} by graphsilo {__version__} from a run of graphsilo {result.graphsilo} "
         f"(seed {asked.seed}, fingerprint {result.fingerprint[:16]}).", "",
         "## What it does", "",
-        f"Task: {schema.task}. It says of every node "
+        f"Task: {schema.task}. It says of every {'graph' if schema.task == 'graph' else 'node'} "
         + ("its targets: " if schema.task in ("regression", "multilabel") else "the probability of each class: ")
         + ", ".join(asked.client.class_names) + ".",
         *([] if decision is None else [f"It looks for one class; {asked.describe(decision)}."]), "",
@@ -95,7 +95,13 @@ def _made(parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
     """What the scorer makes of a node's features before the model sees them."""
     lines: dict[str, None] = {}
     for term in (term for part in parts for term in part):
-        if "relations" in term:
+        if term.get("columns") == "graphs":
+            made = f"{term['width']} columns of a graph: means of its nodes' features and of those one and two links "
+            made += "away, how many nodes and links it has, how these are spread, and its groups of nodes"
+        elif term.get("columns") == "wl":
+            made = f"counts of the neighbourhoods that a graph has, up to {term['hops']} links wide, in {term['base']} "
+            made += "columns"
+        elif "relations" in term:
             own = "principal and random directions of its features" if term["principal"] else "its features as they are"
             made = f"{term['width']} columns of a node: {own}; their means around it and two links away"
             made += "" if term["principal"] else ", and how they vary around it"
@@ -104,6 +110,7 @@ def _made(parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
             made += "; their logarithms, on the scale of all silos" if term["kind"] == "linear" else ""
         elif term["kind"] == "linear":
             made = f"rows of length 1 of its features and of those up to {term['hops']} links away ({term['columns']})"
+            made += "" if term["size"] is None else ", their mean and their sum over a graph"
         else:
             made = f"its features and the graph (network {term['model']})"
             if term["layers"]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.errors import UnsupportedError, library
+from graphsilo.experiments.export.scorer import CLASSES
 
 Term = dict[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
@@ -92,9 +93,9 @@ def onnx_model(about: Mapping[str, Any], arrays: Arrays) -> bytes:
     for part in parts:
         terms = [say(term) for term in part]
         total = terms[0] if len(terms) == 1 else add("Sum", terms)
-        said.append(add("LogSoftmax", [total], axis=1) if task == "node" else total)
+        said.append(add("LogSoftmax", [total], axis=1) if task in CLASSES else total)
     mean = said[0] if len(said) == 1 else add("Mean", said)
-    if task == "node":
+    if task in CLASSES:
         nodes.append(helper.make_node("Softmax", [mean], ["scores"], axis=1))
     elif task == "multilabel":
         nodes.append(helper.make_node("Sigmoid", [mean], ["scores"]))

@@ -1,13 +1,14 @@
-"""Scores of nodes by an exported model, without a federation and without graphsilo.
+"""Scores of nodes, or of whole graphs, by an exported model, without a federation and without graphsilo.
 
     python scorer.py                # checks itself against check.npz
-    python scorer.py tables.yaml    # a line for each node that is classified: id, scores, decision
+    python scorer.py tables.yaml    # a line for each node or graph that is classified: id, scores, decision
 
 The tables are described as for `graphsilo run --data`, or by a silo's own silo.yaml, and stay as they were exported;
-graphsilo.zip holds what reads them. MODEL_CARD.md names their columns, requirements.txt the packages that tables and
-networks need; for all else numpy is enough. Where one of two classes is looked for, its calibrated probability (where
-validation items were enough) and the decision at the chosen threshold follow. In Python:
-``Model(folder).score_tables("tables.yaml")``, ``score(features, links)``, and ``decide`` of what these return.
+graphs lie in a file of graphsilo's. graphsilo.zip holds what reads them. MODEL_CARD.md names their columns,
+requirements.txt the packages that tables and networks need; for all else numpy is enough. Where one of two classes is
+looked for, its calibrated probability (where validation items were enough) and the decision at the chosen threshold
+follow. In Python: ``Model(folder).score_tables("tables.yaml")``, ``score(features, links)``, and ``decide`` of what
+these return.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from graphsilo.data.graph import Graph
+    from graphsilo.data.graph import Graph, GraphCollection
     from graphsilo.data.silos.asked import Preparation
 
 Floats: TypeAlias = "NDArray[Any]"
+CLASSES = ("node", "graph")
+"""Tasks in which scores are probabilities of classes."""
 NEAR = 1e-5
 """What scores may differ by from those of the run, which has them in float32."""
 
@@ -38,31 +41,47 @@ class Given(NamedTuple):
         passing: [3, r] kinds (2 · relation, and 1 more against its rows), sources and targets of what passes along rows
             of tables of links.
         labels: [n] classes of training nodes, -1 for others; None where these are not the silo's own nodes.
-        graph: All of it, for networks.
+        weights: [m] of the links, where they have some.
+        graph: All of it, for networks; of whole graphs all of them.
     """
 
     rows: Floats
     links: Floats
     passing: Floats
     labels: Floats | None = None
-    graph: Graph | None = None
+    weights: Floats | None = None
+    graph: Any = None
 
 
 class Operator:
-    """The links as a matrix that is multiplied by: means over neighbours, or the symmetric one with self-loops."""
+    """The links as a matrix that is multiplied by: means over neighbours, or the symmetric one with self-loops.
 
-    def __init__(self, links: Floats, count: int, *, loops: bool):
-        source, target = links[:, links[0] != links[1]]
+    Parallel links are one, or their weights add up; a link of a node to itself is no neighbour, and its weight that of
+    the self-loop.
+    """
+
+    def __init__(self, links: Floats, count: int, weights: Floats | None = None, *, loops: bool):
+        between = links[0] != links[1]
+        (source, target), each = links[:, between], np.ones(between.sum(), dtype=np.float32)
+        if weights is not None:
+            each = weights[between].astype(np.float32)
         if loops:
+            own = np.zeros(count) if weights is None else np.bincount(links[0, ~between], weights[~between], count)
             source, target = np.append(source, np.arange(count)), np.append(target, np.arange(count))
-        keys = np.unique(target * count + source)
+            each = np.append(each, np.where(own > 0, own, 1.0).astype(np.float32))
+        keys = target * count + source
+        order = np.argsort(keys, kind="stable")
+        keys, first = np.unique(keys[order], return_index=True)
+        # In float32, as the run adds them up.
+        entries = each[order][first] if weights is None or not len(first) else np.add.reduceat(each[order], first)
         self.target, self.source, self.count = keys // count, keys % count, count
-        self.degree = np.bincount(self.target, minlength=count).astype(np.float64)
+        self.filled, self._starts = np.unique(self.target, return_index=True)
+        self.degree = np.zeros(count)
+        self.degree[self.filled] = np.add.reduceat(entries, self._starts) if len(self.filled) else 0.0
         inverse = np.divide(1.0, self.degree, out=np.zeros(count), where=self.degree > 0)
         scale = np.sqrt(inverse) if loops else inverse
-        weights = scale[self.target] * (scale[self.source] if loops else 1.0)
-        self.weights = weights.astype(np.float32).astype(np.float64)
-        self.filled, self._starts = np.unique(self.target, return_index=True)
+        entries = scale[self.target] * entries * (scale[self.source] if loops else 1.0)
+        self.weights = entries.astype(np.float32).astype(np.float64)
 
     def __matmul__(self, rows: Floats) -> Floats:
         found = np.zeros((self.count, rows.shape[1]))
@@ -129,7 +148,9 @@ class Model:
             labels: [n] classes of training nodes, -1 for others; only where these are the silo's own nodes.
         """
         if not self.about["plain"]:
-            raise ValueError("this model reads types, dates or columns of links: score_tables(path) takes tables.")
+            raise ValueError(
+                "this model reads types, dates, weights or columns of links, or whole graphs: score_tables(path)."
+            )
         rows = np.array(features, dtype=np.float64)
         rows = np.where(np.isnan(rows), self.arrays["fills"], rows)
         rows = ((rows - self.arrays["shift"]) * self.arrays["factor"]).astype(np.float32).astype(np.float64)
@@ -145,7 +166,7 @@ class Model:
             for part in self.parts(labelled=given.labels is not None)
         ]
         mean: Floats = np.mean(said, axis=0)
-        if self.about["task"] == "node":
+        if self.about["task"] in CLASSES:
             return np.asarray(np.exp(log_softmax(mean)))
         if self.about["task"] == "multilabel":
             return np.asarray(1 / (1 + np.exp(-mean.clip(-80, 80))))
@@ -190,10 +211,11 @@ class Model:
         scale = FeatureScale(self.arrays["shift"], self.arrays["factor"], links)
         return Preparation.from_tree(self.about["read"], scale)
 
-    def _read(self, path: str | Path) -> tuple[Graph, Any]:
-        """The graph of tables, ready for the model, and which nodes are classified."""
-        graph = self.preparation().read(path)[0].union
-        return graph, slice(None) if graph.types is None else np.flatnonzero(graph.types.targets)
+    def _read(self, path: str | Path) -> tuple[Graph | GraphCollection, Any]:
+        """What a file holds, ready for the model, and which of it is classified."""
+        graph = self.preparation().read(path)[0]
+        types = graph.union.types
+        return graph, slice(None) if types is None else np.flatnonzero(types.targets)
 
     def _inputs(self, given: Given) -> dict[str, Floats]:
         terms = {term["input"]: term for part in self.parts() for term in part}
@@ -204,7 +226,7 @@ class Model:
             sys.path.insert(0, str(self.folder / "graphsilo.zip"))
 
     def _say(self, logits: Any) -> Floats:
-        return log_softmax(logits) if self.about["task"] == "node" else np.asarray(logits)
+        return log_softmax(logits) if self.about["task"] in CLASSES else np.asarray(logits)
 
     def _apply(self, term: dict[str, Any], given: Given) -> Floats:
         if term["kind"] == "network":
@@ -260,11 +282,16 @@ class Model:
             mean, factor = self.arrays[term["scale"]]
             made = (np.copysign(np.log1p(np.abs(made)), made) - mean) * factor
             return np.hstack([made.clip(-term["most"], term["most"]), np.full((len(made), 1), term["constant"])])
-        count, hops, links = len(given.rows), term["hops"], given.links
+        hops, links = term["hops"], (given.links, len(given.rows), given.weights)
         thrown = [self.arrays[name] for name in term["projections"]]
         own = unit_rows(given.rows)
-        if term["columns"] == "separate":
-            step, found = Operator(links, count, loops=False), []
+        if term["columns"] == "wl":
+            self._use_archive()
+            from graphsilo.models.colours import colour_counts
+
+            rows = colour_counts(given.graph, hops, term["base"], term["seed"]).toarray()
+        elif term["columns"] == "separate":
+            step, found = Operator(*links, loops=False), []
             for level in range(hops + 1):
                 block = own @ thrown[level] if thrown else own
                 for _ in range(level):
@@ -276,16 +303,33 @@ class Model:
             if term["centred"] is not None:
                 even = thrown[0].sum(axis=0) if thrown else np.ones(first.shape[1])
                 first = unit_rows(first - own.sum(axis=1, keepdims=True) * term["centred"] / own.shape[1] * even)
-            step, rows = Operator(links, count, loops=True), first
+            step, rows = Operator(*links, loops=True), first
             for _ in range(hops):
                 rows = step @ rows + (first if term["columns"] == "mean" else 0.0)
             rows = unit_rows(rows)
-        parts = [rows, np.full((count, 1), term["constant"])]
+        if term["size"] is not None:  # a graph's nodes together
+            start, sums = given.graph.pointer, np.vstack([np.zeros_like(rows[:1]), np.cumsum(rows, axis=0)])
+            total, sizes = sums[start[1:]] - sums[start[:-1]], np.diff(start)[:, None]
+            rows = np.hstack([total / np.maximum(sizes, 1), total / term["size"]])
+        parts = [rows, np.full((len(rows), 1), term["constant"])]
         if term["labelled"]:
-            parts.append(_label_columns(Operator(links, count, loops=False), given.labels, term["classes"]))
+            parts.append(_label_columns(Operator(*links, loops=False), given.labels, term["classes"]))
         return np.hstack(parts)
 
+    def _graph_columns(self, term: dict[str, Any], given: Given) -> Floats:
+        self._use_archive()
+        from scipy.sparse import csr_matrix
+
+        from graphsilo.models.graph_columns import graph_columns
+
+        count = len(given.rows)
+        step = Operator(given.links, count, given.weights, loops=False)
+        entries = step.weights.astype(np.float32), (step.target, step.source)
+        return graph_columns(given.graph, csr_matrix(entries, (count, count)), term["dim"], term["seed"])
+
     def _tree_columns(self, term: dict[str, Any], given: Given) -> Floats:
+        if term.get("columns") == "graphs":
+            return self._graph_columns(term, given)
         own, links = given.rows, given.links
         if term["principal"]:
             length = np.sqrt((own**2).sum(axis=1, keepdims=True))
@@ -294,8 +338,9 @@ class Model:
             own = np.hstack([own @ self.arrays[name].astype(np.float64) for name in term["principal"]])
         # Where nodes have times, a link counts in one way: the other would tell a node of what came later.
         both = links if term["timed"] else np.hstack([links, links[::-1]])
-        ways = [both, links, links[::-1]] if term["directed"] else [links]
-        steps = [Operator(way, len(own), loops=False) for way in ways]
+        ways = [(both, None), (links, given.weights), (links[::-1], given.weights)]
+        ways = ways[: 3 if term["directed"] else 2] if term["directed"] or term["weighted"] else ways[1:2]
+        steps = [Operator(way, len(own), weights, loops=False) for way, weights in ways]
         parts = [own]
         for step in steps:
             one = step @ own
@@ -333,25 +378,25 @@ def _label_columns(step: Operator, labels: Floats | None, classes: int) -> Float
     return 0.5 * np.hstack([one, np.where(two < 1e-12, 0.0, two)])
 
 
-def given_of(graph: Graph) -> Given:
-    """What a graph is to a model, once it is ready for it."""
+def given_of(graph: Graph | GraphCollection) -> Given:
+    """What a graph, or a collection of them, is to a model, once it is ready for it."""
     from graphsilo.data.sources.looking_back import passing_rows
 
-    rows: Any = graph.features
+    union = graph.union
+    rows: Any = union.features
     rows = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), dtype=np.float64)
-    found = passing_rows(graph)
-    return Given(rows, graph.edges.astype(np.int64), np.stack([found.kind, found.source, found.target]), None, graph)
+    found = passing_rows(union)
+    passing = np.stack([found.kind, found.source, found.target])
+    return Given(rows, union.edges.astype(np.int64), passing, None, union.edge_weights, graph)
 
 
 def check(model: Model) -> tuple[dict[str, float], int]:
-    """The largest differences to what the run said of some nodes, and how many of them are decided otherwise."""
-    with np.load(model.folder / "check.npz", allow_pickle=False) as known:
-        given, whole = Given(known["rows"], known["links"], known["passing"]), model.folder / "check_graph.npz"
-        if whole.exists():
-            model.preparation()
-            from graphsilo.data.sources.files import load_graph
+    """The largest differences to what the run said of some items, and how many of them are decided otherwise."""
+    model.preparation()
+    from graphsilo.data.sources.files import load_graph
 
-            given = given._replace(graph=load_graph(whole).union)
+    given = given_of(load_graph(model.folder / "check_graph.npz"))
+    with np.load(model.folder / "check.npz", allow_pickle=False) as known:
         asked = known["asked"]  # nobody classifies nodes of other types
         said = {"scores": model.score_given(given)[asked]}
         if (model.folder / "model.onnx").exists():
@@ -392,7 +437,7 @@ def _main(arguments: list[str]) -> int:
         raise SystemExit(str(error)) from None
     classes = model.about["classes"]
     lines = [[str(name), *(f"{value:.9g}" for value in line)] for name, line in zip(ids, scores, strict=True)]
-    heading = ["node", *classes]
+    heading = ["graph" if model.about["task"] == "graph" else "node", *classes]
     if model.about["decision"]:
         calibrated, decisions = model.decide(scores)
         more = {} if calibrated is None else {"calibrated": [f"{chance:.9g}" for chance in calibrated]}

@@ -483,16 +483,17 @@ class Client(ClientBase[FedRidgeConfig]):
 
         models = self._aggregate if view == "aggregate" else self._models.get(view)
         names = self._fitting_of(models or {}, own=labelled)
-        if self.data.collection is not None or not models or not names:
+        if not models or not names:
             return super().portable(view, labelled=labelled)
         factor, middle = self._factor(view, names[0])
+        size = None if self.data.collection is None else self._size
         schema, recipe = self.silo.schema, self._recipe(names[0])
         if recipe.kind == "columns":
             timed = self.silo.graph.union.time is not None
             made = columns.portable(recipe, schema, self._scale, models[names[0]], related=names[0].endswith(RELATED))
             return [{**made, "factor": factor, "middle": middle, "timed": timed}]
         return [
-            portable_part(self._recipe(name), models[name], schema.num_features, {
+            portable_part(self._recipe(name), models[name], schema.num_features, size, {
                 "factor": factor, "middle": middle if name == names[0] else 0.0,
                 "labelled": name.endswith(LABELLED), "classes": schema.num_classes,
             })

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from graphsilo.data.sources import scratch
 from graphsilo.errors import UnsupportedError
-from graphsilo.methods.fedridge.colours import colour_counts
+from graphsilo.models.colours import colour_counts
 from graphsilo.models.columns import BLOCK, inverse_lengths, projection, unit_rows
 from graphsilo.models.operators import SparseOperator
 from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
@@ -324,7 +324,8 @@ def _join_hops(data: GraphTensors, own: Matrix, hops: int) -> Matrix:
 def _graphs(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:
     if recipe.kind != "wl":
         return _pool(data, recipe, size)
-    return colour_counts(data, recipe.hops, recipe.base_width(data.num_features, graphs=True), recipe.seed)
+    assert data.collection is not None
+    return colour_counts(data.collection, recipe.hops, recipe.base_width(data.num_features, graphs=True), recipe.seed)
 
 
 def _pool(data: GraphTensors, recipe: Recipe, size: float) -> Matrix:

@@ -118,18 +118,28 @@ def label_parts(
     ]  # fmt: skip
 
 
-def portable_part(recipe: Recipe, weights: Tensor, num_features: int, more: Mapping[str, Any]) -> dict[str, Any]:
+def portable_part(
+    recipe: Recipe, weights: Tensor, num_features: int, size: float | None, more: Mapping[str, Any]
+) -> dict[str, Any]:
     """A ridge as plain values and arrays.
+
+    Args:
+        recipe: Of φ.
+        weights: [p, C].
+        num_features: d.
+        size: Whole graphs: what the sums over their nodes are divided by; None for nodes.
+        more: Further values.
 
     Raises:
         UnsupportedError: It has random features.
     """
     features.require_plain(recipe)
-    levels = range(recipe.hops + 1 if recipe.kind == "separate" else 1)
-    width = recipe.base_width(num_features)
-    narrow = recipe.projects(num_features)
+    levels = range({"separate": recipe.hops + 1, "wl": 0}.get(recipe.kind, 1))
+    width = recipe.base_width(num_features, graphs=size is not None)
+    narrow = recipe.projects(num_features, graphs=size is not None)
     return {
         "kind": "linear", "columns": recipe.kind, "hops": recipe.hops, "constant": CONSTANT,
+        "size": None if recipe.kind == "wl" else size, "base": width, "seed": recipe.seed,
         "centred": 1 - CONSTANT if recipe.centred else None, "weights": weights.double().numpy(),
         "projections": [projection(num_features, width, recipe.seed, at).toarray() for at in levels if narrow], **more,
     }  # fmt: skip

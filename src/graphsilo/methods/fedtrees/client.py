@@ -25,7 +25,6 @@ from graphsilo.methods.fedtrees import bins, forest
 from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.directions import round_to_grid, second_moments
 from graphsilo.methods.fedtrees.forest import Floats, Layout, Whole
-from graphsilo.methods.fedtrees.graphs import graph_columns
 from graphsilo.methods.fedtrees.messages import (
     FORESTS,
     AdoptRequest,
@@ -41,6 +40,7 @@ from graphsilo.methods.fedtrees.messages import (
     StartRequest,
 )
 from graphsilo.models.columns import label_columns
+from graphsilo.models.graph_columns import graph_columns
 from graphsilo.models.node_columns import list_classified, node_columns, place_classified, views_of
 from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
@@ -262,9 +262,9 @@ class Client(ClientBase[FedTreesConfig]):
 
     def _rows(self, data: GraphTensors) -> NDArray[np.float32]:
         """[m, p] the columns of the nodes that are classified, or of all graphs, held."""
-        if data.collection is not None:
+        if (graphs := data.collection) is not None:
             dim, seed = self.config.dim, self.context.seed
-            return _hold_columns(data, (dim, seed), (), lambda: graph_columns(data, dim, seed))
+            return _hold_columns(data, (dim, seed), (), lambda: graph_columns(graphs, data.matrix("mean"), dim, seed))
         config = self.config
         if self._directions.shape[1] != config.principal(self.silo.schema):
             raise RequestError("this silo has missed the directions onto which its features are projected.")
@@ -416,7 +416,7 @@ class Client(ClientBase[FedTreesConfig]):
 
         known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
         schema = self.silo.schema
-        if known is None or schema.task == "graph":
+        if known is None:
             return super().portable(view, labelled=labelled)
         return [{
             **portable_forest(known, self._directions.numpy(), schema, self.config.dim, self.context.seed),

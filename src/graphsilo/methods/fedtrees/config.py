@@ -6,7 +6,7 @@ from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.settings import MethodConfig, setting
 from graphsilo.methods.fedtrees.directions import principal_of
 from graphsilo.methods.fedtrees.forest import Rule
-from graphsilo.methods.fedtrees.graphs import width_of_graphs
+from graphsilo.models.graph_columns import width_of_graphs
 from graphsilo.models.node_columns import num_views, width_of, width_of_relations
 from graphsilo.settings import WIDEST, Share
 from graphsilo.types import TARGET_TASKS

@@ -92,8 +92,9 @@ def portable_forest(
     forest: Tensors, principal: NDArray[np.float32], schema: Schema, dim: int, seed: int
 ) -> dict[str, Any]:
     """A forest, and how its columns are made, as plain values and arrays; arguments as of ``portable_columns``."""
+    graphs = {"columns": "graphs", "dim": dim, "seed": seed}
     return {
-        **portable_columns(principal, schema, dim, seed),
+        **(graphs if schema.task == "graph" else portable_columns(principal, schema, dim, seed)),
         "kind": "trees", "forest": {name: each.numpy() for name, each in forest.items()},
         "two": len(forest["base"]) < schema.num_classes, "classes": schema.num_classes,
     }  # fmt: skip

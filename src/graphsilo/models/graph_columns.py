@@ -1,4 +1,4 @@
-"""FedTrees' columns of whole graphs: what their nodes are on average, how many links these have, and their groups.
+"""Columns of whole graphs for trees: what their nodes are on average, how many links these have, and their groups.
 
 With N = D^-1 A: the mean over a graph's nodes of X, N X, N² X; how many nodes and links there are; how the nodes' links
 are spread. Nodes that are linked to each other and to the same others are one class, and where no neighbour has fewer
@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.graph import GraphCollection
 from graphsilo.models.columns import projection, unit_rows
-from graphsilo.models.view import GraphTensors
 from graphsilo.random import numpy_generator
 
 HOPS = 2
@@ -33,26 +33,26 @@ def width_of_graphs(num_features: int, dim: int) -> int:
     return (HOPS + 1) * min(num_features, dim) + STRUCTURE
 
 
-def graph_columns(data: GraphTensors, dim: int, seed: int) -> NDArray[np.float32]:
+def graph_columns(graphs: GraphCollection, step: sp.csr_matrix, dim: int, seed: int) -> NDArray[np.float32]:
     """[graphs, p] the columns of all graphs of a collection.
 
     Args:
-        data: The collection.
+        graphs: The collection.
+        step: [n, n] N of all its nodes.
         dim: Most columns of X: wider rows are scaled to length 1 and projected at random.
         seed: Of the projection.
     """
-    assert data.collection is not None
-    pointer, own = data.collection.pointer, data.graph.features
-    if data.num_features > dim:
-        own = unit_rows(own) @ projection(data.num_features, dim, seed)
+    pointer, own = graphs.pointer, graphs.union.features
+    if graphs.num_features > dim:
+        own = unit_rows(own) @ projection(graphs.num_features, dim, seed)
     mean, parts = _mean(pointer), []
     for hop in range(HOPS + 1):
         if hop:
-            mean = sp.csr_matrix(mean @ data.matrix("mean").astype(np.float64))
+            mean = sp.csr_matrix(mean @ step.astype(np.float64))
             mean.sort_indices()
         found = mean @ own.astype(np.float64)
         parts.append(found.toarray() if sp.issparse(found) else found)
-    return np.hstack([*parts, _structure(data.matrix("sum"), pointer)]).astype(np.float32)
+    return np.hstack([*parts, _structure(step, pointer)]).astype(np.float32)
 
 
 def _mean(pointer: NDArray[np.int64]) -> sp.csr_matrix:

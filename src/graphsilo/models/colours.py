@@ -14,23 +14,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.graph import Features, GraphCollection
 from graphsilo.data.links import mix_bits
 from graphsilo.models.columns import unit_rows
-from graphsilo.models.view import GraphTensors, Matrix
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: its multiples lie apart."""
 
 
-def colour_counts(data: GraphTensors, hops: int, width: int, seed: int) -> Matrix:
+def colour_counts(graphs: GraphCollection, hops: int, width: int, seed: int) -> sp.csr_matrix:
     """[graphs, width] sparse square roots of the counts of all colours of 0 to ``hops`` hops, rows of length 1."""
-    assert data.collection is not None
-    pointer, graph = data.collection.pointer, data.graph
+    pointer, graph = graphs.pointer, graphs.union
     which = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
     order = np.argsort(graph.edges[0], kind="stable")
     ends = graph.edges[1][order]
     starts = np.searchsorted(graph.edges[0][order], np.arange(graph.num_nodes + 1))
-    colours = _rows(graph.features) if data.num_features > 1 else np.diff(starts).astype(np.uint64)
+    colours = _rows(graph.features) if graphs.num_features > 1 else np.diff(starts).astype(np.uint64)
     salt, columns = np.uint64((seed + 1) * int(_ODD) % 2**64), []
     for hop in range(hops + 1):
         mixed = mix_bits(colours + salt)
@@ -40,10 +39,10 @@ def colour_counts(data: GraphTensors, hops: int, width: int, seed: int) -> Matri
     shape = (len(pointer) - 1, width)
     counts = sp.coo_matrix((np.ones(len(rows), dtype=np.float32), (rows, places)), shape=shape).tocsr()
     counts.data = np.sqrt(counts.data)
-    return unit_rows(counts)
+    return sp.csr_matrix(unit_rows(counts))
 
 
-def _rows(features: Matrix) -> NDArray[np.uint64]:
+def _rows(features: Features) -> NDArray[np.uint64]:
     """[n] a number for each different row, of the places and values of what is not 0."""
     rows = sp.csr_matrix(features)
     rows.eliminate_zeros()

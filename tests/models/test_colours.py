@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import graphsilo
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.errors import UnsupportedError
-from graphsilo.methods.fedridge.colours import colour_counts
 from graphsilo.methods.fedridge.features import CONSTANT, Features, Recipe
+from graphsilo.models.colours import colour_counts
 from graphsilo.models.view import GraphTensors
 
 WIDE = 1 << 16
@@ -29,7 +29,7 @@ def collection(parts, features=None):
 
 
 def counts(data, hops, seed=0):
-    return colour_counts(data, hops, WIDE, seed).toarray()
+    return colour_counts(data.collection, hops, WIDE, seed).toarray()
 
 
 def test_counts_by_hand():
