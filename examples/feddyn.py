@@ -1,4 +1,4 @@
-"""FedDyn: a linear and a quadratic term in every client's loss. A method that changes what a step minimises.
+"""FedDyn — FedAvg with a linear and a quadratic term in every client's loss, so that all end where all would.
 
 Acar et al. "Federated Learning Based on Dynamic Regularization". ICLR 2021.
 """
@@ -81,7 +81,6 @@ class Server(AveragingServer[FedDynConfig]):
 
 
 METHOD = Method(
-    name="feddyn", title="FedDyn", citation="Acar et al. Federated Learning Based on Dynamic Regularization. ICLR 21.",
-    summary="FedAvg with a loss that has every client end where all would.",
+    about=__doc__, name="feddyn",
     config=FedDynConfig, client=Client, server=Server, edge_weights=True,
 )  # fmt: skip

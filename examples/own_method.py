@@ -1,4 +1,4 @@
-"""FedPer: clients share the encoder and keep the classifier to themselves. A complete method.
+"""FedPer — a shared encoder, and a classifier of every client's own.
 
 Arivazhagan et al. "Federated Learning with Personalization Layers". arXiv 1912.00818, 2019.
 """
@@ -48,7 +48,6 @@ class Server(AveragingServer[LocalTrainingConfig]):
 
 
 METHOD = Method(
-    name="fedper", title="FedPer", citation="Arivazhagan et al. arXiv 1912.00818, 2019.",
-    summary="A shared encoder, and a classifier of every client's own.",
+    about=__doc__, name="fedper",
     config=LocalTrainingConfig, client=Client, server=Server, evaluates=("own",), edge_weights=True,
 )  # fmt: skip

@@ -42,7 +42,7 @@ def test_refused_before_training(small, tmp_path, change, error, text):
 
 def test_a_method_for_another_task(small):
     method = Method(
-        name="graphsonly", title="Graphs only", citation="none", summary="none", config=fedavg.FedAvgConfig,
+        name="graphsonly", about="Graphs only", config=fedavg.FedAvgConfig,
         client=fedavg.Client, server=fedavg.Server, tasks=("graph",),
     )  # fmt: skip
     registry.register(method)

@@ -73,7 +73,7 @@ class ServerWithoutModel(fedavg.Server):
 @pytest.fixture
 def secretive() -> Iterator[str]:
     method = Method(
-        name="secretive", title="Secretive", citation="none", summary="none", config=fedavg.FedAvgConfig,
+        name="secretive", about="Secretive", config=fedavg.FedAvgConfig,
         client=fedavg.Client, server=ServerWithoutModel,
     )  # fmt: skip
     registry.register(method)
@@ -118,7 +118,7 @@ class Echo(fedavg.Server):
 @pytest.fixture
 def echo() -> Iterator[str]:
     method = Method(
-        name="echo", title="Echo", citation="none", summary="none", config=fedavg.FedAvgConfig, client=fedavg.Client,
+        name="echo", about="Echo", config=fedavg.FedAvgConfig, client=fedavg.Client,
         server=Echo,
     )  # fmt: skip
     yield registry.register(method).name

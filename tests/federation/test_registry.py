@@ -17,9 +17,9 @@ from graphsilo.testing.conformance import messages_of
     ("text", "expected"),
     [
         (
-            'import torch\n\nX = f(METHOD)\nMETHOD = Method(\n    name="mine",\n    title="My " "own",\n    config=C,\n'
+            'import torch\n\nX = f(METHOD)\nMETHOD = Method(\n    name="mine",\n    about="My " "own",\n    config=C,\n'
             '    model={"name": "sage"},\n)\n',
-            Listing(name="mine", title="My own", model={"name": "sage"}),
+            Listing(name="mine", about="My own", model={"name": "sage"}),
         ),
         ('METHOD: Method = Method(name="mine", quick={"rounds": 2}, tasks=("node",))', None),
         ('OTHER = METHOD = Method(name="mine")', Listing(name="mine")),
@@ -36,8 +36,8 @@ def test_the_statement_of_a_method_is_read_without_running_it(tmp_path, text, ex
     ("text", "complaint"),
     [
         (
-            '\n\nMETHOD = Method(name="mine",\n  title="Fed" + PROX)',
-            r"file.py, line 4: 'title' must be written out.*'Fed' \+ PROX",
+            '\n\nMETHOD = Method(name="mine",\n  about="Fed" + PROX)',
+            r"file.py, line 4: 'about' must be written out.*'Fed' \+ PROX",
         ),
         ("\nMETHOD = Method(config=Config)", r"file.py, line 2: METHOD says no name"),
         (
@@ -128,7 +128,7 @@ def test_names_of_methods_on_the_wire():
 def installed(tmp_path, monkeypatch):
     """Two methods of other packages: one that is there, and one whose package is gone."""
     (tmp_path / "their_methods.py").write_text(
-        'METHOD = Method(name="theirs", title="Theirs", summary="Short.", model={"name": "sage"})\n'
+        'METHOD = Method(name="theirs", about="Theirs — short.", model={"name": "sage"})\n'
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     points = (
@@ -141,9 +141,9 @@ def installed(tmp_path, monkeypatch):
 def test_methods_of_other_packages_are_listed_without_importing_them(installed):
     found = {listing.name: listing for listing in registry.listings()}
     assert found["theirs"] == Listing(
-        name="theirs", title="Theirs", summary="Short.", model={"name": "sage"}, source="their_methods"
+        name="theirs", about="Theirs — short.", model={"name": "sage"}, source="their_methods"
     )
-    assert found["ghost"] == Listing(name="ghost", title="ghost", source="gone.with_it")
+    assert found["ghost"] == Listing(name="ghost", source="gone.with_it")
     assert found["fedavg"].source == "graphsilo"
     assert list(found) == sorted(found)
     assert registry.load("fedavg").name == "fedavg"

@@ -89,9 +89,7 @@ class Server(fedavg.Server[TroubledConfig]):
 
 METHOD = Method(
     name="troubled",
-    title="Troubled",
-    citation="none",
-    summary="FedAvg with accidents.",
+    about="Troubled — FedAvg with accidents.",
     config=TroubledConfig,
     client=Client,
     server=Server,

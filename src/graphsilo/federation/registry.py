@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphsilo.federation.settings import MethodConfig
 
 GROUP = "graphsilo.methods"
+_DASH = " — "
 PACKAGE = "graphsilo.methods"
 
 View: TypeAlias = Literal["own", "aggregate"]
@@ -43,9 +44,7 @@ class Listing:
 
     Attributes:
         name: As in ``--method``.
-        title: As a person reads it.
-        citation: Where it comes from.
-        summary: What it does, in one sentence.
+        about: ``__doc__`` of its file: title, dash and summary; then, as a paragraph, where it comes from.
         family: What kind of method it is: its place in the documentation.
         aliases: Other ways to write its name, in small letters.
         near: Known methods that are not here, to which it is the nearest in kind.
@@ -73,9 +72,7 @@ class Listing:
     """
 
     name: str
-    title: str = ""
-    citation: str = ""
-    summary: str = ""
+    about: str = ""
     family: Family = "other"
     aliases: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
@@ -94,6 +91,25 @@ class Listing:
     balances: str = ""
     space: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] = ()
     source: str = "graphsilo"
+
+    @property
+    def title(self) -> str:
+        """As a person reads it."""
+        return self.about.partition(_DASH)[0] or self.name
+
+    @property
+    def summary(self) -> str:
+        """What it does, in one sentence."""
+        text = self._paragraph(0).partition(_DASH)[2]
+        return text[:1].upper() + text[1:]
+
+    @property
+    def citation(self) -> str:
+        """Where it comes from."""
+        return self._paragraph(1)
+
+    def _paragraph(self, number: int) -> str:
+        return " ".join("".join(self.about.split("\n\n")[number : number + 1]).split())
 
 
 @dataclass(frozen=True)
@@ -142,7 +158,7 @@ def listings() -> list[Listing]:
     for point in _find_installed():
         module = point.value.partition(":")[0]
         source = point.dist.name if point.dist else module
-        found[point.name] = Listing(name=point.name, title=point.name, source=module)
+        found[point.name] = Listing(name=point.name, source=module)
         path = _find(module)
         if path is not None:
             # Others may make their METHOD as they like: what cannot be read is listed by its name alone.
@@ -287,12 +303,13 @@ _LITERALS = frozenset(field.name for field in dataclasses.fields(Listing)) - {"s
 @functools.cache
 def _read(path: Path) -> Listing:
     """The literals of a file's ``METHOD = Method(...)``. Only what stands from there on is parsed: it is the end.
+    ``__doc__`` is the text that the file begins with.
 
     Raises:
         ConfigError: There is no such statement, or one of these arguments is no literal. Names the line.
     """
     wanted = (
-        "a method's file says METHOD = Method(name=..., title=..., summary=..., config=..., client=..., server=...)"
+        "a method's file says METHOD = Method(about=__doc__, name=..., config=..., client=..., server=...)"
     )
     try:
         text = path.read_text(encoding="utf-8")
@@ -310,7 +327,9 @@ def _read(path: Path) -> Listing:
         raise ConfigError(f"{path}, line {before + 1}: METHOD is no call; {wanted}.")
     values = {}
     for keyword in call.keywords:
-        if keyword.arg in _LITERALS:
+        if keyword.arg == "about" and ast.unparse(keyword.value) == "__doc__":
+            values["about"] = "".join(text.split('"""', 2)[1:2])
+        elif keyword.arg in _LITERALS:
             try:
                 values[keyword.arg] = ast.literal_eval(keyword.value)
             except ValueError:

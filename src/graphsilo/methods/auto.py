@@ -1,4 +1,6 @@
-"""Auto — FedRidge, then FedTrees, and what validation prefers.
+"""Auto — FedRidge, then FedTrees as far as it pays: validation says which, or both, for all silos and for each.
+
+graphsilo's own; FedRidge and FedTrees.
 
 The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
 where the forest would not catch up. After every fourth step all silos' validation items together say, by counts, which
@@ -489,11 +491,9 @@ class Server(ServerBase[AutoConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="auto",
     family="trees",
-    title="Auto",
-    citation="graphsilo's own; FedRidge and FedTrees.",
-    summary="FedRidge, then FedTrees as far as it pays: validation says which, or both, for all silos and for each.",
     config=AutoConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""Co-Boosting — one-shot federated learning in which graphs and ensemble make each other better.
+"""Co-Boosting — DENSE on nodes that the ensemble finds hard, with shares of the models that are learned on them.
 
 Dai, Zhang, Li, Liu, Yang, Han. "Enhancing One-Shot Federated Learning Through Data and Ensemble Co-Boosting". ICLR
 2024.
@@ -147,13 +147,11 @@ def slope_of(logits: Tensor, shares: Tensor, labels: Tensor) -> Tensor:
 
 
 METHOD = Method(
+    about=__doc__,
     name="co_boosting",
     family="one round",
     quick={"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 12, "noise_dim": 8},
-    title="Co-Boosting",
     aliases=("co_boost",),
-    citation='Dai et al. "Enhancing One-Shot Federated Learning Through Data and Ensemble Co-Boosting". ICLR 2024.',
-    summary="DENSE on nodes that the ensemble finds hard, with shares of the models that are learned on them.",
     config=CoBoostingConfig,
     client=Client,
     server=Server,

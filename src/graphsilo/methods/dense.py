@@ -1,4 +1,4 @@
-"""DENSE — data-free one-shot federated learning.
+"""DENSE — models up once; the server distils them into one on graphs that a generator makes, without data.
 
 Zhang, Chen, Li, Lyu, Wu, Ding, Shen, Wu. "DENSE: Data-Free One-Shot Federated Learning". NeurIPS 2022.
 
@@ -67,13 +67,11 @@ class Server(OneShotServer[DenseConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="dense",
     family="one round",
     quick={"local_epochs": 5, "epochs": 3, "generator_steps": 3, "nodes": 12, "noise_dim": 8},
-    title="DENSE",
-    citation='Zhang et al. "DENSE: Data-Free One-Shot Federated Learning". NeurIPS 2022.',
     near=("FedOV", "FENS", "FedDF", "FedCVAE"),
-    summary="Models up once; the server distils them into one on graphs that a generator makes, without data.",
     config=DenseConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""DP-FedAvg — federated averaging in which no silo shows.
+"""DP-FedAvg — FedAvg with changes of bounded length, and noise that hides whether a silo took part.
 
 McMahan, Ramage, Talwar, Zhang. "Learning Differentially Private Recurrent Language Models". ICLR 2018.
 
@@ -168,11 +168,9 @@ class Server(fedavg.Server[DPFedAvgConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="dp_fedavg",
     family="averages of models",
-    title="DP-FedAvg",
-    citation='McMahan et al. "Learning Differentially Private Recurrent Language Models". ICLR 2018.',
-    summary="FedAvg with changes of bounded length, and noise that hides whether a silo took part.",
     config=DPFedAvgConfig,
     client=Client,
     server=Server,

@@ -1,9 +1,9 @@
-"""Fed-PUB — personalised subgraph learning.
+"""Fed-PUB — each client's model is the mean over clients whose models answer alike on a random graph, under masks of
+its own.
 
 Baek, Jeong, Jin, Yoon, Hwang. "Personalized Subgraph Federated Learning". ICML 2023.
 
-Every client has a model of its own: the mean over all clients, weighted by how alike their models answer on one random
-graph. Each multiplies the weights that it receives by masks, which it trains with them and keeps to itself.
+A client multiplies the weights that it receives by its masks, which it trains with them and keeps to itself.
 """
 
 from __future__ import annotations
@@ -233,13 +233,10 @@ def draw_graph(seed: int, blocks: int, schema: Schema) -> Graph | GraphCollectio
 
 
 METHOD = Method(
+    about=__doc__,
     name="fed_pub",
     family="silos that are unlike",
-    title="Fed-PUB",
     makes_graphs=True,
-    citation='Baek et al. "Personalized Subgraph Federated Learning". ICML 2023.',
-    summary="Each client's model is the mean over clients whose models answer alike on a random graph, under masks of "
-    "its own.",
     config=FedPUBConfig,
     client=Client,
     server=Server,

@@ -1,10 +1,9 @@
-"""FedAvg — federated averaging.
+"""FedAvg — one shared model, the weighted mean of the clients' models after local training.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas. "Communication-Efficient Learning of Deep Networks from Decentralized
 Data". AISTATS 2017. Settings for graphs as in OpenFGL (Li et al., PVLDB 2025).
 
-One shared model. Each round some clients start from it, train on their own graph for several epochs, and the server
-replaces it by the weighted mean of their results.
+Each round some clients start from it, train on their own graph for several epochs, and the server replaces it.
 """
 
 from __future__ import annotations
@@ -82,13 +81,10 @@ class Server(AveragingServer[ConfigT], Generic[ConfigT]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedavg",
     family="averages of models",
-    title="FedAvg",
-    citation='McMahan et al. "Communication-Efficient Learning of Deep Networks from Decentralized Data". AISTATS '
-    "2017.",
     near=("FedSGD", "FedNova", "FedAdam", "FedYogi"),
-    summary="One shared model, the weighted mean of the clients' models after local training.",
     config=FedAvgConfig,
     client=Client,
     server=Server,

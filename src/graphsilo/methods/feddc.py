@@ -1,4 +1,4 @@
-"""FedDC — local drift decoupling and correction.
+"""FedDC — FedAvg whose clients sum up how they drift, steer against it, and whose server adds the mean drift.
 
 Gao, Fu, Li, Chen, Xu, Xu. "FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction". CVPR
 2022.
@@ -181,13 +181,10 @@ class Server(scaffold.Server[FedDCConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="feddc",
     family="averages of models",
-    title="FedDC",
-    citation='Gao et al. "FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction". CVPR '
-    "2022.",
     near=("FedDyn",),
-    summary="FedAvg whose clients sum up how they drift, steer against it, and whose server adds the mean drift.",
     config=FedDCConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedDEP — embeddings of missing neighbours, generated in each silo from prototypes that are exchanged once.
+"""FedDEP — FedSage of a model that sees embeddings of missing neighbours, from prototypes exchanged once.
 
 Zhang, Sun, Ding, Yiu, Yang. "Deep Efficient Private Neighbor Generation for Subgraph Federated Learning". SDM 2024.
 
@@ -382,11 +382,9 @@ def mean_embeddings(generated: Sequence[Tensor], rows: Demand, nodes: int, width
 
 
 METHOD = Method(
+    about=__doc__,
     name="feddep",
     family="missing neighbours",
-    title="FedDEP",
-    citation='Zhang et al. "Deep Efficient Private Neighbor Generation for Subgraph Federated Learning". SDM 2024.',
-    summary="FedSage of a model that sees embeddings of missing neighbours, from prototypes exchanged once.",
     config=FedDepConfig,
     client=Client,
     server=Server,

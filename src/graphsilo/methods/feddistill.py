@@ -1,10 +1,9 @@
-"""FedDistill — federated distillation with the mean output of each class.
+"""FedDistill — clients with models of their own share the mean output of each class, and learn from the others'.
 
 Jeong et al. "Communication-Efficient On-Device Machine Learning: Federated Distillation and Augmentation under Non-IID
 Private Data". NeurIPS 2018 workshop. The name is that of Zhu et al., ICML 2021.
 
-Clients exchange the mean output of each class instead of weights, and fit every item to the mean of its class at the
-others as well. Their models may differ.
+No weights travel, and models may differ: clients fit every item to the mean of its class at the others as well.
 """
 
 from __future__ import annotations
@@ -182,13 +181,10 @@ class Server(ClassRowsServer[FedDistillConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="feddistill",
     family="prototypes and distillation",
-    title="FedDistill",
-    citation='Jeong et al. "Communication-Efficient On-Device Machine Learning: Federated Distillation and '
-    'Augmentation under Non-IID Private Data". NeurIPS 2018 workshop.',
     near=("FedMD", "FedGKT"),
-    summary="Clients with models of their own share the mean output of each class, and learn from the others'.",
     config=FedDistillConfig,
     client=Client,
     server=Server,

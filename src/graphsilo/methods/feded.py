@@ -1,4 +1,4 @@
-"""FedED — empty-class-aware distillation with logit suppression.
+"""FedED — FedAvg whose clients keep the shared model's view of classes that they do not have.
 
 Guo, Ding, Liang, He, Wang, Tan. "Not all Minorities are Equal: Empty-Class-Aware Distillation for Heterogeneous
 Federated Learning". arXiv 2401.02329, 2024. Later "Exploring Vacant Classes in Label-Skewed Federated Learning", AAAI
@@ -108,12 +108,9 @@ class Server(fedavg.Server[FedEDConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="feded",
     family="averages of models",
-    title="FedED",
-    citation='Guo et al. "Not all Minorities are Equal: Empty-Class-Aware Distillation for Heterogeneous Federated '
-    'Learning". arXiv 2401.02329, 2024.',
-    summary="FedAvg whose clients keep the shared model's view of classes that they do not have.",
     config=FedEDConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedGen — data-free distillation by a generator of embeddings.
+"""FedGen — FedAvg with a generator of embeddings, made of the clients' heads, that teaches every head all classes.
 
 Zhu, Hong, Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning". ICML 2021.
 
@@ -278,12 +278,10 @@ def ensemble_loss(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedgen",
     family="rare and missing classes",
-    title="FedGen",
-    citation='Zhu, Hong, Zhou. "Data-Free Knowledge Distillation for Heterogeneous Federated Learning". ICML 2021.',
     near=("FedFTG", "FedZKT"),
-    summary="FedAvg with a generator of embeddings, made of the clients' heads, that teaches every head all classes.",
     config=FedGenConfig,
     client=Client,
     server=Server,

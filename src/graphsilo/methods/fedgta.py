@@ -1,9 +1,8 @@
-"""FedGTA — topology-aware averaging.
+"""FedGTA — each client's model is the mean over clients whose predictions, spread along edges, look like its own.
 
 Li, Wu, Zhang, Zhu, Li, Wang. "FedGTA: Topology-aware Averaging for Federated Graph Learning". PVLDB 17(1), 2023.
 
-Every client has a model of its own: the mean over the clients whose predictions, spread along their edges, look like
-its own, weighted by how sure these are.
+A client counts in the mean by how sure its predictions are.
 """
 
 from __future__ import annotations
@@ -157,11 +156,9 @@ def confidence_of(rows: Tensor, degrees: Tensor) -> float:
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedgta",
     family="silos that are unlike",
-    title="FedGTA",
-    citation='Li et al. "FedGTA: Topology-aware Averaging for Federated Graph Learning". PVLDB 17(1), 2023.',
-    summary="Each client's model is the mean over clients whose predictions, spread along edges, look like its own.",
     config=FedGTAConfig,
     client=Client,
     server=Server,

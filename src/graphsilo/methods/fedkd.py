@@ -1,10 +1,11 @@
-"""FedKD — mutual distillation with a small shared model, whose changes travel as low-rank factors.
+"""FedKD — clients keep a model of their own and share a small one, each learning from the other; changes of the small
+one travel as low-rank factors.
 
 Wu, Wu, Lyu, Huang, Xie. "Communication-efficient federated learning via knowledge distillation". Nature Communications
 13, 2022.
 
-Every client has a model of its own, the mentor, which never leaves, and a copy of a small common one, the mentee. Both
-learn from labels and from each other, the less the worse they predict.
+The own model, the mentor, never leaves; the small one is the mentee. Both learn from labels and from each other, the
+less the worse they predict.
 """
 
 from __future__ import annotations
@@ -292,14 +293,10 @@ def add(weights: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[str
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedkd",
     family="prototypes and distillation",
-    title="FedKD",
-    citation='Wu et al. "Communication-efficient federated learning via knowledge distillation". Nature Communications '
-    "13, 2022.",
     near=("FML",),
-    summary="Clients keep a model of their own and share a small one, each learning from the other; changes of the "
-    "small one travel as low-rank factors.",
     config=FedKDConfig,
     client=Client,
     server=Server,

@@ -1,9 +1,8 @@
-"""FedNH — a head of class prototypes that no gradient changes.
+"""FedNH — FedAvg whose classifier is a unit vector per class, moved by the server towards the clients' classes.
 
 Dai, Chen, Li, Heinecke, Sun, Xu. "Tackling Data Heterogeneity in Federated Learning with Class Prototypes". AAAI 2023.
 
-FedAvg whose classifier is one unit vector for each class, far apart at the start. The server moves them slowly towards
-the mean directions of the clients' embeddings.
+The vectors are far apart at the start, and move slowly towards the mean directions of the clients' embeddings.
 """
 
 from __future__ import annotations
@@ -153,11 +152,9 @@ def move(prototypes: Tensor, sums: Tensor, counts: Tensor, smoothing: float) -> 
 
 
 METHOD = Method(
+    about=__doc__,
     name="fednh",
     family="prototypes and distillation",
-    title="FedNH",
-    citation='Dai et al. "Tackling Data Heterogeneity in Federated Learning with Class Prototypes". AAAI 2023.',
-    summary="FedAvg whose classifier is a unit vector per class, moved by the server towards the clients' classes.",
     config=FedNHConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedNTD — not-true distillation.
+"""FedNTD — FedAvg whose clients keep the shared model's view of the classes that an item is not in.
 
 Lee, Jeong, Shin, Bae, Yun. "Preservation of the Global Knowledge by Not-True Distillation in Federated Learning".
 NeurIPS 2022.
@@ -66,12 +66,9 @@ class Server(fedavg.Server[FedNTDConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedntd",
     family="averages of models",
-    title="FedNTD",
-    citation='Lee et al. "Preservation of the Global Knowledge by Not-True Distillation in Federated Learning". '
-    "NeurIPS 2022.",
-    summary="FedAvg whose clients keep the shared model's view of the classes that an item is not in.",
     config=FedNTDConfig,
     client=Client,
     server=Server,

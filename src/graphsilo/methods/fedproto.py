@@ -1,9 +1,8 @@
-"""FedProto — federated prototype learning.
+"""FedProto — clients with models of their own share the mean embedding of each class, and stay near everybody's.
 
 Tan et al. "FedProto: Federated Prototype Learning across Heterogeneous Clients". AAAI 2022.
 
-Clients exchange the mean embedding of each class instead of weights, and keep their own embeddings near everybody's
-means. Their models may differ as long as embeddings have one width.
+No weights travel, and models may differ as long as embeddings have one width.
 """
 
 from __future__ import annotations
@@ -45,11 +44,9 @@ class Server(PrototypeServer[FedProtoConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedproto",
     family="prototypes and distillation",
-    title="FedProto",
-    citation='Tan et al. "FedProto: Federated Prototype Learning across Heterogeneous Clients". AAAI 2022.',
-    summary="Clients with models of their own share the mean embedding of each class, and stay near everybody's.",
     config=FedProtoConfig,
     client=Client,
     server=Server,

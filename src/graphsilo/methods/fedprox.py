@@ -1,4 +1,4 @@
-"""FedProx — proximal local objective.
+"""FedProx — FedAvg with a proximal term that keeps local models near the shared one.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith. "Federated Optimization in Heterogeneous Networks". MLSys 2020.
 
@@ -68,12 +68,10 @@ class Server(fedavg.Server[FedProxConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedprox",
     family="averages of models",
-    title="FedProx",
-    citation='Li et al. "Federated Optimization in Heterogeneous Networks". MLSys 2020.',
     near=("Ditto", "pFedMe"),
-    summary="FedAvg with a proximal term that keeps local models near the shared one.",
     config=FedProxConfig,
     client=Client,
     server=Server,

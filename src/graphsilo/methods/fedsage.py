@@ -1,9 +1,8 @@
-"""FedSage — federated GraphSAGE.
+"""FedSage — one shared GraphSAGE classifier, the plain mean of the clients' after local training.
 
 Zhang, Yang, Li, Sun, Yiu. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.
 
-One shared GraphSAGE classifier, the plain mean of the clients' after local training on their subgraphs, optionally over
-sampled neighbourhoods. FedSage+ is the same on graphs with generated neighbours.
+Training is optionally over sampled neighbourhoods. FedSage+ is the same on graphs with generated neighbours.
 """
 
 from __future__ import annotations
@@ -33,11 +32,9 @@ class Client(fedavg.Client[ConfigT], Generic[ConfigT]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedsage",
     family="missing neighbours",
-    title="FedSage",
-    citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
-    summary="One shared GraphSAGE classifier, the plain mean of the clients' after local training.",
     config=FedSageConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedSig — made nodes of rare classes, between a silo's own and what all silos say of the class.
+"""FedSig — FedAvg with made nodes of rare classes, between a silo's own and the class's distribution at all silos.
 
 Bi, Zhang, Qiao, Yuan, Wang. "FedSig: A Federated Graph Augmentation for Class-Imbalanced Node Classification". DASFAA
 2024. Reconstructed from its abstract: neither text nor code could be had.
@@ -427,13 +427,10 @@ def distance(rows: Tensor, labels: Tensor, rare: Tensor, means: Tensor, deviatio
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedsig",
     family="rare and missing classes",
-    title="FedSig",
-    citation='Bi et al. "FedSig: A Federated Graph Augmentation for Class-Imbalanced Node Classification". DASFAA '
-    "2024.",
     near=("GraphSMOTE",),
-    summary="FedAvg with made nodes of rare classes, between a silo's own and the class's distribution at all silos.",
     config=FedSigConfig,
     client=Client,
     server=Server,

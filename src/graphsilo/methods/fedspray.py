@@ -1,4 +1,4 @@
-"""FedSpray — aligned structure proxies.
+"""FedSpray — clients keep their GNNs, and share an encoder and class-wise stand-ins for neighbours that teach them.
 
 Fu, Chen, Zhang, Chen, Li. "Federated Graph Learning with Structure Proxy Alignment". KDD 2024.
 
@@ -287,11 +287,9 @@ class Server(AveragingServer[FedSprayConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedspray",
     family="rare and missing classes",
-    title="FedSpray",
-    citation='Fu et al. "Federated Graph Learning with Structure Proxy Alignment". KDD 2024.',
-    summary="Clients keep their GNNs, and share an encoder and class-wise stand-ins for neighbours that teach them.",
     config=FedSprayConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedStar — clients share what they learn of structure, and keep what they learn of features.
+"""FedStar — clients average a channel that reads encodings of structure, and keep the one that reads features.
 
 Tan, Liu, Long, Jiang, Lu, Zhang. "Federated Learning on Non-IID Graphs via Structural Knowledge Sharing". AAAI 2023.
 
@@ -41,12 +41,10 @@ class Server(fedavg.Server[FedStarConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedstar",
     family="silos that are unlike",
-    title="FedStar",
-    citation='Tan et al. "Federated Learning on Non-IID Graphs via Structural Knowledge Sharing". AAAI 2023.',
     near=("FedPer", "FedRep", "LG-FedAvg"),
-    summary="Clients average a channel that reads encodings of structure, and keep the one that reads features.",
     config=FedStarConfig,
     client=Client,
     server=Server,

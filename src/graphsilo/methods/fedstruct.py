@@ -1,4 +1,4 @@
-"""FedStruct — structure of the whole graph beside features of each silo's own.
+"""FedStruct — FedAvg of a model on each silo's graph plus an MLP on where in the whole graph each node stands.
 
 Aliakbari, Östman, Graell i Amat. "Decoupled Subgraph Federated Learning". ICLR 2025.
 
@@ -237,11 +237,9 @@ class Server(StructuredServer[FedStructConfig], fedavg.Server[FedStructConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedstruct",
     family="missing neighbours",
-    title="FedStruct",
-    citation='Aliakbari et al. "Decoupled Subgraph Federated Learning". ICLR 2025.',
-    summary="FedAvg of a model on each silo's graph plus an MLP on where in the whole graph each node stands.",
     config=FedStructConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedTAD — FedAvg whose server teaches the mean model what each client knows best, class by class, without data.
+"""FedTAD — FedAvg whose server distils into the mean, without data, what each client knows best of each class.
 
 Zhu, Li, Wu, Wu, Hu, Li. "FedTAD: Topology-aware Data-free Knowledge Distillation for Subgraph Federated Learning".
 IJCAI 2024.
@@ -298,13 +298,10 @@ def slope_of(logits: Tensor, answers: Tensor, weight: Tensor) -> Tensor:
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedtad",
     family="prototypes and distillation",
     quick={"iterations": 2, "student_steps": 2, "nodes": 12, "noise_dim": 8},
-    title="FedTAD",
-    citation='Zhu et al. "FedTAD: Topology-aware Data-free Knowledge Distillation for Subgraph Federated Learning". '
-    "IJCAI 2024.",
-    summary="FedAvg whose server distils into the mean, without data, what each client knows best of each class.",
     config=FedTADConfig,
     client=Client,
     server=Server,

@@ -1,10 +1,9 @@
-"""FedTGP — trainable global prototypes.
+"""FedTGP — FedProto whose server learns the prototypes, so that classes are a margin apart.
 
 Zhang, Liu, Hua, Cao. "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data
 and Model Heterogeneity in Federated Learning". AAAI 2024.
 
-FedProto in which the server does not average prototypes but learns one for each class: near the clients' prototypes of
-that class, and farther from those of other classes by a margin.
+A class's prototype is near the clients' prototypes of that class, and farther from those of other classes by a margin.
 """
 
 from __future__ import annotations
@@ -177,12 +176,9 @@ def margin_slope(rows: Tensor, own: Tensor, pushed: Tensor, share: Tensor, proto
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedtgp",
     family="prototypes and distillation",
-    title="FedTGP",
-    citation='Zhang et al. "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning '
-    'for Data and Model Heterogeneity in Federated Learning". AAAI 2024.',
-    summary="FedProto whose server learns the prototypes, so that classes are a margin apart.",
     config=FedTGPConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FGSSL — federated graph semantic and structural learning.
+"""FGSSL — FedAvg whose nodes learn from the shared model which classes, and which neighbours, they are like.
 
 Huang, Wan, Ye, Du. "Federated Graph Semantic and Structural Learning". IJCAI 2023.
 
@@ -238,11 +238,9 @@ class Server(fedavg.Server[FGSSLConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fgssl",
     family="averages of models",
-    title="FGSSL",
-    citation='Huang et al. "Federated Graph Semantic and Structural Learning". IJCAI 2023.',
-    summary="FedAvg whose nodes learn from the shared model which classes, and which neighbours, they are like.",
     config=FGSSLConfig,
     client=Client,
     server=Server,

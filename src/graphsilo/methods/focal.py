@@ -1,4 +1,4 @@
-"""Focal loss — local training in which items that are well classified count less.
+"""Focal loss — FedAvg whose local loss counts well classified items less, and rare classes more if asked.
 
 Lin, Goyal, Girshick, He, Dollár. "Focal Loss for Dense Object Detection". ICCV 2017.
 
@@ -25,12 +25,10 @@ class FocalConfig(fedavg.FedAvgConfig):
 
 
 METHOD = Method(
+    about=__doc__,
     name="focal",
     family="rare and missing classes",
-    title="Focal loss",
-    citation='Lin et al. "Focal Loss for Dense Object Detection". ICCV 2017.',
     near=("FedLC", "CReFF"),
-    summary="FedAvg whose local loss counts well classified items less, and rare classes more if asked.",
     config=FocalConfig,
     client=fedavg.Client,
     server=fedavg.Server,

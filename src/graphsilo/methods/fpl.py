@@ -1,4 +1,4 @@
-"""FPL — federated prototypes learning.
+"""FPL — FedAvg with clusters of class prototypes, to which clients' embeddings are drawn.
 
 Huang, Ye, Shi, Li, Du. "Rethinking Federated Learning with Domain Shift: A Prototype View". CVPR 2023.
 
@@ -160,11 +160,9 @@ def cluster_prototypes(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 METHOD = Method(
+    about=__doc__,
     name="fpl",
     family="prototypes and distillation",
-    title="FPL",
-    citation='Huang et al. "Rethinking Federated Learning with Domain Shift: A Prototype View". CVPR 2023.',
-    summary="FedAvg with clusters of class prototypes, to which clients' embeddings are drawn.",
     config=FPLConfig,
     client=Client,
     server=Server,

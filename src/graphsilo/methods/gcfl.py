@@ -1,4 +1,4 @@
-"""GCFL — federated averaging within clusters of clients, which split where their updates disagree.
+"""GCFL — FedAvg of the graph layers within clusters of clients, which split where updates disagree.
 
 Xie, Ma, Xiong, Yang. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.
 
@@ -201,12 +201,10 @@ def min_cut(weights: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 METHOD = Method(
+    about=__doc__,
     name="gcfl",
     family="silos that are unlike",
-    title="GCFL",
-    citation='Xie et al. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.',
     near=("CFL", "IFCA"),
-    summary="FedAvg of the graph layers within clusters of clients, which split where updates disagree.",
     config=GCFLConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""GCFL+ — GCFL whose clusters split by how the clients' gradients have changed over several rounds.
+"""GCFL+ — GCFL whose clusters split by how the clients' gradient norms changed over several rounds.
 
 Xie, Ma, Xiong, Yang. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.
 
@@ -134,11 +134,9 @@ def warped_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> flo
 
 
 METHOD = Method(
+    about=__doc__,
     name="gcfl_plus",
     family="silos that are unlike",
-    title="GCFL+",
-    citation='Xie et al. "Federated Graph Classification over Non-IID Graphs". NeurIPS 2021.',
-    summary="GCFL whose clusters split by how the clients' gradient norms changed over several rounds.",
     config=GCFLPlusConfig,
     client=Client,
     server=Server,

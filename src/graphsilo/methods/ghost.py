@@ -1,4 +1,4 @@
-"""GHOST — one upload of generators that imitate each client's nodes and links, on whose graphs the server trains.
+"""GHOST — generators up once, which imitate nodes and links; the server trains one model on graphs that they make.
 
 Qian, Wan, Huang, Zhang, Wu, Du, Ye. "GHOST: Generalizable One-Shot Federated Graph Learning with Proxy-Based Topology
 Knowledge Retention". ICML 2025.
@@ -279,13 +279,10 @@ def consistency_slope(model: Model, view: View, ends: Tensor) -> list[Tensor]:
 
 
 METHOD = Method(
+    about=__doc__,
     name="ghost",
     family="one round",
     quick={"local_epochs": 5, "noise_dim": 8, "graphs": 2, "student_steps": 2},
-    title="GHOST",
-    citation='Qian et al. "GHOST: Generalizable One-Shot Federated Graph Learning with Proxy-Based Topology Knowledge '
-    'Retention". ICML 2025.',
-    summary="Generators up once, which imitate nodes and links; the server trains one model on graphs that they make.",
     config=GhostConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,6 @@
-"""Global — centralised training on all silos pooled in one place. The upper reference row, not a federation.
+"""Centralised — trains on all silos' data pooled in one place; what a federation could reach without privacy.
+
+The upper reference of every comparison.
 
 With ``cross_edges`` the pooled graph has every edge; without, only those inside clients, which shows what the lost
 edges cost. It is FedAvg with a single client that holds everything, hence the same schedule and the same numbers as
@@ -19,11 +21,9 @@ class GlobalConfig(fedavg.FedAvgConfig):
 
 
 METHOD = Method(
+    about=__doc__,
     name="global",
     family="references",
-    title="Centralised",
-    citation="The upper reference of every comparison.",
-    summary="Trains on all silos' data pooled in one place; what a federation could reach without privacy.",
     config=GlobalConfig,
     client=fedavg.Client,
     server=fedavg.Server,

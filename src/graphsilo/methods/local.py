@@ -1,4 +1,7 @@
-"""Local — every silo trains alone. The lower reference row: nothing is sent but the call and the weight."""
+"""Local only — every silo trains alone; nothing is shared.
+
+The lower reference of every comparison.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +55,10 @@ class Server(ServerBase[LocalConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="local",
     family="references",
-    title="Local only",
     aliases=("standalone",),
-    citation="The lower reference of every comparison.",
-    summary="Every silo trains alone; nothing is shared.",
     config=LocalConfig,
     client=Client,
     server=Server,

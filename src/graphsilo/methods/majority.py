@@ -1,4 +1,6 @@
-"""Majority — every silo answers with the shares of the classes among its own training items, whatever is asked.
+"""Majority class — every silo answers with the most frequent class of its training items; nothing is learned or shared.
+
+The constant answer that every comparison should beat.
 
 The row below all others: it looks at no feature and no edge. Where it is as good as a method, the score measures
 nothing but the cut's skew.
@@ -71,11 +73,9 @@ class Server(ServerBase[MajorityConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="majority",
     family="references",
-    title="Majority class",
-    citation="The constant answer that every comparison should beat.",
-    summary="Every silo answers with the most frequent class of its training items; nothing is learned or shared.",
     config=MajorityConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""MOON — model-contrastive federated learning.
+"""MOON — FedAvg whose embeddings are drawn to the shared model's, and away from the client's own of last time.
 
 Li, He, Song. "Model-Contrastive Federated Learning". CVPR 2021.
 
@@ -136,11 +136,9 @@ def build_projected(spec: ModelSpec, schema: Schema, width: int, draw: torch.Gen
 
 
 METHOD = Method(
+    about=__doc__,
     name="moon",
     family="averages of models",
-    title="MOON",
-    citation='Li, He, Song. "Model-Contrastive Federated Learning". CVPR 2021.',
-    summary="FedAvg whose embeddings are drawn to the shared model's, and away from the client's own of last time.",
     config=MOONConfig,
     client=Client,
     server=Server,

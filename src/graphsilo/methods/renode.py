@@ -1,4 +1,4 @@
-"""ReNode — labelled nodes weighted by where they are among the classes.
+"""ReNode — FedAvg whose labelled nodes count less the more other classes' labelled nodes reach them.
 
 Chen, Lin, Zhao, Ren, Li, Zhou, Sun. "Topology-Imbalance Learning for Semi-Supervised Node Classification". NeurIPS
 2021.
@@ -141,11 +141,9 @@ def weights_of(
 
 
 METHOD = Method(
+    about=__doc__,
     name="renode",
     family="rare and missing classes",
-    title="ReNode",
-    citation='Chen et al. "Topology-Imbalance Learning for Semi-Supervised Node Classification". NeurIPS 2021.',
-    summary="FedAvg whose labelled nodes count less the more other classes' labelled nodes reach them.",
     config=ReNodeConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""SCAFFOLD — control variates against client drift.
+"""SCAFFOLD — FedAvg whose local steps are corrected by the difference of everybody's and the client's own gradient.
 
 Karimireddy et al. "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning". ICML 2020.
 
@@ -202,11 +202,9 @@ def rescale(means: Mapping[str, Tensor], old: float, new: float) -> dict[str, Te
 
 
 METHOD = Method(
+    about=__doc__,
     name="scaffold",
     family="averages of models",
-    title="SCAFFOLD",
-    citation='Karimireddy et al. "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning". ICML 2020.',
-    summary="FedAvg whose local steps are corrected by the difference of everybody's and the client's own gradient.",
     config=ScaffoldConfig,
     client=Client,
     server=Server,

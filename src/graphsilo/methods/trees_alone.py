@@ -1,4 +1,6 @@
-"""Trees alone — every silo boosts scikit-learn's histogram trees on its own columns, by itself.
+"""Trees alone — every silo boosts trees on its own columns, without neighbours and without the others.
+
+Friedman, Greedy function approximation, Annals of Statistics 2001; scikit-learn's histogram trees.
 
 What has to be beaten where nodes come from tables: the columns of the nodes, with what is added up over their links
 where the data has such sums, and nothing of what neighbours look like. How large trees are and how many, a silo's own
@@ -195,11 +197,9 @@ class Server(ServerBase[TreesAloneConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="trees_alone",
     family="references",
-    title="Trees alone",
-    citation="Friedman, Greedy function approximation, Annals of Statistics 2001; scikit-learn's histogram trees.",
-    summary="Every silo boosts trees on its own columns, without neighbours and without the others.",
     config=TreesAloneConfig,
     client=Client,
     server=Server,

@@ -72,7 +72,7 @@ def test_every_cell_can_be_run() -> None:
 
 
 def test_a_method_is_found_by_the_papers_name_as_soon_as_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = replace(registry.load("fedavg"), name="fed_mine", title="Fed-Mine")
+    mine = replace(registry.load("fedavg"), name="fed_mine", about="Fed-Mine")
     score = replace(read_scores()[0], method="FedMINE")
     monkeypatch.setattr(registry, "_REGISTERED", {"fed_mine": mine})
     monkeypatch.setattr(description, "read_scores", lambda: (score,))

@@ -1,4 +1,4 @@
-"""AdaFGL — adaptive federated graph learning.
+"""AdaFGL — FedAvg, then modules of each client's own for links among like and among unlike nodes.
 
 Li, Wu, Zhang, Sun, Li, Wang. "AdaFGL: A New Paradigm for Federated Node Classification with Topology Heterogeneity".
 ICDE 2024.
@@ -254,12 +254,9 @@ class Server(fedavg.Server[AdaFGLConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="adafgl",
     family="silos that are unlike",
-    title="AdaFGL",
-    citation='Li et al. "AdaFGL: A New Paradigm for Federated Node Classification with Topology Heterogeneity". ICDE '
-    "2024.",
-    summary="FedAvg, then modules of each client's own for links among like and among unlike nodes.",
     config=AdaFGLConfig,
     client=Client,
     server=Server,

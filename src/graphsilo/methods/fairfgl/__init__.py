@@ -1,4 +1,4 @@
-"""FairFGL — label- and topology-fair federated graph learning.
+"""FairFGL — fused with past global models, corrected against the most dissimilar client, aggregated by clusters.
 
 Wu, Pang, Li, Zhu, Su, Fan, Li, Wang, Zhou. "Towards Unbiased Federated Graph Learning: Label and Topology
 Perspectives". arXiv 2025.
@@ -17,11 +17,9 @@ from graphsilo.methods.fairfgl.config import FairFGLConfig
 from graphsilo.methods.fairfgl.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="fairfgl",
     family="silos that are unlike",
-    title="FairFGL",
-    citation='Wu et al. "Towards Unbiased Federated Graph Learning: Label and Topology Perspectives". arXiv 2025.',
-    summary="Fused with past global models, corrected against the most dissimilar client, aggregated by clusters.",
     config=FairFGLConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedGCN — sums of neighbours' features, exchanged once.
+"""FedGCN — FedAvg of a GCN whose first propagation spans all silos: sums of neighbours, exchanged once.
 
 Yao, Jin, Ravi, Joe-Wong. "FedGCN: Convergence-Communication Tradeoffs in Federated Training of Graph Convolutional
 Networks". NeurIPS 2023.
@@ -60,12 +60,9 @@ class Server(fedavg.Server[FedGCNConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedgcn",
     family="missing neighbours",
-    title="FedGCN",
-    citation='Yao et al. "FedGCN: Convergence-Communication Tradeoffs in Federated Training of Graph Convolutional '
-    'Networks". NeurIPS 2023.',
-    summary="FedAvg of a GCN whose first propagation spans all silos: sums of neighbours, exchanged once.",
     config=FedGCNConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedGL — global self-supervision over nodes that several silos hold.
+"""FedGL — FedAvg that also learns from what silos predict of nodes that several of them hold, and links like nodes.
 
 Chen, Xu, Hu, Zheng, Zhang. "FedGL: Federated Graph Learning Framework with Global Self-Supervision". Information
 Sciences 657, 2024 (arXiv 2105.03170).
@@ -121,12 +121,9 @@ class Server(fedavg.Server[FedGLConfig]):
 
 
 METHOD = Method(
+    about=__doc__,
     name="fedgl",
     family="missing neighbours",
-    title="FedGL",
-    citation='Chen et al. "FedGL: Federated Graph Learning Framework with Global Self-Supervision". Information '
-    "Sciences 657, 2024.",
-    summary="FedAvg that also learns from what silos predict of nodes that several of them hold, and links like nodes.",
     config=FedGLConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FedGM — federated graph learning by condensed graphs.
+"""FedGM — condensed graphs up, once; the server trains on them, and refines them by later rounds' gradients.
 
 Zhang, Hu, Li, Zhu. "Rethinking Federated Graph Learning: A Data Condensation Perspective". IJCAI 2025.
 
@@ -15,13 +15,11 @@ from graphsilo.methods.fedgm.config import FedGMConfig
 from graphsilo.methods.fedgm.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="fedgm",
     family="one round",
     quick={"steps": 20, "epochs": 20, "match_hidden": 8, "ratio": 0.5, "checkpoints": 2, "train_every": 2},
-    title="FedGM",
     aliases=("fed_gm",),
-    citation='Zhang et al. "Rethinking Federated Graph Learning: A Data Condensation Perspective". IJCAI 2025.',
-    summary="Condensed graphs up, once; the server trains on them, and refines them by later rounds' gradients.",
     config=FedGMConfig,
     client=Client,
     server=Server,

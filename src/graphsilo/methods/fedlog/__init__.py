@@ -1,4 +1,4 @@
-"""FedLoG — subgraph federated learning for local generalization.
+"""FedLoG — clients condense classes into learnable nodes; mixed, they teach each client what it never saw.
 
 Kim, Lee, Oh, Lee, Yun, Lee, Kim, Yang, Park. "Subgraph Federated Learning for Local Generalization". ICLR 2025 (and
 FedKDD 2024).
@@ -16,12 +16,10 @@ from graphsilo.methods.fedlog.config import FedLoGConfig
 from graphsilo.methods.fedlog.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="fedlog",
     family="rare and missing classes",
     quick={"generator_epochs": 3, "networks": 2, "prototypes": 2, "embedding_dim": 8},
-    title="FedLoG",
-    citation='Kim et al. "Subgraph Federated Learning for Local Generalization". ICLR 2025.',
-    summary="Clients condense classes into learnable nodes; mixed, they teach each client what it never saw.",
     config=FedLoGConfig,
     client=Client,
     server=Server,

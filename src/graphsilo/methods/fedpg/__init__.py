@@ -1,4 +1,5 @@
-"""FedPG — federated prototype graph learning.
+"""FedPG — clients with models of their own exchange class prototypes per hop, which the server generalises and mixes
+for each.
 
 Wu, Li, Zhu, Li, Wang, Zhou. "Federated Prototype Graph Learning". arXiv 2024/2025.
 
@@ -15,13 +16,10 @@ from graphsilo.methods.fedpg.config import FedPGConfig
 from graphsilo.methods.fedpg.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="fedpg",
     family="prototypes and distillation",
     quick={"server_epochs": 5},
-    title="FedPG",
-    citation='Wu et al. "Federated Prototype Graph Learning". arXiv, 2024.',
-    summary="Clients with models of their own exchange class prototypes per hop, which the server generalises and "
-    "mixes for each.",
     config=FedPGConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,6 @@
-"""FedRidge — one exact round: ridge regression on propagated features, from sums alone.
+"""FedRidge — ridge regression on propagated features: one exact round of sums, then a correction at each silo.
+
+graphsilo's own; ridge regression from sums, on propagated features.
 
 Every silo makes the same fixed features of its nodes (``features``) and sends the sums that a ridge needs,
 Σ w φ φᵀ and Σ w φ yᵀ over its training nodes. The model of the total is the one that all silos' rows in one place would
@@ -18,12 +20,10 @@ from graphsilo.methods.fedridge.config import FedRidgeConfig
 from graphsilo.methods.fedridge.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="fedridge",
     family="one round",
-    title="FedRidge",
-    citation="graphsilo's own; ridge regression from sums, on propagated features.",
     near=("AFL", "Fed3R"),
-    summary="Ridge regression on propagated features: one exact round of sums, then a correction at each silo.",
     config=FedRidgeConfig,
     client=Client,
     server=Server,

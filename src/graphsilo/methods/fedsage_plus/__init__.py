@@ -1,4 +1,4 @@
-"""FedSage+ — FedSage on graphs mended with generated neighbours.
+"""FedSage+ — FedSage on graphs mended with neighbours from generators that clients train with each other's gradients.
 
 Zhang, Yang, Li, Sun, Yiu. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.
 
@@ -17,6 +17,7 @@ from graphsilo.methods.fedsage_plus.server import Server
 __all__ = ["METHOD", "Client", "FedSagePlusConfig", "GeneratorConfig", "Server"]
 
 METHOD = Method(
+    about=__doc__,
     name="fedsage_plus",
     family="missing neighbours",
     aliases=("fedsage+",),
@@ -26,11 +27,8 @@ METHOD = Method(
         "generator_hidden": (16, 32),
         "encoder_widths": (8, 16),
     },
-    title="FedSage+",
     makes_graphs=True,
-    citation='Zhang et al. "Subgraph Federated Learning with Missing Neighbor Generation". NeurIPS 2021.',
     near=("FedNI",),
-    summary="FedSage on graphs mended with neighbours from generators that clients train with each other's gradients.",
     config=FedSagePlusConfig,
     client=Client,
     server=Server,

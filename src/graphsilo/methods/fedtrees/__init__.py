@@ -1,4 +1,6 @@
-"""FedTrees — boosted trees on propagated columns, from sums alone.
+"""FedTrees — boosted trees on propagated features: exact sums of histograms each round, then a choice at each silo.
+
+graphsilo's own; boosted trees from sums of histograms, on propagated features.
 
 Every silo makes the same fixed columns of its nodes (``node_columns``), or graphs (``graphs``). A round is one step of
 boosting: level by level, silos send how many of their training nodes fall into each bin of each column, with the sums
@@ -20,12 +22,10 @@ from graphsilo.methods.fedtrees.config import FedTreesConfig
 from graphsilo.methods.fedtrees.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="fedtrees",
     family="trees",
-    title="FedTrees",
-    citation="graphsilo's own; boosted trees from sums of histograms, on propagated features.",
     near=("SecureBoost", "FedXGB"),
-    summary="Boosted trees on propagated features: exact sums of histograms each round, then a choice at each silo.",
     config=FedTreesConfig,
     client=Client,
     server=Server,

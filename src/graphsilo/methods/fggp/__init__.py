@@ -1,4 +1,4 @@
-"""FGGP — generalizable prototypes.
+"""FGGP — FedAvg that classifies by clusters of prototypes, and trains on a second view with links drawn anew.
 
 Wan, Huang, Ye. "Federated Graph Learning under Domain Shift with Generalizable Prototypes". AAAI 2024.
 
@@ -16,11 +16,9 @@ from graphsilo.methods.fggp.config import FGGPConfig
 from graphsilo.methods.fggp.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="fggp",
     family="prototypes and distillation",
-    title="FGGP",
-    citation='Wan et al. "Federated Graph Learning under Domain Shift with Generalizable Prototypes". AAAI 2024.',
-    summary="FedAvg that classifies by clusters of prototypes, and trains on a second view with links drawn anew.",
     config=FGGPConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""FGPL — better prototypes in heterogeneous federated graph learning.
+"""FGPL — clients with models of their own share clusters of class prototypes, and make nodes of rare classes.
 
 "Mitigating Data Imbalance and Generating Better Prototypes in Heterogeneous Federated Graph Learning". Knowledge-Based
 Systems 296, 2024, 111876.
@@ -265,13 +265,10 @@ def targets_of(means: Tensor, clusters: Tensor, classes: Tensor, nearest: float)
 
 
 METHOD = Method(
+    about=__doc__,
     name="fgpl",
     family="prototypes and distillation",
-    title="FGPL",
     makes_graphs=True,
-    citation='"Mitigating Data Imbalance and Generating Better Prototypes in Heterogeneous Federated Graph Learning". '
-    "Knowledge-Based Systems 296, 2024.",
-    summary="Clients with models of their own share clusters of class prototypes, and make nodes of rare classes.",
     config=FGPLConfig,
     client=Client,
     server=Server,

@@ -1,4 +1,4 @@
-"""O-pFGL — one-shot personalised federated graph learning.
+"""O-pFGL — class statistics up, a surrogate graph down, once; every client then makes a model of its own.
 
 Yan, Li, Xie, Shen, Fang, Wu. "Personalized One-shot Federated Graph Learning for Heterogeneous Clients".
 arXiv 2411.11304.
@@ -16,6 +16,7 @@ from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.server import Server
 
 METHOD = Method(
+    about=__doc__,
     name="opfgl",
     family="one round",
     quick={
@@ -26,10 +27,7 @@ METHOD = Method(
         "stage2_epochs": 40,
         "stage2_check": 10,
     },
-    title="O-pFGL",
     makes_graphs=True,
-    citation='Yan et al. "Personalized One-shot Federated Graph Learning for Heterogeneous Clients". arXiv 2411.11304.',
-    summary="Class statistics up, a surrogate graph down, once; every client then makes a model of its own.",
     config=OpFGLConfig,
     client=Client,
     server=Server,
