@@ -8,7 +8,7 @@ import pytest
 def test_explain_a_method_says_what_every_field_discloses(call):
     code, out, _ = call("explain", "FedProx")
     assert code == 0
-    assert 'Li et al. "Federated Optimization in Heterogeneous Networks"' in out
+    assert 'Smith. "Federated Optimization in Heterogeneous Networks"' in out
     assert "only sums over clients" in out
     rows = [line.split("  ") for line in out.splitlines()]
     rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]

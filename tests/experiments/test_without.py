@@ -15,7 +15,6 @@ from graphsilo.data.silos.scenarios import build_silos
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.participants import client_number, find_left_out
 from graphsilo.experiments.simulation import prepare
 from graphsilo.federation import registry
 from kit import check_result
@@ -345,17 +344,3 @@ def test_too_few_for_min_clients_are_refused() -> None:
         ConfigError, match=r"only 2 of 2 clients are asked per round \(run\.without leaves out 2 of 4\)"
     ):
         graphsilo.run(RIDGE, without=[0, 1], **{"method.min_clients": 3})
-
-
-def test_names_of_silos() -> None:
-    names = {0: ("north",), 1: ("er", "tables"), 2: ("icu", "tables")}
-    assert find_left_out(["er", 0], 3, names) == (0, 1)
-    with pytest.raises(ConfigError, match="clients 1, 2 are all called so"):
-        find_left_out(["tables"], 3, names)
-    with pytest.raises(ConfigError, match="which is no client; did you mean 'north'"):
-        find_left_out(["nort"], 3, names)
-
-
-def test_a_number_is_no_part_of_a_name() -> None:
-    names = {0: "hospital 1", 1: ("7", "north.yaml")}
-    assert [client_number(who, 2, names, "predict") for who in ("1", "7", 0, "hospital 1")] == [1, 1, 0, 0]

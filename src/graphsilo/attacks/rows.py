@@ -27,6 +27,7 @@ from graphsilo.methods.fedridge.config import FedRidgeConfig, plain_of
 from graphsilo.methods.fedridge.features import Features
 from graphsilo.methods.fedridge.messages import ScaleRequest, Statistics
 from graphsilo.methods.fedridge.solve import unpack
+from graphsilo.models.hops import hop_matrix
 from graphsilo.models.view import tensors_of
 
 ATTACK = "rows"
@@ -187,7 +188,7 @@ def _truth(view: View, silo: Silo, space: Space) -> Tensor:
     if space is not None:
         return _unit(phi(view, silo, silo.train, space))[None]
     data, nodes = tensors_of(silo.graph), reach(silo)
-    return torch.stack([_unit(dense(data.hop_matrix(level, "gcn")[nodes])) for level in (0, 1)])
+    return torch.stack([_unit(dense(hop_matrix(data, level, "gcn")[nodes])) for level in (0, 1)])
 
 
 def _larger(known: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -141,7 +141,8 @@ def settings(ctx: Any, incomplete: str) -> Offers:
 def _groups(section: str, params: dict[str, Any]) -> Iterator[Any]:
     """A section's own settings, and those of what the flags so far choose in it."""
     from graphsilo.experiments.config import SECTIONS, RunConfig
-    from graphsilo.experiments.doors import NAMES, groups
+    from graphsilo.experiments.doors import NAMES
+    from graphsilo.experiments.options import groups
 
     yield SECTIONS[section]
     if section in NAMES:

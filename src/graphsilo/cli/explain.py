@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphsilo.cli.terminal import bare_table, say, show, table
 from graphsilo.errors import ConfigError, GraphsiloError, nearest
-from graphsilo.experiments.doors import groups, option_names
+from graphsilo.experiments.options import groups, option_names
 from graphsilo.settings import Settings
 from graphsilo.settings.words import format_value, rows
 
@@ -137,7 +135,7 @@ def _explain_method(name: str) -> None:
     method = registry.load(name)
     say(f"{method.title} ({method.name}): {method.summary}")
     say()
-    for text in _idea(method):
+    for text in method.paragraphs[2:]:
         say(text)
         say()
     views = {"own": "each client's own model", "aggregate": "the server's model"}
@@ -182,14 +180,6 @@ def _settings(section: str, found: Iterable[Row]) -> None:
     for name, default, values, meaning, source in found:
         grid.add_row(name, format_value(default), values, f"{meaning}{f' [{source}]' if source else ''}")
     show(grid)
-
-
-def _idea(method: Method) -> list[str]:
-    """What the method's file says below its title and its citation."""
-    module = sys.modules.get(method.client.__module__)
-    own = method.client.__module__ == method.config.__module__
-    paragraphs = (inspect.getdoc(module) or "").split("\n\n") if module is not None and own else []
-    return [" ".join(text.split()) for text in paragraphs[2:]]
 
 
 def _what_the_server_learns(method: Method) -> str:

@@ -20,7 +20,6 @@ from graphsilo.experiments.evaluation import choice_of, modes_of, view_of
 from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.simulation import model_entries
 from graphsilo.federation import registry
-from graphsilo.federation.client import explain_no_dense_products, precision_matters
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig
 from graphsilo.random import generator
@@ -239,23 +238,6 @@ def _check_weights(method: Method, simulation: Participants) -> None:
                 f"the edges have weights, and model '{spec.name}' knows none: they would be ignored. Models that take "
                 f"them: {', '.join(able)}. {advice}"
             )
-
-
-def check_precision(simulation: Simulation) -> None:
-    """Refuse bfloat16 where every product of a backbone is sparse at all of its clients.
-
-    Raises:
-        UnsupportedError: It is; names the model.
-    """
-    effective: dict[str, bool] = {}
-    for silo in simulation.silos:
-        spec = simulation.models[silo.client]
-        key = str(spec.wire())
-        if spec.precision != "float32" and not effective.get(key):
-            effective[key] = precision_matters(spec, silo)
-    for spec in simulation.models.values():
-        if not effective.get(str(spec.wire()), True):
-            raise UnsupportedError(explain_no_dense_products(spec))
 
 
 def check_resources(simulation: Simulation, settings: MethodConfig) -> None:

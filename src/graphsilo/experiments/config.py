@@ -23,12 +23,9 @@ from graphsilo.experiments.doors import (
     OWN,
     RECORDS,
     Door,
-    groups,
     merge,
-    option_names,
     own_of,
     own_tree,
-    spell_name,
     tree_of,
 )
 from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
@@ -524,6 +521,8 @@ def _list_option_faults(
         options = said.get("options")
         if not options or said.get("pool") or (section == "partition" and (one_each or said.get("file"))):
             continue
+        from graphsilo.experiments.options import groups, spell_name
+
         names = said.get(NAMES[section], SECTIONS[section].model_fields[NAMES[section]].default)
         for name in names if isinstance(names, list) else [names]:
             try:
@@ -728,6 +727,8 @@ def _written_defaults(base: Door) -> frozenset[str]:
     found = {"task", "partition.rule", "partition.clients"} if "partition.file" in given else {"task", "partition.rule"}
     if isinstance(base.values.get("data.name"), list):
         found.add("partition.clients")
+    from graphsilo.experiments.options import option_names
+
     rule = option_names("partition", base.values.get("partition.rule"))
     found |= {f"partition.{name}" for name in rule}
     return frozenset(name for name in unsaid if name in found or there.get(name) == base.values[name])

@@ -10,8 +10,8 @@ import numpy as np
 
 from graphsilo.errors import ConfigError, UnsupportedError, several
 from graphsilo.evaluate.metrics import find_selecting
+from graphsilo.experiments.client_names import client_number
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.participants import client_number
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.storage import reading
 from graphsilo.experiments.storage.records import RunRecord

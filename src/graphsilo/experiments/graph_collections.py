@@ -13,12 +13,12 @@ from graphsilo.data.silos.graph_task import build_graph_silos
 from graphsilo.data.silos.pooling import pool_silos
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import DataError, UnsupportedError
+from graphsilo.experiments.client_names import leave_out
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.simulation import (
     Simulation,
     check_backbone,
     choose_spoiler,
-    leave_out,
     make_simulation,
     task_of,
 )
@@ -58,7 +58,7 @@ def prepare_graphs(config: RunConfig, method: Method | None, collections: list[G
         )
     owners = collections[0].union.owners
     names = owners.names if owners is not None and partition.rule == "natural" else ()
-    partition, wide = leave_out(config, partition, names)
+    wide, partition = partition, leave_out(config, partition, names)
     silos = build_graph_silos(collections if len(collections) > 1 else collections[0], partition, features=features)
     facts = _collection_facts(partition, wide, collections, silos)
     spoil = choose_spoiler(config)

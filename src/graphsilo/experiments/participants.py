@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from graphsilo.data.scales import UNSCALED, Scaling
 from graphsilo.data.silos.silo import Schema
-from graphsilo.errors import ConfigError, nearest, several
+from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, Metric, list_selecting
 from graphsilo.types import ClientId, Task
 
@@ -214,94 +214,4 @@ def describe_untrained(lost: Sequence[Sequence[int]], names: Sequence[str] | Non
         f"no client trains the {'class' if len(lost) == 1 else 'classes'} {shown}, and "
         f"{sum(items for _, items in lost)} items of {'it' if len(lost) == 1 else 'them'} are asked for at test time: "
         f"they cannot be found."
-    )
-
-
-def find_left_out(
-    wanted: Sequence[int | str], count: int, names: Mapping[ClientId, str | Collection[str]] | None = None
-) -> tuple[ClientId, ...]:
-    """The clients that ``run.without`` names, ascending.
-
-    Args:
-        wanted: Numbers and names.
-        count: How many clients there are.
-        names: What each is called, one name or several; None where they have only numbers.
-
-    Raises:
-        ConfigError: Somebody is named who is not there, or who cannot be told from another, or nobody is left.
-    """
-    found = set()
-    for who in wanted:
-        if isinstance(who, str):
-            found.add(find_client(who, count, names or {}, "run.without (--without)"))
-        elif 0 <= who < count:
-            found.add(who)
-        else:
-            raise ConfigError(
-                f"run.without (--without) names client {who}, and {_describe_count(count)}. Name one of these, or "
-                f"leave it out."
-            )
-    if len(found) == count:
-        raise ConfigError(
-            f"run.without (--without) leaves out {'the only client' if count == 1 else f'all {count} clients'}: nobody "
-            f"would take part. Leave in at least one."
-        )
-    return tuple(sorted(found))
-
-
-def find_client(name: str, count: int, names: Mapping[ClientId, str | Collection[str]], what: str) -> ClientId:
-    """The client of a name.
-
-    Args:
-        name: As a person says it.
-        count: How many clients there are.
-        names: What each is called, one name or several; empty where they have only numbers.
-        what: Where it is said, for refusals.
-
-    Raises:
-        ConfigError: Nobody is called so, or several are.
-    """
-    own_names = {client: (own,) if isinstance(own, str) else own for client, own in names.items()}
-    called = [client for client, own in own_names.items() if name in own]
-    if len(called) == 1:
-        return called[0]
-    if called:
-        raise ConfigError(
-            f"{what} names '{name}', and clients {', '.join(map(str, called))} are all called so. Give their numbers."
-        )
-    if not names:
-        raise ConfigError(
-            f"{what} names '{name}', and the clients of this run have numbers only: "
-            f"{_describe_count(count)}. Give the number."
-        )
-    known = dict.fromkeys(other for own in own_names.values() for other in own)
-    raise ConfigError(f"{what} names '{name}', which is no client; {nearest(name, known)}")
-
-
-def client_number(
-    client: ClientId | str, count: int, names: Mapping[ClientId, str | Collection[str]], what: str
-) -> ClientId:
-    """The number of a client that a person names by number or by name; arguments as of :func:`find_client`.
-
-    Raises:
-        ConfigError: It is a name that nobody has, or several have.
-    """
-    if isinstance(client, int):
-        return client
-    called = {own for each in names.values() for own in ((each,) if isinstance(each, str) else each)}
-    is_number = client.isdecimal() and client not in called
-    return int(client) if is_number else find_client(client, count, names, what)
-
-
-def _describe_count(count: int) -> str:
-    return f"there are {count}, numbered 0 to {count - 1}" if count > 1 else "there is one, number 0"
-
-
-def describe_absent(without: Sequence[ClientId], count: int, replaces: str, names: Mapping[ClientId, str]) -> str:
-    """Says who was left out of a run, and which run it takes the place of."""
-    who = f"{client_words(without, names)} {'is' if len(without) == 1 else 'are'}"
-    text = f"; it replaces run {replaces[:12]}" if replaces else ""
-    return (
-        f"{who} left out (run.without): this run is that of the other {count - len(without)} of {count}, as if nobody "
-        f"else had been there{text}."
     )

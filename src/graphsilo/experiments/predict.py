@@ -21,6 +21,7 @@ from graphsilo.data.silos.silo import Silo
 from graphsilo.data.silos.targets import read_targets
 from graphsilo.errors import ConfigError, RunError, quote, several, unusable
 from graphsilo.evaluate.rare import Decision, choose_for
+from graphsilo.experiments.client_names import client_number, list_client_names
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.decisions import (
     apply_decision,
@@ -30,8 +31,8 @@ from graphsilo.experiments.decisions import (
     splits_of,
 )
 from graphsilo.experiments.doors import plain
-from graphsilo.experiments.participants import class_word, client_number
-from graphsilo.experiments.simulation import list_client_names, prepare
+from graphsilo.experiments.participants import class_word
+from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk, reading
 from graphsilo.experiments.storage.reading import SiloRecord, mode_of
 from graphsilo.experiments.storage.records import RunRecord

@@ -14,7 +14,6 @@ import torch
 from graphsilo.evaluate.metrics import Metric
 from graphsilo.experiments.evaluation import RoundScores, SetScores, view_of
 from graphsilo.experiments.storage.records import ModeScores, Scores
-from graphsilo.federation.averaging import pack_models, unpack_models
 from graphsilo.federation.message import Tensors
 from graphsilo.federation.server import ServerBase
 from graphsilo.types import ClientId
@@ -260,8 +259,12 @@ class Aggregates:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
+        from graphsilo.federation.mixing import pack_models
+
         return pack_models(self._of)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Aggregates:
+        from graphsilo.federation.mixing import unpack_models
+
         return cls(unpack_models(state))

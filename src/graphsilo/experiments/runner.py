@@ -18,7 +18,6 @@ from graphsilo.experiments.checks import (
     check_data,
     check_device,
     check_models,
-    check_precision,
     check_resources,
     check_support,
 )
@@ -147,7 +146,10 @@ def check_with_data(
             from graphsilo.experiments.check_own import check_own
 
             check_own(config, method, simulation)
-        check_precision(simulation)
+        if config.run.precision != "float32":
+            from graphsilo.federation.reduced import check_precision
+
+            check_precision(simulation.models, simulation.silos)
     return config, simulation
 
 

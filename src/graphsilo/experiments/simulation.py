@@ -31,9 +31,7 @@ from graphsilo.experiments.config import OUTPUTS, WITHOUT_EFFECT, ModelConfig, R
 from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.participants import (
     Participants,
-    describe_absent,
     describe_untrained,
-    find_left_out,
     selection_metric,
 )
 from graphsilo.federation import registry
@@ -199,6 +197,8 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     """
     without: tuple[ClientId, ...] = ()
     if config.run.without and isinstance(config.data.name, list):
+        from graphsilo.experiments.client_names import find_left_out, list_client_names
+
         without = find_left_out(config.run.without, len(config.data.name), list_client_names(config.data.name))
     loaded = load_data(config, without)
     items = loaded if isinstance(loaded, list) else [loaded]
@@ -234,7 +234,11 @@ def _prepare_graph(
     check_backbone(config, task)
     named = cut(config, whole, sizes)
     names = whole.owners.names if whole.owners is not None and named.rule == "natural" else ()
-    partition, wide = leave_out(config, named, names)
+    partition = wide = named
+    if config.run.without:
+        from graphsilo.experiments.client_names import leave_out
+
+        partition = leave_out(config, wide, names)
     graph = detach(whole, wide, partition) if partition.absent else whole
     found: list[dict[str, Any]] = [{"fills": item.fills, "estimated": item.estimated} for item in read]
     options = dict(config.scenario.options)
@@ -270,25 +274,6 @@ def _prepare_graph(
     from graphsilo.data.partition.time_splits import time_remarks
 
     return replace(made, notes=(*made.notes, *time_remarks(whole, partition)))
-
-
-def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
-    """What a person may call clients that have data sets or files of their own: as given, by file, or as shown."""
-    return {
-        client: tuple(dict.fromkeys((name, Path(name).stem, catalog.title(name)))) for client, name in enumerate(names)
-    }
-
-
-def leave_out(config: RunConfig, partition: Partition, institutions: Sequence[str] = ()) -> tuple[Partition, Partition]:
-    """The cut without the clients that are left out, and with them; clients may be called by their institutions."""
-    if not config.run.without:
-        return partition, partition
-    names = config.data.name
-    named = isinstance(names, list) and len(names) == partition.num_clients
-    own = list_client_names(names) if isinstance(names, list) and named else None
-    if institutions:
-        own = {client: (name,) for client, name in enumerate(institutions)}
-    return partition.without(find_left_out(config.run.without, partition.num_clients, own)), partition
 
 
 def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
@@ -352,7 +337,11 @@ def make_simulation(
     without = tuple(sorted(absent))
     scaling = scaling_of(config, without)
     rows = [row for row in facts["per_client"] if row["client"] not in absent]
-    replaced = (describe_absent(without, partition.num_clients, config.replaces, {}),) if without else ()
+    replaced: tuple[str, ...] = ()
+    if without:
+        from graphsilo.experiments.client_names import describe_absent
+
+        replaced = (describe_absent(without, partition.num_clients, config.replaces, {}),)
     return Simulation(
         clients=tuple(silo.client for silo in silos),
         graph=graph,

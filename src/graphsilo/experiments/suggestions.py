@@ -8,7 +8,8 @@ from typing import Any
 
 from graphsilo.errors import nearest, several
 from graphsilo.experiments.config import SAID, SECTIONS, RunConfig
-from graphsilo.experiments.doors import NAMES, option_names
+from graphsilo.experiments.doors import NAMES
+from graphsilo.experiments.options import option_names
 from graphsilo.settings import SYNONYMS, Settings
 
 

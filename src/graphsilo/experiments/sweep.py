@@ -22,8 +22,9 @@ from graphsilo import documents
 from graphsilo.errors import ConfigError, GraphsiloError, quote
 from graphsilo.experiments import batch
 from graphsilo.experiments.config import NO_NUMBERS, RunConfig
-from graphsilo.experiments.doors import NAMES, RECORDS, spell_name
+from graphsilo.experiments.doors import NAMES, RECORDS
 from graphsilo.experiments.effects import drop_idle
+from graphsilo.experiments.options import spell_name
 from graphsilo.experiments.storage import disk
 from graphsilo.experiments.storage.place import Place
 from graphsilo.experiments.storage.resume import differences, some

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ from graphsilo.federation.settings import MethodConfig
 from graphsilo.models import precision
 from graphsilo.models.base import Model
 from graphsilo.models.view import GraphTensors, tensors_of
-from graphsilo.random import Name, generator, numpy_generator
+from graphsilo.random import Name, generator
 from graphsilo.training.local import load_model_state, model_state
 from graphsilo.types import ClientId, Precision
 
@@ -483,42 +482,6 @@ def build_model(spec: ModelSpec, schema: Schema, draw: torch.Generator, device: 
 
         start_backbone(model, spec.start)
     return model.to(device)
-
-
-def precision_matters(spec: ModelSpec, silo: Silo) -> bool:
-    """Whether a client's backbone answers otherwise than in float32, tried out where it might not: on made-up rows, as
-    whether it does on the silo's own would tell of these."""
-    if spec.precision == "float32":
-        return False
-    if not sp.issparse(silo.graph.union.features):
-        return True
-    draw, width, classes = numpy_generator(0, "precision"), silo.schema.num_features, silo.schema.num_classes
-    nodes = np.arange(64)  # in a ring, each with one number
-    values, places = draw.standard_normal(64).astype(np.float32), (nodes, draw.integers(0, width, 64))
-    rows, ring = sp.csr_matrix((values, places), shape=(64, width)), np.stack([nodes, np.roll(nodes, 1)])
-    from graphsilo.models.relations import links_of
-
-    links = links_of(silo.schema, ring)
-    whole = Graph(rows, np.concatenate([ring, ring[::-1]], axis=1), np.zeros(64, dtype=np.int64), classes, links=links)
-    one = GraphCollection(whole, np.array([0, 64]), np.zeros(1, dtype=np.int64), classes)
-    data = GraphTensors(one if isinstance(silo.graph, GraphCollection) else whole)
-    model = build_model(spec, silo.schema, generator(0, "model"), "cpu")
-    try:
-        with torch.no_grad():
-            output = model(data.full)
-            model.precision = "float32"
-            return not torch.equal(model(data.full), output)
-    finally:
-        data.clear()
-
-
-def explain_no_dense_products(spec: ModelSpec) -> str:
-    """What to say where precision does not matter."""
-    return (
-        f"run.precision {spec.precision} is for dense matrix products, but '{spec.name}' without a hidden layer "
-        f"multiplies sparse features here and nothing else, which stays float32. Leave the precision at float32, or "
-        f"give the model a hidden layer (model.layers)."
-    )
 
 
 __all__ = [

@@ -44,7 +44,8 @@ class Listing:
 
     Attributes:
         name: As in ``--method``.
-        about: ``__doc__`` of its file: title, dash and summary; then, as a paragraph, where it comes from.
+        about: ``__doc__`` of its file: title, dash and summary; then paragraphs: where it comes from,
+            and what it does, in more words.
         family: What kind of method it is: its place in the documentation.
         aliases: Other ways to write its name, in small letters.
         near: Known methods that are not here, to which it is the nearest in kind.
@@ -100,16 +101,18 @@ class Listing:
     @property
     def summary(self) -> str:
         """What it does, in one sentence."""
-        text = self._paragraph(0).partition(_DASH)[2]
+        text = "".join(self.paragraphs[:1]).partition(_DASH)[2]
         return text[:1].upper() + text[1:]
 
     @property
     def citation(self) -> str:
         """Where it comes from."""
-        return self._paragraph(1)
+        return "".join(self.paragraphs[1:2])
 
-    def _paragraph(self, number: int) -> str:
-        return " ".join("".join(self.about.split("\n\n")[number : number + 1]).split())
+    @property
+    def paragraphs(self) -> list[str]:
+        """What its file begins with, a line each."""
+        return [" ".join(text.split()) for text in self.about.split("\n\n")]
 
 
 @dataclass(frozen=True)
@@ -308,9 +311,7 @@ def _read(path: Path) -> Listing:
     Raises:
         ConfigError: There is no such statement, or one of these arguments is no literal. Names the line.
     """
-    wanted = (
-        "a method's file says METHOD = Method(about=__doc__, name=..., config=..., client=..., server=...)"
-    )
+    wanted = "a method's file says METHOD = Method(about=__doc__, name=..., config=..., client=..., server=...)"
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -325,7 +326,7 @@ def _read(path: Path) -> Listing:
         raise ConfigError(f"{path}, line {before + (error.lineno or 1)}: {error.msg}; {wanted}.") from None
     if not isinstance(call, ast.Call):
         raise ConfigError(f"{path}, line {before + 1}: METHOD is no call; {wanted}.")
-    values = {}
+    values: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg == "about" and ast.unparse(keyword.value) == "__doc__":
             values["about"] = "".join(text.split('"""', 2)[1:2])

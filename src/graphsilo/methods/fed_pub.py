@@ -19,10 +19,10 @@ from torch import Tensor
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError
-from graphsilo.federation.averaging import MixingServer
 from graphsilo.federation.client import BESIDE_COMMON, ClientContext
 from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.mixing import MixingServer
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting

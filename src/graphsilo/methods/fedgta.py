@@ -17,9 +17,9 @@ from torch import Tensor
 
 from graphsilo.data.graph import Graph
 from graphsilo.errors import MessageError
-from graphsilo.federation.averaging import MixingServer
 from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.mixing import MixingServer
 from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.settings import LocalTrainingConfig, setting

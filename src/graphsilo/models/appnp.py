@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from graphsilo.models.hops import add_weighted, scale, step
 from graphsilo.models.operators import SPARSE_COST, DenseOperator, Operator, SparseOperator
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
-from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, scale
+from graphsilo.models.view import GraphTensors, Matrix, View
 
 
 class APPNP(StackedModel):
@@ -88,7 +89,7 @@ class PropagatedAPPNP(StackedModel):
             start: Matrix = data.graph.features
             level = start
             for _ in range(self.hops if self.alpha < 1.0 else 0):
-                level = add_weighted(scale(data.step(level), 1.0 - self.alpha), start, self.alpha)
+                level = add_weighted(scale(step(data, level), 1.0 - self.alpha), start, self.alpha)
             return level
 
         key = ("appnp features", self.hops, self.alpha)

@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphsilo.errors import UnsupportedError
-from graphsilo.models.view import GraphTensors, Matrix, dense_if_filled
+from graphsilo.models.hops import dense_if_filled
+from graphsilo.models.view import GraphTensors, Matrix
 
 _ROWS = 1 << 12
 """Nodes whose walks are followed at once."""

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphsilo.models.hops import hop_cost
 from graphsilo.models.operators import SPARSE_COST, Operator
 from graphsilo.models.view import Norm, View
 
@@ -88,7 +89,7 @@ def _pays(view: View, count: int, norm: Norm) -> bool:
     apart, chain = view.features().cost, 0.0
     for level, block in enumerate(reversed(blocks), start=1):
         chain += block.cost
-        apart += min(chain + _work_of_features(view, norm, level), view.num_rows * view.data.hop_cost(level, norm))
+        apart += min(chain + _work_of_features(view, norm, level), view.num_rows * hop_cost(view.data, level, norm))
     return features.cost + chain <= apart
 
 

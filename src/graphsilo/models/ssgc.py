@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphsilo.models.hops import add_weighted, scale, step
 from graphsilo.models.stack import Plan, StackedModel, feature_plan
-from graphsilo.models.view import GraphTensors, Matrix, View, add_weighted, scale
+from graphsilo.models.view import GraphTensors, Matrix, View
 
 
 class SSGC(StackedModel):
@@ -39,7 +40,7 @@ class SSGC(StackedModel):
             level: Matrix = data.graph.features
             total = scale(level, self.alpha)
             for _ in range(self.hops if self.alpha < 1.0 else 0):
-                level = data.step(level)
+                level = step(data, level)
                 total = add_weighted(total, level, (1.0 - self.alpha) / self.hops)
             return total
 
@@ -72,7 +73,7 @@ class MeanHopsMLP(StackedModel):
             level: Matrix = data.graph.features
             total = scale(level, 1.0)
             for _ in range(self.hops):
-                level = data.step(level)
+                level = step(data, level)
                 total = add_weighted(total, level, 1.0)
             return scale(total, 1.0 / (self.hops + 1))
 

@@ -6,9 +6,9 @@ their neighbours, and so on. A View holds exactly those rows, so that restrictin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,14 +18,12 @@ from torch import Tensor
 
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.models.operators import (
-    SPARSE_COST,
     DenseOperator,
     Operator,
     SparseOperator,
     entries_of,
     operator,
     product,
-    sampled_rows,
 )
 
 
@@ -46,8 +44,6 @@ T = TypeVar("T")
 
 _MARKED = 64
 """Marking one number of so many is faster than sorting them, ten times or more where each comes several times."""
-_ROWS = 1 << 14
-"""Rows of a dense matrix that are worked on at once."""
 
 
 def normalise(adjacency: sp.csr_matrix, norm: Norm) -> sp.csr_matrix:
@@ -95,56 +91,24 @@ def _sort_columns(matrix: sp.csr_matrix) -> sp.csr_matrix:
     return found
 
 
-def dense_if_filled(matrix: sp.csr_matrix) -> Matrix:
-    """A sparse matrix, as a dense one where more than a quarter of it is filled."""
-    if matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]:
-        return np.asarray(matrix.toarray())
-    return matrix
+class _Cache:
+    """Keeps what is computed once."""
+
+    def __init__(self) -> None:
+        self._cache: dict[tuple[Any, ...], object] = {}
+
+    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """The value under ``key``, made at first use. Models keep their own constants here."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]  # type: ignore[return-value]
+
+    def find(self, key: tuple[Any, ...]) -> object | None:
+        """The value under ``key``; None where it was not made yet."""
+        return self._cache.get(key)
 
 
-def scale(matrix: Matrix, weight: float) -> Matrix:
-    """weight · matrix, as a matrix of its own."""
-    if sp.issparse(matrix):
-        return sp.csr_matrix(weight * matrix)
-    total = _make_room(matrix)
-    for rows in _row_blocks(matrix):
-        np.multiply(matrix[rows], np.float32(weight), out=total[rows])
-    return total
-
-
-def add_weighted(total: Matrix, matrix: Matrix, weight: float) -> Matrix:
-    """total + weight · matrix; a dense total is changed in place, and sparse only where both are."""
-    if sp.issparse(total):
-        result = total + weight * matrix
-        # scipy makes a mixed sum a numpy.matrix.
-        return sp.csr_matrix(result) if sp.issparse(result) else np.asarray(result)
-    for rows in _row_blocks(total):
-        part = matrix[rows]
-        part = part.toarray() if sp.issparse(part) else part
-        total[rows] += part if weight == 1 else weight * part
-    return total
-
-
-def _times(adjacency: sp.csr_matrix, right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """adjacency @ right; a row of the product is the same sum whichever block it is in."""
-    result = _make_room(right)
-    for rows in _row_blocks(right):
-        result[rows] = (adjacency if len(right) <= _ROWS else adjacency[rows]) @ right
-    return result
-
-
-def _make_room(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """An array of the same shape, in a mapped file if large."""
-    from graphsilo.data.sources import scratch
-
-    return scratch.empty(matrix.shape)
-
-
-def _row_blocks(matrix: Matrix) -> Iterator[slice]:
-    return (slice(start, start + _ROWS) for start in range(0, matrix.shape[0], _ROWS))
-
-
-class GraphTensors:
+class GraphTensors(_Cache):
     """The constant tensors of one graph or collection on one device. Everything derived is computed once.
 
     Args:
@@ -160,17 +124,11 @@ class GraphTensors:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ):
+        super().__init__()
         self.collection = graph if isinstance(graph, GraphCollection) else None
         self.graph: Graph = graph.union
         self.device, self.dtype = torch.device(device), dtype
         self.num_nodes, self.num_features = self.graph.num_nodes, self.graph.num_features
-        self._cache: dict[tuple[Any, ...], object] = {}
-
-    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """The value under ``key``, made at first use."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        return self._cache[key]  # type: ignore[return-value]
 
     def clear(self) -> None:
         """Forget everything derived; it is made again when it is asked for."""
@@ -188,43 +146,6 @@ class GraphTensors:
 
             return matrix_of(self, norm)
         return self.cached(("matrix", norm), lambda: normalise(self.graph.adjacency(), norm))
-
-    def hop_matrix(self, level: int, norm: Norm) -> Matrix:
-        """Â^level X for the whole graph, [n, d]; stays sparse while it is. Lower levels are reused, not kept."""
-
-        def make() -> Matrix:
-            known = (below for below in range(level - 1, 0, -1) if ("hop", below, norm) in self._cache)
-            start = next(known, 0)
-            result: Matrix = self.hop_matrix(start, norm) if start else self.graph.features
-            for _ in range(level - start):
-                result = self.step(result, norm)
-            return result
-
-        return self.graph.features if level == 0 else self.cached(("hop", level, norm), make)
-
-    def hop_cost(self, level: int, norm: Norm) -> float:
-        """Work per row of a product with Â^level X, before it is made: from what some evenly spread rows hold."""
-
-        def make() -> float:
-            some = sampled_rows(self.num_nodes)
-            rows = sp.eye(self.num_nodes, dtype=np.float32, format="csr")[some]
-            for _ in range(level):
-                rows = rows @ self.matrix(norm)
-            found = sp.csr_matrix(rows @ self.graph.features)
-            return min(SPARSE_COST * found.nnz / max(len(some), 1), float(self.num_features))
-
-        return self.cached(("hop cost", level, norm), make)
-
-    def step(self, matrix: Matrix, norm: Norm = "gcn") -> Matrix:
-        """Â times a [n, d] matrix; a sparse one becomes dense once a quarter of it is filled.
-
-        A dense result is made block by block where :mod:`graphsilo.data.sources.scratch` has room: if large, in a
-        mapped file.
-        """
-        operator = self.matrix(norm)
-        if not sp.issparse(matrix):
-            return _times(operator, matrix)
-        return dense_if_filled(operator @ matrix)
 
     @property
     def full(self) -> View:
@@ -257,7 +178,7 @@ def forget_tensors(graph: Graph | GraphCollection) -> None:
         tensors.clear()
 
 
-class View:
+class View(_Cache):
     """Some rows of a graph, and what it takes to compute a model's output on them.
 
     Attributes:
@@ -270,10 +191,8 @@ class View:
     live = False
 
     def __init__(self, data: GraphTensors, items: NDArray[np.int64] | None, *, kept: bool = False):
-        self.data = data
-        self.items = items
-        self.kept = kept
-        self._cache: dict[tuple[Any, ...], object] = {}
+        super().__init__()
+        self.data, self.items, self.kept = data, items, kept
         collection = data.collection
         if collection is None or items is None:
             self._nodes = items
@@ -282,12 +201,6 @@ class View:
             self._nodes, sizes = entries_of(collection.pointer, items)
             pointer = np.concatenate([[0], np.cumsum(sizes)])
         self._pointer = pointer
-
-    def cached(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """The value under ``key``, made at first use. Models keep their own constants here."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        return self._cache[key]  # type: ignore[return-value]
 
     @property
     def device(self) -> torch.device:
@@ -411,7 +324,7 @@ class View:
 
     def first_layer(self, norm: Norm, depth: int) -> Operator:
         """Block 0 times X as one operator, [rows of layer 1, d]: the constant part of a model's first layer."""
-        place, key = self._first_layer_at(norm, depth)
+        place, key = self.first_layer_at(norm, depth)
 
         def make() -> Operator:
             if self.of_graphs and isinstance(self.data.full.features(), DenseOperator):
@@ -421,7 +334,7 @@ class View:
 
         return place.cached(key, make)
 
-    def _first_layer_at(self, norm: Norm, depth: int) -> tuple[GraphTensors | View, tuple[Any, ...]]:
+    def first_layer_at(self, norm: Norm, depth: int) -> tuple[GraphTensors | View, tuple[Any, ...]]:
         """Who keeps a first layer's operator, under which key."""
         return (self.data, ("first", norm)) if self._nodes is None else (self, ("first", norm, depth))
 
@@ -438,23 +351,9 @@ class View:
         """
         if level == 0:
             return self.features()
+        from graphsilo.models.hops import hop
 
-        def make() -> Operator:
-            factors: Operator | None = None
-            if self.kept and sp.issparse(self.data.graph.features):
-                factors = self.features(norm, level)
-            if isinstance(factors, SparseOperator):
-                place, key = self._first_layer_at(norm, level)
-                known, (first, *others) = place._cache.get(key), self.blocks(norm, level)
-                factors = product(first, factors) if known is None else cast("Operator", known)
-                for block in others:
-                    factors = product(block, factors)
-                if factors.cost < self.num_rows * self.data.hop_cost(level, norm):
-                    # Kept for first layers and further hops only where it is kept as a hop anyway.
-                    return place.cached(key, lambda: factors) if level == 1 else factors
-            return self._rows_of(self.data.hop_matrix(level, norm))
-
-        return self.cached(("hop", level, norm), make)
+        return hop(self, level, norm)
 
     def constant(self, key: tuple[Any, ...], make: Callable[[GraphTensors], Matrix]) -> Operator:
         """The view's rows of a [n, d] matrix that ``make`` computes once for the whole graph."""
@@ -470,10 +369,6 @@ class View:
             return operator(matrix if wanted is None else matrix[wanted], self.data.device, self.data.dtype)
 
         return self.cached((*key, norm, depth), rows)
-
-    def _rows_of(self, matrix: Matrix) -> Operator:
-        rows = matrix if self._nodes is None else matrix[self._nodes]
-        return operator(rows, self.data.device, self.data.dtype)
 
     def pool(self, embeddings: Tensor, how: Literal["sum", "mean"] = "sum") -> Tensor:
         """Node embeddings [rows, p] to graph embeddings [graphs, p]."""
@@ -504,6 +399,3 @@ def distinct(count: int, *numbers: NDArray[np.integer]) -> NDArray[np.int64]:
     for each in numbers:
         marks[each] = True
     return np.flatnonzero(marks)
-
-
-__all__ = ["DenseOperator", "GraphTensors", "Matrix", "Norm", "View", "add_weighted", "normalise", "scale"]

@@ -21,6 +21,7 @@ from graphsilo.federation import registry
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.server import ServerContext
 from graphsilo.methods.fedgcn.messages import Border
+from graphsilo.models.hops import hop_matrix
 from graphsilo.models.view import GraphTensors
 from graphsilo.runtime.local.in_process import InProcess
 from graphsilo.testing import conformance
@@ -59,7 +60,7 @@ def test_two_hops_say_of_own_nodes_what_one_gcn_on_the_whole_graph_says(data):
 def test_totals_are_the_first_propagation_of_the_whole_graph(hops):
     """With one hop a silo's first layer is exact and its second lacks the others' nodes."""
     _, federation, whole = federation_of(hops=hops)
-    sums = GraphTensors(whole).hop_matrix(1, "gcn")
+    sums = hop_matrix(GraphTensors(whole), 1, "gcn")
     sums = sums if isinstance(sums, np.ndarray) else sums.toarray()
     for number in federation.clients:
         client = federation.client(number)

@@ -13,8 +13,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from graphsilo import report
 from graphsilo.errors import ConfigError
+from graphsilo.experiments.client_names import find_left_out
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.participants import find_left_out
 from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.runtime.engines.flower.transport import FlowerTransport

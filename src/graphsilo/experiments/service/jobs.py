@@ -20,9 +20,9 @@ from graphsilo.errors import ConfigError, RunError, nearest
 from graphsilo.experiments.check_answers import BY_SETTINGS, check_parties, check_robust
 from graphsilo.experiments.check_remote import check_remote
 from graphsilo.experiments.checks import check_models
+from graphsilo.experiments.client_names import find_left_out
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.effects import drop_idle
-from graphsilo.experiments.participants import find_left_out
 from graphsilo.experiments.references import with_alone
 from graphsilo.experiments.storage import disk
 from graphsilo.federation import registry

@@ -22,9 +22,10 @@ from graphsilo.data.silos.schema import schema_tree
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError
 from graphsilo.experiments.check_remote import check_remote
+from graphsilo.experiments.client_names import describe_absent, find_left_out
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.observer import Observer
-from graphsilo.experiments.participants import Participants, describe_absent, find_left_out
+from graphsilo.experiments.participants import Participants
 from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.seed import secure_sums

@@ -15,8 +15,9 @@ from graphsilo.evaluate.metrics import METRICS, Metric
 from graphsilo.experiments.batch import Task
 from graphsilo.experiments.checks import check_device, check_support
 from graphsilo.experiments.config import RunConfig
-from graphsilo.experiments.doors import RECORDS, spell_name
+from graphsilo.experiments.doors import RECORDS
 from graphsilo.experiments.effects import drop_idle
+from graphsilo.experiments.options import spell_name
 from graphsilo.experiments.participants import selection_metric
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import disk

@@ -13,8 +13,9 @@ from graphsilo.errors import ConfigError, nearest, quote
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.checks import check_models
 from graphsilo.experiments.config import RunConfig, configure, door_of
-from graphsilo.experiments.doors import own_of, own_tree, spell_name
+from graphsilo.experiments.doors import own_of, own_tree
 from graphsilo.experiments.effects import drop_idle
+from graphsilo.experiments.options import spell_name
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
 

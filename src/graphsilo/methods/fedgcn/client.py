@@ -22,7 +22,8 @@ from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.config import FedGCNConfig
 from graphsilo.methods.fedgcn.messages import Border, Degrees, Empty, Sums, Totals
 from graphsilo.models.given import GivenTensors
-from graphsilo.models.view import GraphTensors, Matrix, dense_if_filled
+from graphsilo.models.hops import dense_if_filled
+from graphsilo.models.view import GraphTensors, Matrix
 from graphsilo.training.label_propagation import without_loops
 from graphsilo.training.objective import ClassifyItems
 

@@ -26,8 +26,9 @@ from graphsilo.data.sources import scratch
 from graphsilo.errors import UnsupportedError
 from graphsilo.models.colours import colour_counts
 from graphsilo.models.columns import BLOCK, inverse_lengths, projection, unit_rows
+from graphsilo.models.hops import add_weighted, dense_if_filled, hop_cost, step
 from graphsilo.models.operators import SparseOperator
-from graphsilo.models.view import GraphTensors, Matrix, Norm, add_weighted, dense_if_filled
+from graphsilo.models.view import GraphTensors, Matrix, Norm
 from graphsilo.random import numpy_generator
 
 Kind: TypeAlias = Literal["mean", "sgc", "separate", "wl", "columns"]
@@ -228,7 +229,7 @@ def start_rows(data: GraphTensors, recipe: Recipe) -> Matrix:
     narrow = recipe.projects(data.num_features, graphs=data.collection is not None)
     if not narrow and sp.issparse(own):
         # Where one hop fills it, products of sparse matrices would be the dearer way there.
-        fills = recipe.hops and data.hop_cost(1, "gcn") >= data.num_features
+        fills = recipe.hops and hop_cost(data, 1, "gcn") >= data.num_features
         own = np.asarray(own.toarray()) if fills else _small_or_filled(own)
     if recipe.kind == "separate":
         return own
@@ -270,7 +271,7 @@ def propagate(data: GraphTensors, matrix: Matrix, norm: Norm, hops: int, *, agai
     """A^hops X; ``again``: X + A (X + A (X + …)), the sum over all hops."""
     current = matrix
     while hops and sp.issparse(current):  # until a hop fills it
-        current, hops = data.step(current, norm), hops - 1
+        current, hops = step(data, current, norm), hops - 1
         if again:
             current = add_weighted(current, matrix, 1.0)
     if not hops:

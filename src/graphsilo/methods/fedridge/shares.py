@@ -20,8 +20,9 @@ from graphsilo.errors import UnsupportedError
 from graphsilo.methods.fedridge import features
 from graphsilo.methods.fedridge.features import CONSTANT, Recipe
 from graphsilo.models.columns import SCALE, inverse_lengths, projection, unit_rows
+from graphsilo.models.hops import add_weighted
 from graphsilo.models.shares import PLACES, Floats, Linear, name_columns
-from graphsilo.models.view import GraphTensors, Norm, add_weighted
+from graphsilo.models.view import GraphTensors, Norm
 
 
 def linear_parts(data: GraphTensors, recipe: Recipe, weights: Tensor) -> tuple[list[Linear], float]:

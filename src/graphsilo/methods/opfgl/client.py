@@ -27,6 +27,7 @@ from graphsilo.methods.opfgl import private, stages
 from graphsilo.methods.opfgl.config import OpFGLConfig
 from graphsilo.methods.opfgl.messages import GlobalStatistics, Statistics, StatisticsRequest, SurrogateRequest
 from graphsilo.models.base import Model, borrow
+from graphsilo.models.hops import hop_matrix
 from graphsilo.models.view import GraphTensors
 from graphsilo.random import generator
 from graphsilo.training.condensation import (
@@ -78,7 +79,7 @@ class Client(PastClient[OpFGLConfig]):
         """Class statistics of the propagated features, over training nodes and reliable others."""
         refuse_without_noise(self.config)
         classes = self.expanded_labels()
-        levels = [self.data.hop_matrix(level, "gcn") for level in range(self.config.hops + 1)]
+        levels = [hop_matrix(self.data, level, "gcn") for level in range(self.config.hops + 1)]
         sums = class_sums(levels, classes, self.silo.schema.num_classes, min_count=self.config.min_count)
         labelled = self.silo.class_counts().astype(np.float64)
         if self.config.min_count > 2:  # more than a variance needs: nothing is to be said of small classes

@@ -55,8 +55,6 @@ from graphsilo.federation.class_counts import CountingClient
 from graphsilo.federation.client import (
     ClientContext,
     ModelSpec,
-    explain_no_dense_products,
-    precision_matters,
 )
 from graphsilo.federation.codec import decode
 from graphsilo.federation.compression import Compression
@@ -74,6 +72,7 @@ from graphsilo.federation.model_files import (
     tensors_in_file,
 )
 from graphsilo.federation.policy import DisclosurePolicy, Gate
+from graphsilo.federation.reduced import check_precision
 from graphsilo.federation.registry import Method
 from graphsilo.federation.scaling import AgreedScale, AgreedTargetScale, ScalingClient, TargetsClient, scale_from
 from graphsilo.federation.secure import CALL, STEPS
@@ -303,8 +302,7 @@ class SiteWorker:
                 singles=singles,
                 config=config,
             )
-            if spec.precision != "float32" and not precision_matters(spec, silo):
-                raise UnsupportedError(explain_no_dense_products(spec))
+            check_precision({client: spec}, [silo])
             if agreed is not None:
                 journal.note_message("received", run, method.name, 0, "scale", agreed)
             hashes[client] = content_hash([silo.graph])
