@@ -73,7 +73,7 @@ class Listing:
     """
 
     name: str
-    about: str = ""
+    about: str | None = ""
     family: Family = "other"
     aliases: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Listing:
     @property
     def title(self) -> str:
         """As a person reads it."""
-        return self.about.partition(_DASH)[0] or self.name
+        return "".join(self.paragraphs[:1]).partition(_DASH)[0] or self.name
 
     @property
     def summary(self) -> str:
@@ -112,7 +112,7 @@ class Listing:
     @property
     def paragraphs(self) -> list[str]:
         """What its file begins with, a line each."""
-        return [" ".join(text.split()) for text in self.about.split("\n\n")]
+        return [" ".join(text.split()) for text in (self.about or "").split("\n\n")]
 
 
 @dataclass(frozen=True)

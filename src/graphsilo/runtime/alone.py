@@ -219,7 +219,7 @@ def make_alone(method: Method) -> Method:
     """The method as every silo carries it out by itself; of name and settings it is the same one."""
     return replace(
         method,
-        about=f"{method.title} alone{method.about.removeprefix(method.title)}",
+        about=method.title + " alone" + (method.about or "").removeprefix(method.title),
         client=client_of(method.client, method.server),
         server=AloneServer,
         alone=True,
