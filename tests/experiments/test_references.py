@@ -10,8 +10,10 @@ import pytest
 from graphsilo.errors import UnsupportedError
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.evaluate.spread import paired_errors
+from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.predict import predict
+from graphsilo.experiments.references import reference_config
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import reading
@@ -62,6 +64,33 @@ def test_references(small, tmp_path):
     assert (tmp_path / "run" / "references" / "global_cut" / "result.json").exists()
     again = run(config, out=tmp_path / "run", resume=True).tree
     assert conformance.numbers(again) == conformance.numbers(tree)
+
+
+@pytest.mark.parametrize(
+    ("method", "said", "row", "settings"),
+    [
+        # Steps of boosting are multiplied by 0.1, 0.3 and 0.05, which is nothing to Adam; rounds are rounds.
+        ("fedtrees", {}, "fedavg", {"lr": 0.01, "local_epochs": 3, "rounds": 100}),
+        ("fedtrees", {"lr": 0.3, "rounds": 7}, "fedavg", {"lr": 0.01, "rounds": 7}),
+        ("fedtrees", {"lr": 0.3}, "trees_alone", {"lr": 0.05}),
+        ("fedtrees", {"lr": 0.3}, "alone", {"lr": 0.3}),
+        ("fedavg", {"lr": 0.5, "local_epochs": 2, "optimizer": "sgd"}, "trees_alone", {"lr": 0.05}),
+        ("fedavg", {"lr": 0.5}, "auto", {"rounds": 100}),
+        ("auto", {"rounds": 9}, "fedavg", {"lr": 0.01, "rounds": 9}),
+        # What another method trains with by itself is none of FedAvg's, what was said of both is.
+        ("scaffold", {}, "fedavg", {"lr": 0.01, "optimizer": "adam"}),
+        ("scaffold", {"lr": 0.2, "optimizer": "sgd"}, "local", {"lr": 0.2, "optimizer": "sgd", "weight_decay": 5e-4}),
+        ("fairfgl", {"lr": 0.02}, "global", {"lr": 0.02, "rounds": 150}),
+        ("ghost", {"lr": 0.02, "local_epochs": 70}, "fedavg", {"lr": 0.01, "local_epochs": 3}),  # of its generator
+    ],
+)
+def test_a_row_has_its_own_settings_but_for_what_was_said_of_both(method, said, row, settings):
+    config = load_config({"method": {"name": method, **said}})
+    found = reference_config(config, row)
+    assert {name: getattr(found.method_config(), name) for name in settings} == settings
+    assert all(f"method.{name}" not in found.given for name in {"lr"} & said.keys() if settings.get("lr") != said[name])
+    stored = reference_config(load_config(config.complete()), row)
+    assert stored.method_config() == found.method_config()
 
 
 def test_fedavg_of_one_client_is_global(small):

@@ -14,10 +14,13 @@ from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.simulation import method_of, reference_method
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
-from graphsilo.federation.settings import MethodConfig, OneRoundConfig
+from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig, OneRoundConfig
 
-_SCHEDULE = {"rounds", "local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum", "min_clients"}
+_SCHEDULE = {"rounds", "min_clients"}
 """Settings of a method that its references share, where they have them; one place alone always answers."""
+_TRAINING = {"local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
+"""Those that methods of local epochs, round by round, share if somebody said them. Elsewhere the name means something
+else, such as what a tree's leaves are multiplied by, and a default is a method's own."""
 SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
 """Settings that are about several rounds."""
 
@@ -29,6 +32,10 @@ def _among_others() -> set[str]:
     return {"participation", *(PrivateConfig.model_fields.keys() - MethodConfig.model_fields.keys())}
 
 
+def _trains_by_rounds(kind: type[MethodConfig]) -> bool:
+    return issubclass(kind, LocalTrainingConfig) and not issubclass(kind, OneRoundConfig)
+
+
 def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     """The configuration of a reference row.
 
@@ -38,8 +45,12 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     """
     method = registry.load(reference_method(config, name))
     kind = method.config
-    shared = config.method_config().model_dump()
-    options = {key: value for key, value in shared.items() if key in kind.model_fields and key in _SCHEDULE}
+    own = config.method_config()
+    both_train = _trains_by_rounds(kind) and _trains_by_rounds(type(own))
+    said = {key for key in _TRAINING if both_train and config.is_given(f"method.{key}")}
+    options = {
+        key: value for key, value in own.model_dump(include=_SCHEDULE | said).items() if key in kind.model_fields
+    }
     if method.pooled:
         options.pop("min_clients", None)
     if name == "alone":
@@ -72,6 +83,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         name
         for name in config.given
         if (method.backbone or not name.startswith("model."))
+        and name.removeprefix("method.") not in _TRAINING - options.keys()
         and not (issubclass(kind, OneRoundConfig) and name in SEVERAL_ROUNDS)
     ]
     # Remarks stand beside the run's own.
