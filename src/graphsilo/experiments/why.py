@@ -16,7 +16,9 @@ from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.predict import Member, open_member
 from graphsilo.federation.scoring import probabilities
+from graphsilo.models.node_columns import list_classified
 from graphsilo.models.shares import Part, Shares
+from graphsilo.models.view import GraphTensors
 from graphsilo.types import TARGET_TASKS, ClientId
 
 
@@ -27,7 +29,7 @@ class Reason:
     Attributes:
         column: In words.
         value: What it is for the node, in the units of the table; None where it is no number of it.
-        usual: Its median over the silo's nodes.
+        usual: Its median over the silo's own nodes, where they have types those of the one that is classified.
         share: What it adds.
     """
 
@@ -162,7 +164,7 @@ def explain_items(asked: Member, items: NDArray[np.int64], of: str | int | None 
         for place, shares in zip(
             which, asked.client.explain(data, items[which], contrast, asked.view), strict=True
         ):  # fmt: skip
-            found[int(place)] = _in_words(asked, graph, int(items[place]), number, logits[place], shares)
+            found[int(place)] = _in_words(asked, data, int(items[place]), number, logits[place], shares)
     return [found[place] for place in range(len(items))]
 
 
@@ -197,8 +199,11 @@ def _class_of(silo: Silo, logits: torch.Tensor, of: str | int | None) -> int:
     return int(logits.argmax())
 
 
-def _in_words(asked: Member, graph: Graph, item: int, number: int, logits: torch.Tensor, shares: Shares) -> Why:
-    silo, known = asked.silo, graph.external_ids.astype(np.str_)
+def _in_words(
+    asked: Member, data: GraphTensors, item: int, number: int, logits: torch.Tensor, shares: Shares
+) -> Why:  # fmt: skip
+    silo, graph, like_it = asked.silo, data.graph, list_classified(data)
+    known = graph.external_ids.astype(np.str_)
     names = silo.schema.class_names
     unit, shift = _unit(silo, number)
     order = np.argsort(-np.abs(shares.node_shares), kind="stable")
@@ -216,7 +221,9 @@ def _in_words(asked: Member, graph: Graph, item: int, number: int, logits: torch
         chances = logits.sigmoid() if silo.schema.task == "multilabel" else probabilities(logits[None])[0]
         probability = float(chances[number])
     parts = sorted(shares.parts, key=lambda part: -abs(part.share))
-    reasons = tuple(_reason(silo, part, item, unit, place < DRAWN) for place, part in enumerate(parts))
+    reasons = tuple(
+        _reason(silo, part, item, unit, like_it if place < DRAWN else None) for place, part in enumerate(parts)
+    )
     return Why(
         node=str(known[item]), of=names[number] if names else str(number), score=score, probability=probability,
         base=shares.base * unit + shift, reasons=reasons, nodes=nodes, ties=tuple((a, b) for a, b in ties),
@@ -233,13 +240,14 @@ def _unit(silo: Silo, number: int) -> tuple[float, float]:
     return 1.0 / float(scale.factor[number]), float(scale.shift[number])
 
 
-def _reason(silo: Silo, part: Part, item: int, unit: float, looked_at: bool) -> Reason:
-    """Numbers are looked up for the first ones: each takes its whole column."""
+def _reason(silo: Silo, part: Part, item: int, unit: float, like_it: NDArray[np.int64] | slice | None) -> Reason:
+    """Numbers are looked up for the first ones, and of nodes ``like_it``: each takes its whole column."""
     share = part.share * unit
-    if part.read is None or not looked_at:
+    if part.read is None or like_it is None:
         return Reason(part.name, None, None, share)
     values = part.read()
-    value, usual = float(values[item]), float(np.median(values))
+    # A shop has no balance: the 0 that it has in such a column is the mean of those that have one.
+    value, usual = float(values[item]), float(np.median(values[like_it]))
     scale = silo.scale
     if part.feature is not None and scale is not None and len(scale.factor) and scale.factor[part.feature]:
         shift, width = 0.0 if part.spread else float(scale.shift[part.feature]), 1 / float(scale.factor[part.feature])
