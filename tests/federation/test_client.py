@@ -119,6 +119,28 @@ def test_classes_are_counted_and_ranked_by_hand():
         client.evaluate(EvaluateRequest(views=["own"], rare=2))
 
 
+def test_each_view_has_rankings_of_its_own_though_equal_ones_are_made_once():
+    output = [[0.0, each] for each in (2.0, -1.0, 0.5, 1.0)]
+    client = client_of(output, [1, 0, 1, 0], {"val": [0, 1], "test": [0, 1, 2, 3]})
+    client.install_aggregate = lambda weights: None
+    request = EvaluateRequest(views=["own", "aggregate"], aggregate={}, auc=True)
+    own, other = (client.evaluate(request).scores[f"{view}/seen/test/auc"] for view in ("own", "aggregate"))
+    assert (own, other) == ([0.75, 4.0], [0.25, 4.0])  # the aggregate says the contrary
+    client.predict = lambda data, view="own": client.output
+    same = client.evaluate(request).scores
+    assert same["own/seen/test/auc"] == same["aggregate/seen/test/auc"] == own
+    # With a decision that all silos have for one view, its scores at the threshold are those of that decision.
+    nobody = torch.tensor([1.0, 50.0, 1.0, 0.0, 1.0], dtype=torch.float64)
+    found = client.evaluate(
+        EvaluateRequest(
+            views=["own", "aggregate"], aggregate={}, auc=True, rare=1, budget=0.5, aim="f1",
+            agreed={"aggregate": nobody, "own": nobody * torch.tensor([1.0, -1.0, 1.0, 1.0, 1.0])},
+        )
+    ).scores  # fmt: skip
+    recalls = [found[f"{view}/seen/test/threshold_recall"][0] for view in ("own", "aggregate")]
+    assert recalls == [1.0, 0.0]
+
+
 def test_only_the_views_that_are_asked_for_are_scored():
     client = client_of([[0.0, -1.0]] * 2, [0, 0], {"test": [0, 1]})
     client.install_aggregate = lambda weights: None
@@ -140,8 +162,8 @@ def test_the_pooled_graph_is_one_question_of_everybody():
     output = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3], [0.2, 0.1, 0.7]]).log()
     three = replace(evaluation, graph=path([1, 0, 2], classes=3))
     # One class against the rest: class 0 holds 0.3, above 0.1 and 0.2; class 1 0.7, class 2 0.7: all in order.
-    assert score_classes("a", "node", three, output, owner, parts, {})[0] == {
-        "a/test/auc": [1.0, 3.0], "a/test/ap": [1.0, 3.0],
+    assert score_classes("node", three, output, owner, parts, {})[0] == {
+        "test/auc": [1.0, 3.0], "test/ap": [1.0, 3.0],
     }  # fmt: skip
 
 

@@ -57,6 +57,32 @@ def test_its_rounds_are_those_of_the_methods_bit_for_bit(kit, silos):
             assert torch.equal(parts["trees"].predict(data, view), others.client(client).predict(data, view))
 
 
+def test_one_methods_columns_are_held_at_a_time_and_the_ridge_predicts_once(kit, silos, monkeypatch):
+    asked = []
+    predict = auto.PARTS["ridge"].client.predict
+    monkeypatch.setattr(
+        auto.PARTS["ridge"].client, "predict",
+        lambda self, data, view="own": asked.append((self.id, view)) or predict(self, data, view),
+    )  # fmt: skip
+    server, federation = played(kit, silos, 1)
+    client = federation.client(0)
+    names = {key[0] for key in client.data._cache}
+    assert not names & {"ridge features", "trees columns"}
+    client.install_aggregate(server.aggregate())
+    before = client.predict(client.data, "aggregate")
+    for number in range(2, 6):
+        server.round(federation, number)
+        client.install_aggregate(server.aggregate())
+        client.predict(client.data, "aggregate")
+    assert "trees columns" in {key[0] for key in client.data._cache}
+    assert sorted(asked) == sorted((each, view) for each in range(3) for view in ("own", "common"))
+    # Another model than the silo's own common one is no copy of it.
+    weights = {name: 2 * each for name, each in client._parts["ridge"].model_of("common").items() if name != "about"}
+    client.install_aggregate({f"ridge-common/{name}": each for name, each in weights.items()})
+    assert not torch.equal(client.predict(client.data, "aggregate"), before)
+    assert asked[-1] == (0, "aggregate")
+
+
 def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     server, federation = played(kit, silos, 1)
     client = federation.client(0)

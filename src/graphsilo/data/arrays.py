@@ -1,4 +1,5 @@
-"""Plain arrays from ``.npy`` and ``.npz`` files of others: what a file claims to hold is compared with what it holds.
+"""Rows of arrays; and arrays from ``.npy`` and ``.npz`` files of others: what a file claims is compared with what it
+holds.
 
 numpy makes room for whatever a header claims, and unpacks whatever a small file blows up to, before it looks.
 """
@@ -17,6 +18,16 @@ MAX_PACKED = 100
 """How many times its size a file may unpack to; numbers of nodes and masks pack to a tenth or a fiftieth."""
 SLACK = 1 << 26
 """Bytes that any file may unpack to."""
+
+
+def pick_rows(array: NDArray[Any], chosen: NDArray[np.bool_] | NDArray[np.int64]) -> NDArray[Any]:
+    """Some rows of an array, ascending or not: without a copy where they follow one another, as those of one
+    institution in several institutions' tables do. Nobody writes to a graph's arrays."""
+    rows = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+    first = int(rows[0]) if len(rows) else 0
+    if len(rows) and rows[-1] - first == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
+        return array[first : first + len(rows)]
+    return array[rows]
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graphsilo.data.arrays import pick_rows
 from graphsilo.errors import DataError
 from graphsilo.types import Mask, NodeIds, Task
 
@@ -315,7 +316,7 @@ class Graph:
         kept = (local >= 0).all(axis=0)
         return replace(
             self,
-            features=self.features[nodes],
+            features=self.features[nodes] if sp.issparse(self.features) else pick_rows(self.features, nodes),
             edges=np.ascontiguousarray(local[:, kept]),
             edge_weights=None if weights is None else weights[kept],
             labels=self.labels[nodes],

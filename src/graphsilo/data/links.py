@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.arrays import pick_rows
+
 
 @dataclass(frozen=True, eq=False)
 class OutsideLinks:
@@ -122,7 +124,7 @@ class LinkTable:
             self,
             of_link=self.of_link[chosen],
             ends=self.ends[:, chosen],
-            features=self.features[chosen],
+            features=pick_rows(self.features, chosen),
             time=None if self.time is None else self.time[chosen],
         )
 

@@ -99,24 +99,23 @@ def _rank_parts(
     period nothing but the main ones is asked for."""
     found: dict[str, list[float]] = {}
     known = known or [{}] * parts
-    for metric in rankings(task, known[0]):
-        if not metric.is_main and "/test:" in name:
-            continue
-        for part in range(parts):
-            mine = owner == part
-            score = metric.rank(labels[mine], values[mine], known[part].get("positive"), **known[part])
+    metrics = [metric for metric in rankings(task, known[0]) if metric.is_main or "test:" not in name]
+    for part, its in enumerate(known):
+        mine = owner == part
+        own, ranked = labels[mine], values[mine]
+        for metric in metrics:
+            score = metric.rank(own, ranked, its.get("positive"), **its)
             found.setdefault(f"{name}/{metric.name}", []).extend(to_wire(score))
     return found
 
 
 def score_classes(
-    name: str, task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int,
+    task: Task, evaluation: EvaluationSet, output: Tensor, owner: NDArray[np.int64], parts: int,
     asked: Mapping[str, Any], agreed: Tensor | None = None, least: int = 1,
 ) -> tuple[dict[str, list[float]], dict[str, NDArray[np.int64]]]:  # fmt: skip
-    """Scores by ``name/kind/metric``, and by ``name/kind`` the [parts, 2, COLUMNS] counts of ``evaluate.binned``.
+    """Scores by ``kind/metric``, and by kind the [parts, 2, COLUMNS] counts of ``evaluate.binned``.
 
     Args:
-        name: Of view and evaluation set.
         task: Of the run.
         evaluation: The set.
         output: Logits of all its items.
@@ -140,14 +139,14 @@ def score_classes(
         )
     for kind, items in evaluation.items.items():
         labels, values = evaluation.graph.labels[items], shares[items]
-        scores.update(_rank_parts(f"{name}/{kind}", task, labels, values, owner[items], parts, known))
+        scores.update(_rank_parts(kind, task, labels, values, owner[items], parts, known))
         if decides and kind == "test":
             tables = [
                 count_scores(labels[mine], values[mine], asked["positive"], known[part]["decision"], least)
                 for part in range(parts)
                 for mine in [owner[items] == part]
             ]
-            bins[f"{name}/{kind}"] = np.stack(tables)
+            bins[kind] = np.stack(tables)
     return scores, bins
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -66,6 +66,7 @@ class Scoring:
         sizes: list[NDArray[np.int64]] = []
         scores: dict[str, list[float]] = {}
         bins: dict[str, NDArray[np.int64]] = {}
+        ranked: dict[str, _Ranked] = {}
         for view in dict.fromkeys([*views, *global_views]):
             for evaluation in silo.evaluations:
                 if view not in (global_views if evaluation.name == "global" else views):
@@ -96,14 +97,16 @@ class Scoring:
                 own = np.array([len(silo.seen.graph.labels)])
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if auc:
-                    from graphsilo.federation.rank_scoring import score_classes
+                    known, decision = ranked.get(evaluation.name), self.agreed.get(view)
+                    if known is None or not known.is_of(output, decision):
+                        from graphsilo.federation.rank_scoring import score_classes
 
-                    ranked, counted = score_classes(
-                        name, silo.schema.task, evaluation, output, *_parts(silo, evaluation), self.looking,
-                        self.agreed.get(view), self.least,
-                    )  # fmt: skip
-                    scores.update(ranked)
-                    bins.update(counted)
+                        known = ranked[evaluation.name] = _Ranked(output, decision, *score_classes(
+                            silo.schema.task, evaluation, output, *_parts(silo, evaluation), self.looking, decision,
+                            self.least,
+                        ))  # fmt: skip
+                    scores.update({f"{name}/{key}": pair for key, pair in known.scores.items()})
+                    bins.update({f"{name}/{kind}": table for kind, table in known.bins.items()})
         return {
             "kinds": kinds,
             "parts": [len(part) for part in sizes],
@@ -123,6 +126,21 @@ class Scoring:
                 together=evaluation.name == "global",
             )
         return self._plans[evaluation.name]
+
+
+class _Ranked(NamedTuple):
+    """What rankings say of a set: another view that says the same of it needs no other ones."""
+
+    output: Tensor
+    decision: Tensor | None
+    scores: dict[str, list[float]]
+    bins: dict[str, NDArray[np.int64]]
+
+    def is_of(self, output: Tensor, decision: Tensor | None) -> bool:
+        same = self.decision is decision or (
+            self.decision is not None and decision is not None and torch.equal(self.decision, decision)
+        )
+        return same and torch.equal(self.output, output)
 
 
 def probabilities(logits: Tensor) -> Tensor:

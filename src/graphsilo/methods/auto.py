@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -169,7 +170,7 @@ class Client(ClientBase[AutoConfig]):
             name: PARTS[name].client(replace(context, config=config)) for name, config in configs.items()
         }
         self._chosen, self._aggregate = FIRST - 1, 0
-        self._said: dict[str, tuple[GraphTensors, Tensor]] = {}
+        self._said: WeakKeyDictionary[GraphTensors, dict[str, Tensor]] = WeakKeyDictionary()
         self._outputs: list[NDArray[np.float32]] = []
         # All silos together choose among what these would choose by the same few items.
         self._parts["ridge"].holds_out = True
@@ -195,6 +196,8 @@ class Client(ClientBase[AutoConfig]):
         self._outputs = []
         if name == "ridge":
             self._said.clear()
+            if trees := self._parts.get("trees"):  # one method's columns at a time: each takes as much as the data
+                trees.drop_columns()
         part.round, part.repeat = self.round, self.repeat
         return part
 
@@ -203,6 +206,9 @@ class Client(ClientBase[AutoConfig]):
         """Say how good each kind of model is by own validation items."""
         self._check(request.choices)
         judge, outputs = self._judge(request.choices)
+        if request.choices == FIRST:
+            self._predict_part("ridge", "own", self.tensors(self.silo.seen.graph))
+            self._parts["ridge"].drop_columns()
         further = [course_of(self.silo.schema.task).name] if request.course else ()
         return RankedCandidates.from_outputs(judge, outputs, self.silo.schema.num_classes, further)
 
@@ -249,13 +255,16 @@ class Client(ClientBase[AutoConfig]):
         return found
 
     def _predict_part(self, name: str, view: str, data: GraphTensors) -> Tensor:
-        """[n, C] log-probabilities of one method's model. FedRidge's stays the same from round to round."""
-        held = self._said.get(view) if name == "ridge" else None
-        if held is None or held[0] is not data:
-            held = data, self._parts[name].predict(data, view)
-        if name == "ridge":
-            self._said[view] = held
-        return held[1]
+        """[n, C] log-probabilities of one method's model. What FedRidge's says of a graph is held: it does not change
+        from round to round."""
+        part = self._parts[name]
+        if name != "ridge":
+            found: Tensor = part.predict(data, view)
+            return found
+        held, view = self._said.setdefault(data, {}), part.same_view(view)
+        if view not in held:
+            held[view] = part.predict(data, view)
+        return held[view]
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         is_common = view == "aggregate"
@@ -284,7 +293,8 @@ class Client(ClientBase[AutoConfig]):
         self._aggregate, found = _models_of(weights)
         for (name, _), model in found.items():
             self._parts[name].install_aggregate(model)
-        self._said.pop("aggregate", None)
+        for held in self._said.values():
+            held.pop("aggregate", None)
 
     def state(self) -> dict[str, Any]:
         return {"chosen": self._chosen, **{name: part.state() for name, part in self._parts.items()}}
@@ -425,8 +435,8 @@ class Server(ServerBase[AutoConfig]):
         return sum(up for up, _ in each), sum(down for _, down in each)
 
     def set_up(self, federation: Federation) -> None:
-        """That of each method."""
-        for name in self.parts:
+        """That of each method, FedRidge's last: its first round needs the columns that it looked at."""
+        for name in reversed(self.parts):
             self._run(name, lambda part, its: part.set_up(its), federation)
 
     def round(self, federation: Federation, number: int) -> None:

@@ -11,6 +11,7 @@ a grid on which their projection is exact: a node's row does not depend on who e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ def views_of(data: GraphTensors, schema: Schema) -> list[GraphTensors]:
     return [data if each is graph else GraphTensors(each) for each in views]
 
 
-def relation_sources(schema: Schema, dim: int) -> list[tuple[int, bool, NDArray[np.int64] | None]]:
+@lru_cache(maxsize=8)
+def relation_sources(schema: Schema, dim: int) -> tuple[tuple[int, bool, NDArray[np.int64] | None], ...]:
     """Relations along and against their rows: which one, whether against, and the features of nodes where they come
     from; None for all columns of X, which are projected.
 
@@ -85,7 +87,7 @@ def relation_sources(schema: Schema, dim: int) -> list[tuple[int, bool, NDArray[
                     dtype=np.int64,
                 )
             found.append((number, turned, columns))
-    return found
+    return tuple(found)
 
 
 def width_of_relations(schema: Schema, dim: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
 
+import torch
 from torch import Tensor
 
 T = TypeVar("T")
@@ -31,6 +32,11 @@ def share(names: Sequence[object], tensors: Sequence[Tensor], make: Callable[[],
     if found is None:
         found = _SHARED[key] = make()
     return found
+
+
+def are_equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Whether these are the same tensors by the same names, or copies."""
+    return one.keys() == other.keys() and all(torch.equal(each, other[name]) for name, each in one.items())
 
 
 class SharedTensors(dict[str, Tensor]):

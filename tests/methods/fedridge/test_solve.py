@@ -50,15 +50,18 @@ def test_all_penalties_whatever_the_rank(rows):
 
 def test_a_correction_by_hand_and_both_forms_agree():
     # One row e1 with residual 1: d = 1 / (1 + μ) along e1.
-    (found,) = corrections(torch.tensor([[1.0, 0, 0]]).double(), torch.tensor([[1.0]]).double(), [3.0])
+    # With residual 2 beside it and no more than μ = 1: d = 2 / 2.
+    one = torch.tensor([[1.0]]).double()
+    ((found,), (other,)) = corrections(torch.tensor([[1.0, 0, 0]]).double(), [(one, [3.0]), (2 * one, [1.0])])
     assert found.flatten().tolist() == pytest.approx([0.25, 0, 0])
+    assert other.flatten().tolist() == pytest.approx([1.0, 0, 0])
     draw = torch.Generator().manual_seed(0)
     wide = torch.randn(5, 9, generator=draw, dtype=torch.float64)
     residual = torch.randn(5, 2, generator=draw, dtype=torch.float64)
     twice = torch.cat([wide, wide]) * 0.5**0.5  # ten rows for nine columns, the same sums
     for one, two in zip(
-        corrections(wide, residual, [0.1, 10.0]),
-        corrections(twice, torch.cat([residual, residual]) * 0.5**0.5, [0.1, 10.0]),
+        *corrections(wide, [(residual, [0.1, 10.0])]),
+        *corrections(twice, [(torch.cat([residual, residual]) * 0.5**0.5, [0.1, 10.0])]),
         strict=True,
     ):
         assert torch.allclose(one, two, atol=1e-12)

@@ -49,6 +49,7 @@ from graphsilo.models.node_columns import list_classified, place_classified, vie
 from graphsilo.models.shares import Linear, Shares, explain_sum
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.losses import binary_focal
+from graphsilo.training.sharing import are_equal
 
 LOGARITHMS = "ridge logarithms"
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -358,16 +359,15 @@ class Client(ClientBase[FedRidgeConfig]):
         """Corrections of a model by what it says of weighted rows, float64, and ridges of the own rows alone."""
         if not self.config.own or not len(self._train) or not len(self._validation):
             return [], []
-        parts = list(features.blocks(self._train))
-        rows = torch.cat([part for _, part in parts])
+        rows = torch.cat([part for _, part in features.blocks(self._train)])
         labels = torch.from_numpy(self.silo.labels[self._train])
         root = class_weights[labels].sqrt()[:, None]
         target = self._wanted(self._train)
         # From the strongest penalty on: of equals the one nearest to the common model is kept.
         penalties = sorted(self.config.own_ridge, reverse=True)
-        rows, fit = root * rows, partial(corrections, root * rows)
-        changes = fit(root * target - scores(rows), penalties)
-        alone = fit(root * target, sorted(self.config.ridge, reverse=True))
+        rows *= root
+        wanted = ((root * target - scores(rows), penalties), (root * target, sorted(self.config.ridge, reverse=True)))
+        changes, alone = corrections(rows, wanted)
         return changes, [weights.float() for weights in alone]
 
     @property
@@ -533,6 +533,18 @@ class Client(ClientBase[FedRidgeConfig]):
         noisy = [name for name in models if name.endswith(NOISY)]
         exact = [name for name in models if name not in noisy]
         return [next((name for name in exact if name.endswith(LABELLED) == own), exact[0]), *noisy] if exact else noisy
+
+    def drop_columns(self) -> None:
+        """Make room: features are made again where they are asked for."""
+        for data in (self.data, self._seen):
+            Features.forget_others(data, ())
+            data.forget(LOGARITHMS)
+
+    def same_view(self, view: str) -> str:
+        """The view that predicts the same: the aggregate is the common model of whoever has that."""
+        common, found = self._models.get("common", {}), self._aggregate
+        is_common = found is not None and are_equal(found, common)
+        return "common" if view == "aggregate" and is_common else view
 
     def install_aggregate(self, weights: Tensors) -> None:
         for name, tensor in weights.items():

@@ -22,7 +22,6 @@ from graphsilo.models.node_columns import (
     node_columns,
     num_views,
     portable_columns,
-    relation_sources,
     views_of,
     width_of,
     width_of_relations,
@@ -50,7 +49,7 @@ def features_taken(schema: Schema, dim: int) -> int:
         schema: Of the federation.
         dim: Most columns in all; 0 for no bound.
     """
-    features, views, relations = schema.num_features, num_views(schema), len(relation_sources(schema, 0))
+    features, views, relations = schema.num_features, num_views(schema), 2 * len(schema.relations)
     whole = width_of(features, features, 0, views) + width_of_relations(schema, features)
     if not dim or whole <= dim:
         return features

@@ -69,19 +69,23 @@ def ridges(matrix: Tensor, right: Tensor, penalties: Sequence[float], tolerance:
     return list(torch.empty_like(solved).index_copy_(0, order, solved).split(right.shape[1], dim=1))
 
 
-def corrections(rows: Tensor, residual: Tensor, penalties: Sequence[float]) -> list[Tensor]:
-    """argmin_D ‖rows D − residual‖² + penalty ‖D‖², [p, C], for each penalty: from T equations or from p.
+def corrections(rows: Tensor, wanted: Sequence[tuple[Tensor, Sequence[float]]]) -> list[list[Tensor]]:
+    """argmin_D ‖rows D − residual‖² + penalty ‖D‖², [p, C], for each penalty of each residual: from T equations or
+    from p.
 
     Args:
         rows: [T, p] float64.
-        residual: [T, C] float64.
-        penalties: Above 0.
+        wanted: [T, C] float64 residuals, and the penalties of each, above 0.
     """
     count, width = rows.shape
     if count > width:
-        return _ridges(upper_product(rows, rows), rows.t() @ residual, penalties)
-    solved = _ridges(upper_product(rows.t(), rows.t()), residual, penalties)
-    return list((rows.t() @ torch.cat(solved, dim=1)).split(residual.shape[1], dim=1))
+        square = upper_product(rows, rows)
+        return [_ridges(square, rows.t() @ residual, penalties) for residual, penalties in wanted]
+    square = upper_product(rows.t(), rows.t())
+    return [
+        list((rows.t() @ torch.cat(_ridges(square, residual, penalties), dim=1)).split(residual.shape[1], dim=1))
+        for residual, penalties in wanted
+    ]
 
 
 def _ridges(matrix: Tensor, right: Tensor, penalties: Sequence[float]) -> list[Tensor]:

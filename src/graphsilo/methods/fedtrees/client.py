@@ -44,10 +44,11 @@ from graphsilo.models.graph_columns import graph_columns
 from graphsilo.models.node_columns import list_classified, node_columns, place_classified, views_of
 from graphsilo.models.shares import Shares
 from graphsilo.models.view import GraphTensors
-from graphsilo.training.sharing import shared_copy
+from graphsilo.training.sharing import are_equal, shared_copy
 
 T = TypeVar("T")
 COMMON, CORRECTED, ALONE = FORESTS
+COLUMNS = "trees columns"
 
 
 class Client(ClientBase[FedTreesConfig]):
@@ -377,17 +378,17 @@ class Client(ClientBase[FedTreesConfig]):
         if view != "aggregate" or known is None:
             track, known = self._track(view), self._forests[self._track(view)]
         base = known["base"].double().numpy()
-        if known is self._forests.get(track) or (track in self._forests and _are_equal(self._forests[track], known)):
+        if known is self._forests.get(track) or (track in self._forests and are_equal(self._forests[track], known)):
             margins = self._update_margins(track, data)
         else:
             margins = np.tile(base, (len(self._rows(data)), 1))
             forest.add_trees(margins, self._rows(data), known, range(len(known["columns"])))
-        nodes = list_classified(data)
+        said, nodes = self._say(margins), list_classified(data)
         if not isinstance(nodes, slice):  # nobody asks of others
-            of_all = np.tile(base, (data.num_nodes, 1))
-            of_all[nodes] = margins
-            margins = of_all
-        return torch.from_numpy(self._say(margins)).to(data.device)
+            of_all = np.tile(self._say(base[None]), (data.num_nodes, 1))
+            of_all[nodes] = said
+            said = of_all
+        return torch.from_numpy(said).to(data.device)
 
     def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
         from graphsilo.methods.fedtrees.shares import tree_shares
@@ -472,6 +473,12 @@ class Client(ClientBase[FedTreesConfig]):
     def release(self) -> None:
         self._forget()
 
+    def drop_columns(self) -> None:
+        """Make room: columns are made again where they are asked for."""
+        self._forget()
+        for graph in (self.silo.graph, self.silo.seen.graph):
+            self.tensors(graph).forget(COLUMNS)
+
     def _track(self, view: str) -> str:
         """The forest of a view: ``own`` is what was chosen, and who grows none of its own has the common one."""
         track = self._chosen if view == "own" else view
@@ -501,14 +508,10 @@ def _hold_columns(
 ) -> NDArray[np.float32]:
     """A graph's columns, made at first use. Those of another seed, or of other directions, are no longer held then: a
     coordinator may ask for any number of these."""
-    held: dict[tuple[Any, ...], dict[Any, NDArray[np.float32]]] = data.cached(("trees columns",), dict)
+    held: dict[tuple[Any, ...], dict[Any, NDArray[np.float32]]] = data.cached((COLUMNS,), dict)
     if key not in held:
         held.clear()
         held[key] = {}
     if mine not in held[key]:
         held[key][mine] = make()
     return held[key][mine]
-
-
-def _are_equal(one: Tensors, other: Tensors) -> bool:
-    return all(torch.equal(each, other[name]) for name, each in one.items())
