@@ -13,6 +13,7 @@ from importlib import util
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from graphsilo import documents
@@ -93,6 +94,21 @@ def test_scores_of_the_run(tmp_path, method):
         assert said.returncode == 0
         card = (tmp_path / "out" / "MODEL_CARD.md").read_text()
         assert "| client 1 (this one) | 50 |" in card
+        ledger = pq.read_table(tmp_path / "run" / "ledger.parquet").to_pylist()
+        own, answers, every, all_answers = (
+            sum(
+                row["bytes"]
+                for row in ledger
+                if row["direction"] == "up" and row["client"] in who and (row["phase"] == "evaluation") == judged
+            )
+            for who in ({1}, {0, 1, 2})
+            for judged in (False, True)
+        )
+        assert 0 < 2 * own < every
+        assert (
+            f"This silo sent {own:,} bytes for training, and {answers:,} of scores and counts for evaluation; all silos "
+            f"together {every:,} and {all_answers:,} (seed 0, by the ledger)." in card
+        )
         with pytest.raises(ConfigError, match="not empty"):
             export(tmp_path / "run", tmp_path / "out", client=1)
 

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.parquet as parquet
+
 from graphsilo.__about__ import __version__
 from graphsilo.data.silos.silo import Schema
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.predict import Member
+from graphsilo.experiments.simulation import method_of
 from graphsilo.experiments.storage.records import RunRecord
 from graphsilo.experiments.storage.views import names_of
 from graphsilo.federation import registry
@@ -150,13 +153,10 @@ def _number(value: Any) -> str:
 
 
 def _sent(asked: Member) -> list[str]:
-    method = registry.load(asked.asked.config.method.name)
+    method = method_of(asked.asked.config)
     if method.alone:
         return ["Nothing: each silo trained for itself."]
-    lines = []
-    spent = asked.result.spent if isinstance(asked.result, RunRecord) else None
-    if spent is not None and spent.upload_bytes is not None:
-        lines.append(f"Each silo sent {spent.upload_bytes:,.0f} bytes in all.")
+    lines = [_bytes_sent(asked)] if isinstance(asked.result, RunRecord) and not method.pooled else []
     settings = asked.asked.config.method_config().model_dump(mode="json")
     noise = settings.get("epsilon")
     lines.append(
@@ -165,3 +165,23 @@ def _sent(asked: Member) -> list[str]:
     )  # fmt: skip
     lines.append(f"`graphsilo explain {method.name}` lists every field and what it discloses.")
     return lines
+
+
+def _bytes_sent(asked: Member) -> str:
+    """How much this silo sent, and all of them, for training and for evaluation apart."""
+    file = asked.folder / "ledger.parquet"
+    if not file.is_file():
+        return "How much was sent is not known: the run's folder has no ledger.parquet."
+    rows = parquet.read_table(
+        file, columns=["client", "phase", "bytes"], filters=[("seed", "=", asked.seed), ("direction", "=", "up")]
+    )
+    sums = rows.group_by(["client", "phase"]).aggregate([("bytes", "sum")]).to_pylist()
+    mine = [row for row in sums if row["client"] == asked.silo.client]
+    (own, answers), (every, all_answers) = (
+        [sum(row["bytes_sum"] for row in some if (row["phase"] == "evaluation") is judged) for judged in (False, True)]
+        for some in (mine, sums)
+    )
+    return (
+        f"This silo sent {own:,} bytes for training, and {answers:,} of scores and counts for evaluation; all silos "
+        f"together {every:,} and {all_answers:,} (seed {asked.seed}, by the ledger)."
+    )
