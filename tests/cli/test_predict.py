@@ -38,7 +38,9 @@ def test_predict(call, finished, tmp_path):
 
 def test_predict_speaks_of_the_users_ids(call, tmp_path):
     ids = ["q1", "q,2", "007", "=1+1", "@q5", "-6", "q7", "q8", "q9", "q0"]
-    (tmp_path / "n.csv").write_text("id,a,y\n" + "".join(f'"{node}",{row},{row % 2}\n' for row, node in enumerate(ids)))
+    (tmp_path / "n.csv").write_text(
+        "id,a,y\n" + "".join(f'"{node}",{row},{row % 2 if row != 8 else ""}\n' for row, node in enumerate(ids))
+    )
     (tmp_path / "e.csv").write_text("s,t\n" + "".join(f'"{ids[row]}","{ids[row - 1]}"\n' for row in range(10)))
     (tmp_path / "g.yaml").write_text(
         "nodes: {path: n.csv, id: id, label: y}\nedges: {path: e.csv, source: s, target: t}\n"
@@ -56,6 +58,10 @@ def test_predict_speaks_of_the_users_ids(call, tmp_path):
     assert "node 7 is not on client 0's own graph, which holds 10 nodes with the ids of their table" in err
     assert "nodes 7, q are not on client 0's own graph" in call(*ask, "--nodes", "7,q1,q")[2]
     assert call(*ask, "--nodes", " , ")[0] == 2
+    open_cases = call(*ask, "--unlabelled", "--top", "3")[1]
+    assert [row["node"] for row in csv.DictReader(open_cases.splitlines())] == ["q9"]
+    code, _, err = call(*ask, "--unlabelled", "--nodes", "q7,q8")
+    assert (code, "all 2 nodes" in err) == (2, True)
 
 
 def test_a_rare_class_is_looked_for(call, tmp_path):
@@ -119,6 +125,7 @@ def test_targets_stand_beside_what_they_are(call, tmp_path):
     told = list(csv.DictReader(call("predict", "--run", run, "--client", "0")[1].splitlines()))
     assert list(told[0]) == ["node", "rent", "age", "split", "true_rent", "true_age"]
     assert [row["true_rent"] for row in told[:3]] == ["", "1.25", "2.25"]
+    assert call("predict", "--run", run, "--client", "0", "--unlabelled")[0] == 2  # each has an age
     for place in (tmp_path, ""):
         code, _, err = call("predict", "--run", run, "--client", "0", "--out", place)
         assert code == 2

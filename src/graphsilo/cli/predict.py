@@ -15,6 +15,7 @@ from graphsilo.cli.values import (
     OwnCode,
     allow_own,
     option,
+    switch,
     whole_numbers,
 )
 from graphsilo.errors import ConfigError
@@ -42,6 +43,7 @@ def predict(
     graph: Path | None = option("FILE", "Graph to predict on (.yaml, .npz, .pt); else the client's own."),
     nodes: list[str] | None = option("ID,ID", "Only these nodes, by the ids of your table; else numbers. Repeatable."),
     top: int | None = option("N", "Only so many, the highest scores of the class looked for first.", min=1),
+    unlabelled: bool = switch("--unlabelled", "Only items whose class is not known, or none of whose targets is."),
     out: Path | None = option("PREDS.csv", "Write all rows to this file."),
     own: OwnCode = None,
     debug: Debug = False,
@@ -61,6 +63,10 @@ def predict(
         model=model,
     )
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_select_nodes(found, nodes))
+    if unlabelled:
+        count, rows = len(rows), [row for row in rows if found.is_open(row)]
+        if not rows:
+            raise ConfigError(f"all {count} nodes of {found.on} are labelled; --unlabelled leaves none. Leave it out.")
     rows = rows if top is None else found.rank(rows, top)
     if out is not None:
         disk.write_text(out.expanduser(), to_csv(found, rows))

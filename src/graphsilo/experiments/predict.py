@@ -97,6 +97,12 @@ class Prediction:
         """Whether ``node_ids`` are those of the user's own table."""
         return self.node_ids.dtype.kind == "U"
 
+    def is_open(self, row: int) -> bool:
+        """Whether neither the class of a row nor the value of any of its targets is known."""
+        if self.truth is not None:
+            return bool(np.isnan(self.truth[row]).all())
+        return self.labels is None or bool(self.labels[row] < 0)
+
     def places(self, nodes: Sequence[str | int]) -> list[int]:
         """Where these nodes are among the predictions, in the order given.
 
