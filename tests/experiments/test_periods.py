@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,6 +46,13 @@ def test_every_time_is_in_one_of_few_periods(low, length):
     times = np.linspace(low, low + length, 50)
     place = np.searchsorted(bounds, times, side="left") - 1
     assert not len(bounds) or (place.min() >= 0 and place.max() < len(bounds) - 1)
+
+
+def test_a_slip_of_the_year_is_in_no_period():
+    times = np.array([*np.arange(days("2025-01-01"), days("2025-07-01")), days("2091-10-17")])
+    participants = SimpleNamespace(test_times=[times], schema=SimpleNamespace(task="node", num_classes=2))
+    found = name_periods(period_bounds(EvaluationConfig(), participants))
+    assert found == [f"2025-0{month}" for month in range(1, 7)]
 
 
 def test_periods_that_are_named():

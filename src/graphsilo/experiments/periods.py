@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from graphsilo.data.partition.time_splits import last_time, show_time
+from graphsilo.data.dates import are_steps, show_time, usual_range
+from graphsilo.data.partition.time_splits import last_time
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.config import EvaluationConfig
 from graphsilo.experiments.participants import Participants
@@ -28,7 +29,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 def period_bounds(config: EvaluationConfig, participants: Participants) -> list[float]:
     """Bounds of the periods of the test part, ascending, in days since 1970-01-01 or in what numbers times are; empty
-    where there are none.
+    where there are none. Times far from nearly all others, such as slips of the year, are in no period.
 
     Raises:
         ConfigError: Those that were named are not ascending, fewer than two, or more than silos score.
@@ -51,7 +52,7 @@ def period_bounds(config: EvaluationConfig, participants: Participants) -> list[
         return []
     times = np.concatenate([np.zeros(0), *participants.test_times])
     times = times[~np.isnan(times)]
-    return divide(float(times.min()), float(times.max())) if len(times) else []
+    return divide(*usual_range(times)) if len(times) else []
 
 
 def divide(low: float, high: float) -> list[float]:
@@ -63,7 +64,7 @@ def divide(low: float, high: float) -> list[float]:
         7
     """
     begins: list[float] = []
-    if show_time(low) == f"{low:g}":  # numbers of something else
+    if are_steps(np.array([low, high])):
         step = 1.0 if float(low).is_integer() and float(high).is_integer() else (high - low) / FEWEST
         begins = [low] if not step else np.arange(low, high + step / 2, step).tolist()
     else:

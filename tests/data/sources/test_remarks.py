@@ -4,28 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphsilo.data.sources.remarks import remarks
 from graphsilo.data.sources.tables import read_spec, read_tables
-
-
-def test_dates_far_outside_the_others_are_told(tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("id,y,week\n" + "".join(f"{row},{row % 2},{row}\n" for row in range(99)))
-    links = "".join(f"{row},{row + 1},2025-03-{row % 28 + 1:02d}\n" for row in range(98))
-    (tmp_path / "e.csv").write_text(f"a,b,day\n{links}3,4,1970-01-01\n")
-    (tmp_path / "t.yaml").write_text(
-        "nodes: {path: n.csv, id: id, label: y, time: {column: week, steps: true}}\n"
-        "edges: {path: e.csv, source: a, target: b, time: day}\n"
-    )
-    spec = read_spec(tmp_path / "t.yaml")
-    found = remarks(read_tables(spec), spec)
-    assert "nodes" not in dict(found)  # weeks from 0 on
-    said = [text for where, text in found if where == "link"]
-    assert said == [
-        "one row is dated long before nearly all others (2025-03-01 to 2025-03-28), up to 1970-01-01: a slip, or a "
-        "word for an unknown date? List such words under `empty` of the table"
-    ]
 
 
 def test_nodes_without_a_time_are_told(tmp_path: Path) -> None:
@@ -37,21 +17,3 @@ def test_nodes_without_a_time_are_told(tmp_path: Path) -> None:
     spec = read_spec(tmp_path / "t.yaml")
     (said,) = [text for where, text in remarks(read_tables(spec), spec) if where == "dates"]
     assert said.startswith("2 of 3 nodes have no time: they count as looked at on the last date")
-
-
-@pytest.mark.parametrize("how", ["days_since: 2020-01-01", "years_at: 2025-01-01"])
-def test_a_placeholder_in_a_column_of_dates_is_told(how: str, tmp_path: Path) -> None:
-    """Of people born from 1930 on, three on a day that stands for an unknown one."""
-    days = [f"19{30 + row % 69}-03-{row % 28 + 1:02d}" for row in range(297)] + 3 * ["1900-01-01"]
-    rows = "".join(f"{row},{row % 2},{day}\n" for row, day in enumerate(days))
-    (tmp_path / "n.csv").write_text(f"id,y,born\n{rows}")
-    (tmp_path / "e.csv").write_text("a,b,opened\n" + "".join(f"{row},{row + 1},2025-01-02\n" for row in range(99)))
-    (tmp_path / "t.yaml").write_text(
-        f"nodes: {{path: n.csv, id: id, label: y, dates: {{born: {{{how}}}}}}}\n"
-        f"edges: {{path: e.csv, source: a, target: b, dates: {{opened: {{{how}}}}}}}\n"
-    )
-    spec = read_spec(tmp_path / "t.yaml")
-    (said,) = [(where, text) for where, text in remarks(read_tables(spec), spec) if "dated long" in text]
-    assert said[0].startswith("born (")
-    assert said[1].startswith("3 rows are dated long before nearly all others (193")
-    assert "up to 1900-01-01: a slip, or a word for an unknown date?" in said[1]

@@ -216,10 +216,12 @@ def _tables(graph: Graph) -> Iterator[Finding]:
     """How many nodes and rows of links there are by table, and from when they are."""
     import numpy as np
 
-    from graphsilo.data.sources.remarks import date, dates_of
+    from graphsilo.data.dates import show_time
+    from graphsilo.data.sources.dates import dates_of
 
     days = {
-        name: f", {date(found.min(), found)} to {date(found.max(), found)}" for name, found in dates_of(graph).items()
+        name: f", {show_time(found.min(), found)} to {show_time(found.max(), found)}"
+        for name, found in dates_of(graph).items()
     }
     if graph.types is not None:
         for number, kind in enumerate(graph.types.names):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphsilo.data.dates import are_steps, show_time
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition.artefact import Partition
 from graphsilo.data.partition.rule import Moment, TimeOptions
@@ -16,8 +17,6 @@ from graphsilo.data.partition.splits import Ratios, Split, cut_points
 from graphsilo.errors import ConfigError, DataError, several
 from graphsilo.types import NodeIds
 
-_FIRST_DAY, _LAST_DAY = 3650.0, 40000.0
-"""Days since 1970-01-01, 1979 to 2079, between which times are taken for dates and shown as such."""
 _LISTED = 5
 """Clients that an error names."""
 
@@ -79,7 +78,7 @@ def _given_bounds(options: TimeOptions, times: NDArray[np.float64], name: str) -
             f"{name}: a split by time needs two dates, and has {given} alone: say {lacking}, too, or leave out both "
             f"and let ratios say it."
         )
-    if len(times) and times.max() < _FIRST_DAY and isinstance(options.train_until, str):
+    if len(times) and are_steps(times) and isinstance(options.train_until, str):
         raise ConfigError(
             f"{name}: {options.train_until} (train_until) is a date, and times of nodes are numbers from "
             f"{times.min():g} to {times.max():g}: give numbers of that kind."
@@ -153,13 +152,6 @@ def _bounds_of(times: NDArray[np.float64], ratios: Ratios, name: str) -> _Bounds
 
 def _nearest(places: NDArray[np.int64], wanted: int) -> int:
     return int(places[np.argmin(np.abs(places - wanted))])
-
-
-def show_time(time: float) -> str:
-    """For people: the date, where a time looks like days since 1970-01-01, else the number."""
-    if not _FIRST_DAY <= time <= _LAST_DAY:
-        return f"{time:g}"
-    return (datetime.date(1970, 1, 1) + datetime.timedelta(days=float(np.floor(time)))).isoformat()
 
 
 def time_remarks(graph: Graph, partition: Partition) -> list[str]:

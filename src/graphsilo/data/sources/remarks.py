@@ -10,20 +10,12 @@ from numpy.typing import NDArray
 
 from graphsilo.data.graph import Graph
 from graphsilo.data.sources.classes import signed_note
-from graphsilo.data.sources.columns import DAYS_PER_YEAR
 from graphsilo.data.sources.tables import Reading, TableSpec
 from graphsilo.errors import several
 
 MOSTLY_EMPTY = 0.5
 """Share of empty cells from which a column deserves a word."""
 SHOWN = 3
-_STEPS = 3650
-"""Days since 1970-01-01 below which numbers are taken for steps, such as weeks, and not for dates."""
-
-_STAND_INS = [float(np.datetime64(day, "D").astype(np.int64)) for day in (
-    "0001-01-01", "1753-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1970-01-01", "2099-12-31", "9999-12-31",
-)]  # fmt: skip
-"""Days that programs write for one that nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,7 @@ class LinkFacts:
 
 def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     """What a person should look at: where, and what."""
-    said = [*_features(found), *_words(found, spec), *_dates(found, spec), *_undated(found.graph)]
+    said = [*_features(found), *_words(found, spec), *_undated(found.graph)]
     if spec.classes is None:
         said += [("classes", note) for note in signed_note(found.graph.class_names)]
     facts = LinkFacts.of(found.rows, found.graph.num_nodes)
@@ -74,77 +66,6 @@ def remarks(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
     if facts.loops:
         left_out = "" if spec.directed else ": left out"
         said.append(("links", f"{_rows(facts.loops)} a node as linked with itself{left_out}"))
-    return said
-
-
-def dates_of(graph: Graph) -> dict[str, NDArray[np.float64]]:
-    """Days since 1970-01-01 of the rows of each table that has some, by the table's name."""
-    found = {}
-    if graph.time is not None:
-        kinds = ("nodes",) if graph.types is None else graph.types.names
-        of_node = np.zeros(graph.num_nodes, dtype=np.int16) if graph.types is None else graph.types.of_node
-        found = {kind: graph.time[of_node == number] for number, kind in enumerate(kinds)}
-    if graph.links is not None and graph.links.time is not None:
-        links = graph.links.time
-        found |= {name: links[graph.links.of_link == number] for number, name in enumerate(graph.links.relations)}
-    known = {name: days[~np.isnan(days)] for name, days in found.items()}
-    return {name: days for name, days in known.items() if len(days)}
-
-
-def date_columns_of(graph: Graph, spec: TableSpec) -> dict[str, NDArray[np.float64]]:
-    """Days since 1970-01-01 of the columns of dates that became features, by the feature's name, those of filled cells
-    included."""
-    found: dict[str, NDArray[np.float64]] = {}
-    places = {name: (graph.features, place) for place, name in enumerate(graph.feature_names or ())}
-    if graph.links is not None:
-        places |= {name: (graph.links.features, place) for place, name in enumerate(graph.links.feature_names)}
-    for table, said in spec.tables():
-        for column, how in said.dates.items():
-            wanted = how.feature(column)
-            name = next((one for one in (wanted, f"{table}.{wanted}") if one in places), None)
-            if name is None:
-                continue
-            features, place = places[name]
-            values = features[:, place] if isinstance(features, np.ndarray) else features[:, [place]].toarray().ravel()
-            if graph.types is not None and features is graph.features:
-                values = values[graph.types.of_node == graph.types.of_feature[place]]
-            base = float(np.datetime64(how.years_at or how.days_since, "D").astype(np.int64))
-            found[name] = base + np.rint(values.astype(np.float64) * (-DAYS_PER_YEAR if how.years_at else 1.0))
-    return {name: days for name, days in found.items() if len(days)}
-
-
-def date(days: float, among: NDArray[np.float64]) -> str:
-    """Days since 1970-01-01 as a date; a number as it is where all among which it stands are of the first years, since
-    steps are counted so."""
-    if _are_steps(among):
-        return f"{days:g}"
-    return str(np.datetime64(0, "D") + np.timedelta64(int(np.floor(days)), "D"))
-
-
-def _are_steps(days: NDArray[np.float64]) -> bool:
-    return bool(days.min() >= 0 and days.max() < _STEPS)
-
-
-def _dates(found: Reading, spec: TableSpec) -> list[tuple[str, str]]:
-    """Dates far outside those of nearly all rows of a table, such as 1900-01-01 for an unknown one."""
-    said = []
-    for name, days in [*dates_of(found.graph).items(), *date_columns_of(found.graph, spec).items()]:
-        stands_in = np.isin(np.floor(days), () if _are_steps(days) else _STAND_INS)
-        usual = days if stands_in.all() else days[~stands_in]
-        low, high = np.quantile(usual, (0.02, 0.98), method="nearest")
-        span = max(high - low, 1.0)
-        before = (days < low - span) | (stands_in & (days < low))
-        after = (days > high + span) | (stands_in & (days > high))
-        for what, far in (("before", before), ("after", after)):
-            if far.any():
-                edge = days[far].min() if what == "before" else days[far].max()
-                rows = "one row is" if far.sum() == 1 else f"{far.sum()} rows are"
-                text = (
-                    f"{rows} dated long {what} nearly all others ({date(low, days)} to {date(high, days)}), up to "
-                    f"{date(edge, days)}: a slip, or a word for an unknown date? List such words under `empty` of the "
-                    f"table"
-                )
-                said.append((name, text))
     return said
 
 

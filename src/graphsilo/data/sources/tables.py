@@ -42,6 +42,7 @@ from graphsilo.data.sources.columns import (
     read_targets,
     read_time,
 )
+from graphsilo.data.sources.dates import date_notes
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
 from graphsilo.data.sources.missing import UNLABELLED, Missing, far_notes, unlabelled_note
 from graphsilo.data.sources.table_files import Query, Table, distinct, is_text, mask
@@ -214,7 +215,7 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
         every[own] = values
         graph = with_targets(graph, every, spec.classified.targets)
     graph = merge_parallel(graph) if spec.directed else make_undirected(graph)
-    return Reading(graph, empty, edges)
+    return Reading(replace(graph, notes=(*graph.notes, *date_notes(graph, spec))), empty, edges)
 
 
 def _refuse_unknown(spec: TableSpec, types: Sequence[str], relations: Sequence[str]) -> None:
