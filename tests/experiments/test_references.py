@@ -7,18 +7,20 @@ import shutil
 
 import pytest
 
+from graphsilo.data.sources.catalog import has_tables
 from graphsilo.errors import UnsupportedError
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.evaluate.spread import paired_errors
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.predict import predict
-from graphsilo.experiments.references import reference_config
+from graphsilo.experiments.references import reference_config, with_trees_alone
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import reading
 from graphsilo.testing import conformance
 from kit.runs import Listener, only
+from kit.silos import CLASSES, write_tables
 
 
 def test_the_global_reference_on_the_global_graph(small):
@@ -183,3 +185,54 @@ def test_who_kept_no_answers_is_not_compared_and_sums_are_never(small, tmp_path)
     run(summed, out=tmp_path / "summed")
     (seed,) = reading.read(tmp_path / "summed" / "references" / "alone").seeds
     assert not any(each.paired for each in seed.clients)
+
+
+# -- trees alone beside tables ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """The settings of a run on two silos' tables."""
+    silos = [write_tables(tmp_path, name, seed=seed, labels=CLASSES) for seed, name in enumerate(("north", "south"))]
+    return {"data": {"name": list(map(str, silos))}, "method": "fedridge"}
+
+
+@pytest.mark.parametrize(
+    ("said", "rows"),
+    [
+        ({}, ["trees_alone"]),
+        ({"run": {"seeds": [0, 1]}}, ["trees_alone"]),
+        ({"run": {"references": []}}, []),
+        ({"run": {"references": "none"}}, []),
+        ({"run": {"references": ["none"]}}, []),
+        ({"run": {"references": ["majority"]}}, ["majority"]),
+        ({"method": "trees_alone"}, []),
+    ],
+)
+def test_what_has_to_be_beaten_stands_beside_tables(tables, said, rows):
+    found = run(load_config({**tables, **said})).record
+    assert list(found.reference_rows) == rows
+    if rows == ["trees_alone"]:
+        alone = run(load_config({**tables, "method": "trees_alone"})).record
+        assert found.reference_rows["trees_alone"].metrics == alone.summary.test.metrics
+        assert found.config["run"]["references"] == rows
+        assert found.config["run"]["seeds"] == said.get("run", {}).get("seeds", [0])
+
+
+def test_only_beside_tables_and_what_trees_can_do(small, tables):
+    assert run(small()).record.reference_rows == {}
+    config = load_config(tables)
+    assert [with_trees_alone(config, task).run.references for task in ("node", "regression", "link", "multilabel")] == [
+        ["trees_alone"], ["trees_alone"], [], [],
+    ]  # fmt: skip
+    assert [has_tables(name) for name in ("bank", "hospital", "a/silo.yaml", "Cora", "citation-sbm", "a.npz")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_no_seed_changes_trees_alone(tables, tmp_path):
+    """One fit stands for all of them."""
+    every = run(load_config({**tables, "method": "trees_alone", "run": {"seeds": [0, 7]}})).record
+    assert every.seeds[0].test == every.seeds[1].test
+    run(load_config({**tables, "run": {"seeds": [3, 4]}}), out=tmp_path / "run")
+    assert [seed.seed for seed in reading.read_run(tmp_path / "run" / "references" / "trees_alone").seeds] == [3]

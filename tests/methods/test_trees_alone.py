@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from graphsilo.data.graph import Graph
 from graphsilo.data.links import Targets
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
+from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.message import Empty
 
 
@@ -67,3 +68,30 @@ def test_of_targets_each_has_scikit_learns_trees(kit):
             learning_rate=0.2, max_iter=10, max_leaf_nodes=4, min_samples_leaf=5, early_stopping=False, random_state=0
         ).fit(features[:60], wanted[:60, at])
         assert client.predict(client.data)[:, at].numpy() == pytest.approx(other.predict(features), abs=1e-5)
+
+
+@pytest.mark.parametrize(("val", "steps"), [("wrong", 40), ("none", 60), ("one class", 60)])
+def test_growing_ends_when_validation_finds_none_better(kit, monkeypatch, val, steps):
+    """Labels turned round make the first ten steps the best of all; where nothing tells, all are taken."""
+    silo, _, labels = silo_of()
+    items = dict(silo.seen.items)
+    if val == "wrong":
+        labels[items["val"]] = 1 - labels[items["val"]]
+    elif val == "none":
+        items["val"] = items["val"][:0]
+    else:
+        labels[items["val"]] = 0
+    silo = replace(silo, evaluations=(replace(silo.seen, items=items),))
+    client = kit.build("trees_alone", [silo], min_child=(5,), iterations=60)[1].client(0)
+    client.metric = find_selecting("auc", "node")
+    grown, grow = [], client._grow
+
+    def grow_seen(*given):
+        grown.append(grow(*given))
+        return grown[-1]
+
+    monkeypatch.setattr(client, "_grow", grow_seen)
+    client.grow(Empty())
+    (whole,) = grown
+    assert len(whole["start"]) - 1 == steps
+    assert len(client.trees["start"]) - 1 == (10 if val == "wrong" else 60)

@@ -10,9 +10,11 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.experiments import runner
+from graphsilo.experiments.config import load_config
 from graphsilo.planning import Connection, plan
 from graphsilo.planning.estimate import Trial, plan_of
 from graphsilo.runtime.machine import Memory
+from kit.silos import CLASSES, write_tables
 
 PLENTY = Memory(16 * 10**9, 8 * 10**9)
 
@@ -68,6 +70,30 @@ def test_rounds_of_two_kinds_count_as_often_as_the_run_has_them(small):
     assert (found.seed.up, found.seed.down) == (150 + 8 * 300, 15 + 8 * 600)
     assert found.seed.max_up == 50 + 8 * 100
     assert not found.exact
+
+
+def test_a_row_that_no_seed_changes_counts_once(small):
+    """5 s of what followed training were its; 2 s are results and page. Rows that were not made are named."""
+    known = trial(3, 5)
+    plain = plan_of(small(run__seeds=[0, 1]), known, machine=PLENTY)
+    known.events["trained"] = {"cpu": 3.0, "now": 0, "peak": 0, "sizes": {}}  # nothing beside data and steps
+    known.events["finished"] = {"cpu": 10.0, "sizes": {}}
+    known.rows["trees_alone"] = 5.0
+    found = plan_of(small(run__seeds=[0, 1], run__references=["trees_alone", "fedavg"]), known, machine=PLENTY)
+    assert (found.rows.cpu, found.finish.cpu, found.about["rows"]) == (5.0, 2.0, ["trees_alone"])
+    assert found.run.cpu == pytest.approx(plain.run.cpu + 5 + 2)
+    (note,) = [each.text for each in found.findings if "reference rows" in each.text]
+    assert note.startswith("the reference rows (fedavg) are runs of their own")
+
+
+@pytest.mark.slow
+def test_a_plan_of_tables_counts_trees_alone(tmp_path):
+    path = write_tables(tmp_path, "north", seed=1, labels=CLASSES)
+    config = load_config({"data": str(path), "partition": {"clients": 2}, "method": "fedridge"})
+    found = plan(config, seconds=1)
+    assert found.about["rows"] == ["trees_alone"]
+    assert 0 < found.rows.cpu < found.run.cpu
+    assert plan(config.with_settings({"run.references": []}), seconds=1).about["rows"] == []
 
 
 def test_a_measured_trial_is_carried_over_to_all_rounds_and_seeds(small):

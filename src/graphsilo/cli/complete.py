@@ -80,7 +80,7 @@ def references(incomplete: str) -> Offers:
     """Rows beside a run's own."""
     from graphsilo.experiments.config import REFERENCES
 
-    return _beginning(incomplete, ((name, "") for name in (*REFERENCES, "all")))
+    return _beginning(incomplete, ((name, "") for name in (*REFERENCES, "all", "none")))
 
 
 def lists(incomplete: str) -> Offers:

@@ -114,6 +114,7 @@ def _steps(plan: Plan) -> None:
         *([(f"Each later round of {about['rounds']}", plan.round, steady, steady)] if about["rounds"] > 1 else []),
         (f"Each evaluation of {about['evaluations']}", plan.evaluation, exact, exact),
         ("Each checkpoint", plan.checkpoint, True, True),
+        *([(f"Beside it: {', '.join(about['rows'])}", plan.rows, True, True)] if about["rows"] else []),
         ("Results and report", plan.finish, True, True),
         ("Seed: set-up, rounds", plan.seed, seed, seed_max),
         ("The whole run", plan.run, run, run_max),

@@ -289,8 +289,9 @@ class RunSection(Settings):
     )
     references: list[RunReference] = setting(
         [],
-        "reference rows to add: local (every silo trains its backbone by itself), alone (every silo runs this method "
-        "by itself, as with run.alone), trees_alone, fedavg, fedridge, auto, global, global_cut, majority",
+        "reference rows to add, or none; data of tables has trees_alone where nothing is said. local (every silo "
+        "trains its backbone by itself), alone (every silo runs this method by itself, as with run.alone), "
+        "trees_alone, fedavg, fedridge, auto, global, global_cut, majority",
     )
 
     @field_validator("seeds", mode="before")
@@ -302,6 +303,11 @@ class RunSection(Settings):
                 f"[{value}] for the one, and {format_seeds(value)} for the other."
             )
         return value
+
+    @field_validator("references", mode="before")
+    @classmethod
+    def _leave_out(cls, value: Any) -> Any:
+        return [] if value in ("none", ["none"]) else value
 
     @field_validator("without", mode="before")
     @classmethod

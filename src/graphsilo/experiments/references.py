@@ -15,6 +15,7 @@ from graphsilo.experiments.simulation import method_of, reference_method
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig, OneRoundConfig
+from graphsilo.types import Task
 
 _SCHEDULE = {"rounds", "min_clients"}
 """Settings of a method that its references share, where they have them; one place alone always answers."""
@@ -67,6 +68,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         "method.options": options,
         "evaluation.embeddings": False,
         "run.references": [],
+        "run.seeds": config.run.seeds[:1] if method.seedless else config.run.seeds,
         "run.alone": is_alone,
         # Others send no model, or all that they know in one answer.
         "run.compression": config.run.compression if is_alone else "none",
@@ -101,6 +103,15 @@ def with_alone(config: RunConfig) -> RunConfig:
     if (config.task or "node") in registry.load("trees_alone").tasks:
         rows.append("trees_alone")
     return config.with_settings({"run.references": rows})
+
+
+def with_trees_alone(config: RunConfig, task: Task) -> RunConfig:
+    """A run on tables here: unless rows were named, or left out, what has to be beaten stands beside it."""
+    row = registry.load("trees_alone")
+    # Also the program's own choice counts, such as no rows beside a row.
+    if "references" in config.run.model_fields_set or config.method.name == row.name or task not in row.tasks:
+        return config
+    return config.with_settings({"run.references": [row.name]})
 
 
 def measure_gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec.structs import replace
 
+from graphsilo.data.sources import catalog
 from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.experiments.checks import (
     check_data,
@@ -93,6 +94,10 @@ def run(
     config = check_settings(config, folder, remote=simulation is not None and not isinstance(simulation, Simulation))
     with folder.hold():
         config, simulation = check_with_data(config, folder, simulation)
+        if isinstance(simulation, Simulation) and all(map(catalog.has_tables, config.data.names)):
+            from graphsilo.experiments.references import with_trees_alone
+
+            config = with_trees_alone(config, simulation.task)
         config = folder.adopt(config, own, simulation)
         going = _Run(config, simulation, folder, observer, label, elsewhere)
         done = folder.open(config, simulation, going.fingerprint, going.settings)
@@ -270,7 +275,8 @@ class _Run:
         at_silos = name in ("local", "alone")
         # All rows are chosen by one metric, also where one silo alone would have taken another.
         by = selection_metric(self.config.evaluation, self.simulation).name
-        reuse = self.simulation if at_silos and not registry.load(self.config.method.name).pooled else None
+        same = at_silos or registry.load(config.method.name).alone
+        reuse = self.simulation if same and not registry.load(self.config.method.name).pooled else None
         if self.elsewhere is not None:  # of silos apart no more is known than their cards
             models = model_specs(config, list(self.simulation.clients))
             reuse = dataclasses.replace(self.simulation, models=models)

@@ -58,6 +58,7 @@ class Listing:
         model: The paper's backbone as ``model`` settings, taken where the user names none; or such settings per task,
             ``{"node": {"name": ...}, "graph": {"name": ...}}``.
         alone: Its clients receive nothing from each other (a reference, not a federation).
+        seedless: Whether no seed of training changes what it finds: as a reference row it is run with one.
         backbone: Whether its clients run a backbone, so that ``model`` settings and ``run.device`` mean something.
         elsewhere: What the method is on other backbones than the paper's, where that is another method.
         cut_links: Whether its clients use the links between silos, of which each knows those of its own nodes.
@@ -84,6 +85,7 @@ class Listing:
     edge_weights: bool = False
     model: Mapping[str, Any] | None = None
     alone: bool = False
+    seedless: bool = False
     backbone: bool = True
     elsewhere: str | None = None
     cut_links: bool = False

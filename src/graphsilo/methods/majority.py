@@ -83,6 +83,7 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     alone=True,
+    seedless=True,
     backbone=False,
     edge_weights=True,
     trials={

@@ -9,7 +9,7 @@ validation items say. Nothing leaves a silo.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any, TypeAlias
 
@@ -34,6 +34,8 @@ from graphsilo.settings import Widths
 
 _STEP = 10
 """Boosting steps after which validation items are asked."""
+_PATIENCE = 30
+"""Steps without a better answer of theirs after which no more are made."""
 _TINY = 1e-12
 
 
@@ -44,12 +46,15 @@ class TreesAloneConfig(OneRoundConfig):
     """Settings of trees alone."""
 
     leaves: tuple[Leaves, ...] = setting(
-        (7, 31), "most leaves of a tree: those to choose among", source="ours; scikit-learn: 31", min_length=1
+        (7,), "most leaves of a tree: those to choose among", source="ours; scikit-learn: 31", min_length=1
     )
     min_child: Widths = setting(
         (5, 20), "fewest training nodes in a leaf: those to choose among", source="ours; scikit-learn: 20"
     )
-    iterations: int = setting(200, "steps of boosting, of which validation chooses", source="ours", ge=1, le=10_000)
+    iterations: int = setting(
+        200, "steps of boosting, of which validation chooses; 30 without a better one end them", source="ours", ge=1,
+        le=10_000,
+    )  # fmt: skip
     lr: float = setting(0.05, "what a tree's leaves are multiplied by", source="ours; scikit-learn: 0.1", gt=0, le=1)
 
     @property
@@ -89,51 +94,40 @@ class Client(ClientBase[TreesAloneConfig]):
             return Done(clients=1)
         trained = _rows(self.data, nodes)
         for leaves, fewest in product(self.config.leaves, self.config.min_child):
-            grown = self._grow(trained, known, leaves, fewest)
-            if not len(items):  # nobody can choose: the first kind, all its steps
-                self.trees = grown
-                break
+            asked = _Asked(self._worth, labels, rows)
+            grown = self._grow(trained, known, leaves, fewest, asked)
             for step, scores in enumerate(_scores(grown, rows), start=1):
-                if step % _STEP and step != self.config.iterations:
+                if step % _STEP and step != len(grown["start"]) - 1:
                     continue
-                value = self.metric.of_outputs(labels, self._say(grown, scores))
-                worth = -np.inf if value is None else self.metric.goodness(value)
-                if worth > best or not self.trees:
+                worth = self._worth(labels, grown, scores)
+                if worth is None:  # nobody can choose: the first kind, all its steps
+                    self.trees = grown
+                    return Done(clients=1)
+                if worth > best:
                     best, self.trees = worth, {**grown, "start": grown["start"][: step + 1]}
         return Done(clients=1)
 
-    def _grow(self, rows: NDArray[np.float32], known: NDArray[Any], leaves: int, fewest: int) -> Tensors:
-        """scikit-learn's trees as tensors, those of a step side by side: nodes of one after the other."""
+    def _worth(self, labels: NDArray[Any], trees: Tensors, scores: NDArray[np.float64]) -> float | None:
+        """How good the scores of validation items are; None where these do not say."""
+        value = self.metric.of_outputs(labels, self._say(trees, scores)) if len(labels) else None
+        return None if value is None else self.metric.goodness(value)
+
+    def _grow(self, rows: NDArray[np.float32], known: NDArray[Any], leaves: int, fewest: int, asked: _Asked) -> Tensors:
+        """scikit-learn's trees, until validation items have found none better for long."""
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-        numbers = self.silo.has_targets
-        kind = HistGradientBoostingRegressor if numbers else HistGradientBoostingClassifier
-        fitted = [
+        kind = HistGradientBoostingRegressor if self.silo.has_targets else HistGradientBoostingClassifier
+        all_wanted = known.T.astype(np.float64) if self.silo.has_targets else [known]
+        return _to_tensors([
             kind(
                 learning_rate=self.config.lr, max_iter=self.config.iterations, max_leaf_nodes=leaves,
-                min_samples_leaf=fewest, early_stopping=False, random_state=self.context.seed,
+                min_samples_leaf=fewest, random_state=0,  # of the rows that decide on bins, where there are very many
+                # Trees of several targets are judged together, which is possible only when all are there.
+                early_stopping=len(all_wanted) == 1, scoring=asked, validation_fraction=None,
+                n_iter_no_change=_PATIENCE, tol=0,
             ).fit(rows, wanted)
-            for wanted in (known.T.astype(np.float64) if numbers else [known])
-        ]  # fmt: skip
-        # Each of several targets has trees of its own: those of one step stand side by side, as those of classes do.
-        steps = [
-            [tree.nodes for part in step for tree in part]
-            for step in zip(*(each._predictors for each in fitted), strict=True)
-        ]
-        nodes = np.concatenate([tree for step in steps for tree in step])
-        sizes = np.array([[len(tree) for tree in step] for step in steps], dtype=np.int64)
-        start = np.cumsum(sizes.ravel()).reshape(sizes.shape) - sizes
-        found = {
-            "feature": nodes["feature_idx"].astype(np.int64),
-            "threshold": nodes["num_threshold"].astype(np.float64),
-            "left": np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64)),
-            "right": nodes["right"].astype(np.int64),
-            "value": nodes["value"].astype(np.float64),
-            "start": np.vstack([start[:1], start]),  # the first row stands for no step at all
-            "base": np.concatenate([np.ravel(each._baseline_prediction) for each in fitted]).astype(np.float64),
-            "classes": np.arange(0) if numbers else fitted[0].classes_.astype(np.int64),
-        }
-        return {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in found.items()}
+            for wanted in all_wanted
+        ])  # fmt: skip
 
     def _say(self, trees: Tensors, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """[n, C] log-probabilities of all classes, or numbers."""
@@ -163,12 +157,65 @@ class Client(ClientBase[TreesAloneConfig]):
         self.trees = dict(models["own"])
 
 
-def _scores(trees: Tensors, rows: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]:
-    """[n, 1 or C] scores of some rows after each step."""
+class _Asked:
+    """Validation items, which scikit-learn asks after every step in place of its own.
+
+    Args:
+        worth: How good an answer is.
+        labels: Of the items, or targets.
+        rows: [items, d] their features.
+    """
+
+    def __init__(
+        self, worth: Callable[[NDArray[Any], Tensors, NDArray[np.float64]], float | None], labels: NDArray[Any],
+        rows: NDArray[np.float32],
+    ):  # fmt: skip
+        self.worth, self.labels, self.rows = worth, labels, rows
+        self.best = -np.inf
+        self.scores: NDArray[np.float64] | None = None
+
+    def __call__(self, model: Any, *rows_and_labels: Any) -> float:
+        """How good the best answer so far is; ever better where the items do not say, so that nothing ends early."""
+        step = len(model._predictors)
+        if step and not step % _STEP:
+            trees = _to_tensors([model], after=step - _STEP)
+            *_, scores = _scores(trees, self.rows, self.scores)
+            worth, self.scores = self.worth(self.labels, trees, scores), scores
+            self.best = float(step) if worth is None else max(self.best, worth)
+        return self.best
+
+
+def _to_tensors(fitted: Sequence[Any], after: int = 0) -> Tensors:
+    """scikit-learn's trees as tensors, those of a step side by side: nodes of one after the other."""
+    # Each of several targets has trees of its own: those of one step stand side by side, as those of classes do.
+    steps = [
+        [tree.nodes for part in step for tree in part]
+        for step in zip(*(each._predictors[after:] for each in fitted), strict=True)
+    ]
+    nodes = np.concatenate([tree for step in steps for tree in step])
+    sizes = np.array([[len(tree) for tree in step] for step in steps], dtype=np.int64)
+    start = np.cumsum(sizes.ravel()).reshape(sizes.shape) - sizes
+    found = {
+        "feature": nodes["feature_idx"].astype(np.int64),
+        "threshold": nodes["num_threshold"].astype(np.float64),
+        "left": np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64)),
+        "right": nodes["right"].astype(np.int64),
+        "value": nodes["value"].astype(np.float64),
+        "start": np.vstack([start[:1], start]),  # the first row stands for no step at all
+        "base": np.concatenate([np.ravel(each._baseline_prediction) for each in fitted]).astype(np.float64),
+        "classes": getattr(fitted[0], "classes_", np.arange(0)).astype(np.int64),
+    }
+    return {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in found.items()}
+
+
+def _scores(
+    trees: Tensors, rows: NDArray[np.float32], before: NDArray[np.float64] | None = None
+) -> Iterator[NDArray[np.float64]]:
+    """[n, 1 or C] scores of some rows after each step, in one array; ``before``: those to begin with."""
     feature, threshold, left, right, value, start = (
         trees[name].numpy() for name in ("feature", "threshold", "left", "right", "value", "start")
     )
-    total = np.tile(trees["base"].numpy(), (len(rows), 1))
+    total = np.tile(trees["base"].numpy(), (len(rows), 1)) if before is None else before
     for step in start[1:]:
         for output, first in enumerate(step.tolist()):
             place = np.zeros(len(rows), dtype=np.int64)
@@ -207,6 +254,7 @@ METHOD = Method(
     heterogeneous=True,
     evaluates=("own",),
     alone=True,
+    seedless=True,
     backbone=False,
     edge_weights=True,
     quick={"iterations": 20, "leaves": (7,), "min_child": (1,)},

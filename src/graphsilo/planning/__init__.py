@@ -67,9 +67,19 @@ def plan(
         order = {
             "explicit": sorted(config.explicit), "seconds": seconds, "finish": finish, "writes": out is not None,
             "line": None if line is None else asdict(line), "allowed": list_allowed(),
+            "rows": [] if line is not None else _choose_rows(config),
         }  # fmt: skip
         trial = _run_trial(order, folder, None if machine is None else SHARE * machine.free)
     return plan_of(config, trial, machine=machine, line=line, out=out)
+
+
+def _choose_rows(config: RunConfig) -> list[str] | None:
+    """Reference rows that the trial makes whole: of named ones those that are made once, whatever the seeds; None where
+    nobody said which, and the data decides."""
+    if "references" not in config.run.model_fields_set:
+        return None
+    found = map(registry.listing, config.run.references)
+    return [row.name for row in found if row is not None and row.seedless]
 
 
 def _run_trial(order: Mapping[str, Any], folder: Path, limit: float | None) -> Trial:

@@ -18,8 +18,8 @@ from graphsilo.experiments.seed import CHECKPOINT_SHARE, LEAST_SECONDS
 from graphsilo.planning.plan import Connection, Cost, Plan, PlanFinding, Process
 from graphsilo.runtime.machine import Memory, free_disk
 
-ONCE = frozenset({"report.html", "partition.npz", "config.yaml"})
-"""Files of a result whose size does not grow with seeds and rounds."""
+ONCE = ("report.html", "partition.npz", "config.yaml", "references/")
+"""Files and folders of a result whose size does not grow with seeds and rounds."""
 MODELS = ("models/", "embeddings/", "study/")
 """Folders of a result that hold as much after one round as after all."""
 
@@ -34,6 +34,7 @@ class Trial:
         steps: Set-up, rounds, evaluations as they were measured, and an unfinished one last.
         checkpoints: In the order they came.
         peak: Most memory it took, in bytes.
+        rows: CPU seconds of the reference rows that it made, by name.
         out_of_memory: Whether it was ended because memory ran short.
     """
 
@@ -41,6 +42,7 @@ class Trial:
     steps: list[dict[str, Any]] = field(default_factory=list)
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
     peak: int = 0
+    rows: dict[str, float] = field(default_factory=dict)
     out_of_memory: bool = False
 
     def read(self, path: Path) -> None:
@@ -58,6 +60,8 @@ class Trial:
                 self.steps.append(event)
             elif name == "checkpoint":
                 self.checkpoints.append(event)
+            elif name == "row":
+                self.rows[event["name"]] = event["spent"]
             else:
                 self.events[name] = event
 
@@ -140,13 +144,13 @@ def plan_of(
     seed = _most(replace(spent, up=trained.up, down=trained.down), sent)
     checkpoint, checkpoints = _checkpoints(config, trial, _sum(setup).up > 0, spent.cpu, out)
     started, loaded = events["started"]["cpu"], events["loaded"]["cpu"]
-    created = finish = 0.0
+    created, finish, rows = 0.0, 0.0, sum(trial.rows.values())
     if "trained" in events:
         known = sum(step["cost"]["cpu"] for step in trial.steps) + sum(each["spent"] for each in trial.checkpoints)
         created = max(0.0, events["trained"]["cpu"] - loaded - known)
     if "finished" in events:
-        finish = events["finished"]["cpu"] - events["trained"]["cpu"]
-    beside = loaded + seeds * (created + checkpoints * checkpoint) + finish
+        finish = events["finished"]["cpu"] - events["trained"]["cpu"] - rows
+    beside = loaded + seeds * (created + checkpoints * checkpoint) + rows + finish
     sent = sent + scored[:1].sum(axis=0) + _later(scored, scored[1:]) * (evaluations - 1)
     run = _most(spent, sent) * seeds
     run = replace(
@@ -164,15 +168,17 @@ def plan_of(
     about = {
         "data": facts["data"], "method": facts["method"], "rule": facts["rule"], "clients": len(trial.silos),
         "rounds": rounds, "evaluations": evaluations, "seeds": seeds, "workers": workers,
-        "device": config.run.device, "bandwidth": line and line.bandwidth, "latency": line and line.latency,
+        "rows": [*trial.rows], "device": config.run.device, "bandwidth": line and line.bandwidth,
+        "latency": line and line.latency,
     }  # fmt: skip
     alike = len(first) > 3 and len({(cost.up, cost.down) for cost in first[2:]}) == 1
     basis, weak = _basis(trial)
     return Plan(
         about, basis, trial.is_whole, trial.is_whole and (alike or len(first) >= rounds),
         Cost(cpu=loaded, wall=loaded), _most(_sum(setup), before.sum(axis=0)), _sum(first[:1]), later, evaluation,
-        Cost(cpu=checkpoint, wall=checkpoint), Cost(cpu=finish, wall=finish), seed, run, processes, memory,
-        events.get("trained", {}).get("gpu", 0), disk, _findings(config, trial, weak, memory, disk, out, line),
+        Cost(cpu=checkpoint, wall=checkpoint), Cost(cpu=rows, wall=rows), Cost(cpu=finish, wall=finish), seed,
+        run, processes, memory, events.get("trained", {}).get("gpu", 0), disk,
+        _findings(config, trial, weak, memory, disk, out, line),
         _exact(config, trial.rounds, before, moved, scored, alike) if trial.is_whole else (),
     )  # fmt: skip
 
@@ -310,7 +316,7 @@ def _disk(config: RunConfig, trial: Trial, out: Path | None) -> dict[str, float]
         if name.startswith(MODELS):
             models += size * seeds
         else:
-            results += size if name in ONCE else size * seeds * longer
+            results += size if name.startswith(ONCE) else size * seeds * longer
     checkpoint = max((event["bytes"] or 0 for event in trial.checkpoints), default=0)
     # Where checkpoints are off, clients that make room for others are on disk once; else checkpoints hold them.
     times = 2 if config.run.checkpoint_every != 0 else 1
@@ -354,8 +360,7 @@ def _findings(
         found.append(PlanFinding("warning", weak))
     if config.run.early_stopping is not None:
         found.append(PlanFinding("note", "run.early_stopping may end seeds sooner; costs are those of all rounds."))
-    if config.run.references:
-        names = ", ".join(config.run.references)
+    if names := ", ".join(name for name in config.run.references if name not in trial.rows):
         text = f"the reference rows ({names}) are runs of their own and not part of this plan."
         found.append(PlanFinding("note", text))
     elif line is not None and with_alone(config).run.references:

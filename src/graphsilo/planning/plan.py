@@ -111,6 +111,7 @@ class Plan:
         is_steady: Whether the bytes of later rounds are, too, and with them those of a seed.
         start: Starting Python, importing what a run needs, loading and cutting the data.
         setup, first_round, round, evaluation, checkpoint, finish: Steps of one seed; results and report.
+        rows: Reference rows that the trial made: those of ``about["rows"]``, run once, whatever the seeds.
         seed: Set-up, rounds and their evaluations: bytes are those of set-up and rounds, as ``result.json`` has them.
         run: Everything, all seeds, evaluations included.
         processes: Memory, process by process.
@@ -133,6 +134,7 @@ class Plan:
     round: Cost
     evaluation: Cost
     checkpoint: Cost
+    rows: Cost
     finish: Cost
     seed: Cost
     run: Cost
@@ -153,7 +155,7 @@ class Plan:
         )
 
     def _repr_html_(self) -> str:
-        steps = ("start", "setup", "first_round", "round", "evaluation", "checkpoint", "finish", "seed", "run")
+        steps = ("start", "setup", "first_round", "round", "evaluation", "checkpoint", "rows", "finish", "seed", "run")
         costs = {step: getattr(self, step) for step in steps}
         rows = [
             [step.replace("_", " "), *(f"{value:.3g}" for value in (of.cpu, of.wall, of.up / 1e6, of.down / 1e6))]

@@ -26,7 +26,7 @@ import torch
 from graphsilo.errors import RunError
 from graphsilo.experiments import runner
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.observer import Observer
+from graphsilo.experiments.observer import Observer, RunEnded, RunStarted
 from graphsilo.experiments.seed import SeedRun
 from graphsilo.experiments.simulation import Simulation
 from graphsilo.experiments.storage.records import Seed
@@ -113,9 +113,25 @@ def attempt(order: Mapping[str, Any], folder: Path, emit: Emit) -> None:
         module, _, function = order["finish"].partition(":")
         report = getattr(importlib.import_module(module), function)
     first = config.run.seeds[:1]
-    config = config.with_settings({"run.workers": 1, "run.seeds": first, "run.references": (), "evaluation.every": 1})
-    runner.run(config, out=out, report=report, seed_run=make_metered)
+    config = config.with_settings({"run.workers": 1, "run.seeds": first, "evaluation.every": 1})
+    rows = order["rows"]
+    config = config.unset(["run.references"]) if rows is None else config.with_settings({"run.references": rows})
+    runner.run(config, out=out, report=report, seed_run=make_metered, observer=Rows(emit))
     emit({"event": "finished", "sizes": sizes(out)})
+
+
+class Rows(Observer):
+    """Measures reference rows that are made whole."""
+
+    def __init__(self, emit: Emit):
+        self.emit = emit
+
+    def on_start(self, run: RunStarted) -> None:
+        self._began = time.process_time()
+
+    def on_end(self, run: RunEnded) -> None:
+        if run.label:
+            self.emit({"event": "row", "name": run.label, "spent": time.process_time() - self._began})
 
 
 class MeteredRun(SeedRun):

@@ -41,7 +41,7 @@ REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
     "local": "every silo trains the backbone by itself",
     "alone": "every silo runs the same method with the same settings by itself",
-    "trees_alone": "every silo boosts trees on its own columns, without neighbours",
+    "trees_alone": "gradient-boosted trees that every silo fits to its own table's columns, without neighbours",
     "fedavg": "the mean of all silos' models each round, untuned",
     "fedridge": "one exact round of sums, then a correction at every silo",
     "auto": "FedRidge, FedTrees or the mean of both, as validation says",

@@ -240,10 +240,11 @@ def scaling_of(names: Sequence[str], options: LoadOptions | Mapping[str, Any] | 
         ConfigError: An option is unknown, or does not go with another.
     """
     chosen = LoadOptions.parse(options, name=names[0])
-    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=all(map(_has_tables, names)))
+    return Scaling.of(chosen.scale, chosen.scale_by, own_tables=all(map(has_tables, names)))
 
 
-def _has_tables(name: str) -> bool:
+def has_tables(name: str) -> bool:
+    """Whether a data set of this name is made of tables: a description of them, or generated institutions."""
     found = None if is_description(name) else find(name)
     return found.tables if found is not None else is_description(name)
 
