@@ -17,6 +17,7 @@ import yaml
 
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.effects import drop_idle
+from graphsilo.federation import registry
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLES = CHECKOUT / "examples"
@@ -117,6 +118,12 @@ def test_promises_name_their_tests() -> None:
 def test_tests_that_are_named_exist(file: str, name: str) -> None:
     source = (CHECKOUT / "tests" / file).read_text(encoding="utf-8")
     assert re.search(rf"^def {name}\(", source, flags=re.MULTILINE), f"{file} has no {name}"
+
+
+def test_the_readme_counts_methods() -> None:
+    count = sum(each.source == "graphsilo" for each in registry.listings())
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert f"the {count} methods of `graphsilo list methods`" in readme
 
 
 def test_the_readme_names_two_commands() -> None:
