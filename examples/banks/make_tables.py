@@ -11,11 +11,13 @@ A bank knows all transfers of its customers, and of accounts at other banks only
 
 from __future__ import annotations
 
+import csv
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from graphsilo.data.sources.bank import CATEGORIES, CHANNELS, CLASSES, COUNTRIES, SEGMENTS, Bank
@@ -27,54 +29,43 @@ RELATIONS = {
     "transfer": ("account", "account"), "sent": ("account", "counterparty"), "received": ("counterparty", "account"),
     "payment": ("account", "merchant"),
 }  # fmt: skip
+CALLED = {"account": "iban", "label": "verdict"}
+
+Table = dict[str, NDArray[Any]]
 
 
 def main(folder: Path) -> None:
     """Writes the tables of all banks."""
-    graph = Bank(seed=SEED, transfers=TRANSFERS).generate()
-    types, links, owners, names, days = graph.types, graph.links, graph.owners, graph.node_names, graph.time
-    assert types
-    assert links
-    assert owners
-    assert graph.feature_names
-    assert names is not None
-    assert days is not None
-    columns = dict(zip(graph.feature_names, np.asarray(graph.features).T, strict=True))
-    of_links = dict(zip(links.feature_names, links.features.T, strict=True))
-    kind, relation = np.array(types.names)[types.of_node], np.array(links.relations)[links.of_link]
-    nodes = pd.DataFrame({
-        "iban": names, "reviewed": dates(days), **{key: columns[f"account.{key}"] for key in NUMBERS},
-        "online": np.where(columns["account.online"] > 0, "ja", "nein"), "segment": words(columns, "account.segment"),
-        "country": words(columns, "account.country"), "verdict": np.array([*CLASSES, ""])[graph.labels],
-    }).astype({"tenure": int, "age": int})  # fmt: skip
-    shops = pd.DataFrame({
-        "merchant": names, "since": columns["merchant.since"].astype(int),
-        "category": words(columns, "merchant.category"),
-    })  # fmt: skip
-    amounts = (of_links[f"{each}.amount"] for each in links.relations)
-    rows = pd.DataFrame({
-        "from": names[links.ends[0]], "to": names[links.ends[1]], "booked": dates(links.time),
-        "channel": words(of_links, "transfer.channel"), "amount": np.nansum(list(amounts), axis=0).round(2),
-    })  # fmt: skip
-    for number, bank in enumerate(owners.names):
-        own = owners.of_node == number
-        giver, taker = own[links.ends]
-        moved = relation == "transfer"
-        tables = {
-            "account": nodes[own], "merchant": shops[kind == "merchant"], "transfer": rows[moved & giver & taker],
-            "sent": rows[moved & giver & ~taker], "received": rows[moved & ~giver & taker],
-            "payment": rows[~moved & giver].drop(columns="channel"),
-        }  # fmt: skip
-        others = {*tables["sent"]["to"], *tables["received"]["from"]}
-        tables["counterparty"] = pd.DataFrame({"iban": sorted(others)})
+    everything = Bank(seed=SEED, transfers=TRANSFERS).draw_tables()
+    for number, bank in enumerate(everything.owners):
+        tables = everything.export(number)
+        accounts, rows = tables["account"], tables["transfer"]
+        accounts["online"] = np.where(accounts["online"] > 0, "ja", "nein")
+        giver, taker = (np.isin(rows[end], accounts["account"]) for end in ("from", "to"))
+        for name, kept in (("transfer", giver & taker), ("sent", ~taker), ("received", ~giver)):
+            tables[name] = {column: values[kept] for column, values in rows.items()}
+        tables["counterparty"] = {"iban": np.union1d(tables["sent"]["to"], tables["received"]["from"])}
         (folder / bank).mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
-            table.to_csv(folder / bank / f"{name}.csv", sep=";", decimal=",", index=False)
+            write(folder / bank / f"{name}.csv", table, "reviewed" if name == "account" else "booked")
         (folder / bank / "tables.yaml").write_text(describe(bank), encoding="utf-8")
-        known = nodes[own]["verdict"].value_counts()
-        print(
-            f"{bank}: {own.sum():,} accounts, {known['mule']} of {known['mule'] + known['ok']:,} known ones are mules"
-        )
+        honest, mules = ((accounts["label"] == word).sum() for word in CLASSES)
+        print(f"{bank}: {len(accounts['label']):,} accounts, {mules} of {honest + mules:,} known ones are mules")
+
+
+def write(path: Path, table: Table, day: str) -> None:
+    """Writes a table as banks do; what its column of days is called."""
+    columns = {CALLED.get(name, name): [*map(text, values.tolist())] for name, values in table.items() if name != "day"}
+    if "day" in table:
+        seconds = np.round(86_400 * table["day"]).tolist()
+        columns[day] = [f"{datetime(1970, 1, 1) + timedelta(0, each):%d.%m.%Y %H:%M:%S}" for each in seconds]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=";", lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
+
+
+def text(cell: object) -> str:
+    """A cell; numbers have a decimal comma."""
+    return str(cell).removesuffix(".0").replace(".", ",") if isinstance(cell, float) else str(cell)
 
 
 def describe(bank: str) -> str:
@@ -100,18 +91,6 @@ def describe(bank: str) -> str:
             f"     one_hot: {{channel: [{', '.join(CHANNELS)}]}}}}" if name != "payment" else "    }",
         ]
     return "\n".join([*lines, "sums: {windows: [30, 90]}", f"classes: [{', '.join(CLASSES)}]", ""])
-
-
-def dates(days: NDArray[np.float64]) -> NDArray[np.str_]:
-    """Days since 1970-01-01 as text, to the second."""
-    seconds = np.nan_to_num(days * 86_400).round()
-    return pd.to_datetime(seconds, unit="s").strftime("%d.%m.%Y %H:%M:%S").to_numpy(str)
-
-
-def words(columns: dict[str, NDArray[np.floating]], key: str) -> NDArray[np.str_]:
-    """A category from its columns of zeros and ones."""
-    found = {name.partition("=")[2]: values for name, values in columns.items() if name.startswith(f"{key}=")}
-    return np.array(list(found))[np.nan_to_num(list(found.values())).argmax(axis=0)]
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def test_patients_of_two_hospitals_are_nodes_of_nobody() -> None:
     assert set(graph.owners.of_node[stay].tolist()) == set(range(40))
 
 
-@pytest.mark.parametrize(("setting", "value"), [("hospitals", 3), ("patients", 10), ("positives", 0.9), ("months", 1)])
+@pytest.mark.parametrize(("setting", "value"), [("hospitals", 2), ("patients", 10), ("positives", 0.9), ("months", 1)])
 def test_settings_out_of_range_are_refused(setting: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"data\.{setting}"):
         Hospital.of({setting: value})

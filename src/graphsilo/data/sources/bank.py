@@ -18,14 +18,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
 from graphsilo.data.sources.institutions import (
     FIRST_DAY,
     MONTH,
     Institutions,
     LinkRows,
     NodeTable,
-    put_together,
+    Tables,
     spread,
 )
 from graphsilo.settings import setting
@@ -76,7 +75,7 @@ class Bank(Institutions):
         """Bytes that making it takes at the very least."""
         return 130 * self.transfers
 
-    def generate(self) -> Graph:
+    def draw_tables(self) -> Tables:
         """Types ``account`` and ``merchant``, and ``customer`` where banks share some; relations of their links."""
         people = _draw_accounts(self)
         merchants, category, place = _draw_merchants(self)
@@ -87,7 +86,7 @@ class Bank(Institutions):
         links = {"transfer": rows, "payment": _draw_payments(self, people, category, place, since)}
         if self.shared_customers:
             nodes["customer"], links["holds"] = _share_customers(self, people)
-        return put_together(self.name, nodes, links, names, CLASSES)
+        return Tables(nodes, links, names, CLASSES)
 
     @property
     def accounts(self) -> int:

@@ -17,13 +17,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphsilo.data.graph import Graph
 from graphsilo.data.sources.institutions import (
     FIRST_DAY,
     Institutions,
     LinkRows,
     NodeTable,
-    put_together,
+    Tables,
     spread,
 )
 from graphsilo.settings import setting
@@ -54,7 +53,7 @@ class Hospital(Institutions):
     name: ClassVar[str] = "hospital"
 
     patients: int = setting(12_000, "how many; each has about two stays a year", ge=1000, le=1_000_000)
-    hospitals: int = setting(4, "institutions, each with its own size, wards, patients and laboratory", ge=4, le=40)
+    hospitals: int = setting(4, "institutions, each with its own size, wards, patients and laboratory", ge=3, le=40)
     positives: float = setting(
         0.15, "about which share of stays is followed by another within 30 days", ge=0.02, le=0.4
     )
@@ -67,7 +66,7 @@ class Hospital(Institutions):
         """Bytes that making it takes at the very least."""
         return int(self.patients * (1 + self.months / 8) * 600)
 
-    def generate(self) -> Graph:
+    def draw_tables(self) -> Tables:
         """Types ``stay``, ``patient``, ``ward``, ``drug`` and ``diagnosis``; relations of their links."""
         house = _draw_house(self)
         people = _draw_people(self)
@@ -97,7 +96,7 @@ class Hospital(Institutions):
             "room": _share_rooms(stays),
         }
         names = [f"hospital {number + 1}" for number in range(self.hospitals)]
-        return put_together(self.name, nodes, links, names, CLASSES)
+        return Tables(nodes, links, names, CLASSES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,14 @@ class Institutions(Generated):
     def draw(self, *names: str | int) -> np.random.Generator:
         """Randomness for one purpose."""
         return numpy_generator(self.seed, self.name, *names)
+
+    def draw_tables(self) -> Tables:
+        """What all institutions have."""
+        raise NotImplementedError
+
+    def generate(self) -> Graph:
+        """The tables as one graph."""
+        return put_together(self.name, self.draw_tables())
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,30 +86,80 @@ class LinkRows:
     time: NDArray[np.float64] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """All tables of all institutions.
+
+    Attributes:
+        nodes: By type; the one with labels is classified.
+        links: By relation.
+        owners: Names of the institutions.
+        classes: What the classes are called.
+    """
+
+    nodes: Mapping[str, NodeTable]
+    links: Mapping[str, LinkRows]
+    owners: Sequence[str]
+    classes: Sequence[str]
+
+    def export(self, number: int) -> dict[str, dict[str, NDArray[Any]]]:
+        """The tables of one institution: its nodes and those that are at none, and rows of links with one of its nodes.
+
+        Args:
+            number: Of the institution.
+
+        Returns:
+            Columns of equal length by table. Nodes have their names in a column that is called as their type, links
+            in ``from`` and ``to``; then follow their own columns, a category as words, and ``day`` (since 1970-01-01)
+            and ``label`` (a word, empty where it is not known) where they have them.
+        """
+        found: dict[str, dict[str, NDArray[Any]]] = {}
+        for kind, table in self.nodes.items():
+            kept = np.isin(table.owner, (number, -1))
+            labels = None if table.labels is None else np.array([*self.classes, ""])[table.labels]
+            found[kind] = _choose(
+                {kind: table.names, **gather(table.columns), "day": table.time, "label": labels}, kept
+            )
+        for relation, rows in self.links.items():
+            (one, other), (source, target) = rows.ends, (self.nodes[rows.source], self.nodes[rows.target])
+            kept = (source.owner[one] == number) | (target.owner[other] == number)
+            ends = {"from": source.names[one], "to": target.names[other]}
+            found[relation] = _choose({**ends, **gather(rows.columns), "day": rows.time}, kept)
+        return found
+
+
+def _choose(columns: Mapping[str, NDArray[Any] | None], rows: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    return {name: values[rows] for name, values in columns.items() if values is not None}
+
+
 def spread(words: Sequence[str], chosen: NDArray[np.integer], name: str) -> dict[str, NDArray[np.float32]]:
     """A category as a column of zeros and ones for each word."""
     return {f"{name}={word}": (chosen == number).astype(np.float32) for number, word in enumerate(words)}
 
 
-def put_together(
-    name: str,
-    nodes: Mapping[str, NodeTable],
-    links: Mapping[str, LinkRows],
-    owners: Sequence[str],
-    classes: Sequence[str],
-) -> Graph:
+def gather(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Columns with each category as words, which :func:`spread` undoes."""
+    found, words = {}, defaultdict[str, dict[str, NDArray[Any]]](dict)
+    for name, values in columns.items():
+        category, is_word, word = name.partition("=")
+        if is_word:
+            words[category][word] = values
+        else:
+            found[name] = values
+    return found | {name: np.array([*of])[np.argmax([*of.values()], axis=0)] for name, of in words.items()}
+
+
+def put_together(name: str, tables: Tables) -> Graph:
     """One graph of all types: their columns side by side, zeros where a type lacks one, and a column per type.
 
     Args:
         name: Of the graph.
-        nodes: By type; the one with labels is classified.
-        links: By relation.
-        owners: Names of the institutions.
-        classes: What the classes are called.
+        tables: Of all institutions.
 
     Returns:
         Undirected edges, each link once, and the rows of all tables beside them.
     """
+    nodes, links, classes = tables.nodes, tables.links, tables.classes
     types = list(nodes)
     start = dict(zip(types, np.cumsum([0, *map(len, nodes.values())]), strict=False))
     count = sum(map(len, nodes.values()))
@@ -134,7 +194,7 @@ def put_together(
         time=np.concatenate(
             [np.full(len(table), np.nan) if table.time is None else table.time for table in nodes.values()]
         ),
-        owners=Owners(tuple(owners), np.concatenate([table.owner for table in nodes.values()])),
+        owners=Owners(tuple(tables.owners), np.concatenate([table.owner for table in nodes.values()])),
     )
 
 
