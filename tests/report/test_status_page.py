@@ -326,7 +326,7 @@ def test_the_page_follows_the_federation(browser: Any, page: StatusPage, tree: d
 
     tree["sites"][2].update(state="up", since=NOW)
     tree["job"].update(round=13, best=[0.65, 13])
-    tree["rounds"].append({"seed": 1, "round": 13, "validation": {"accuracy": 0.65}, "test": {}})
+    tree["rounds"].append({"seed": 1, "round": 13, "validation": {"accuracy": 0.65, "ap": 0.3}, "test": {}})
     tree["events"].append({"at": NOW, "text": "site 'south' is back"})
     visit.until(row, "● up")
     visit.until("#told", "south: up")
@@ -334,6 +334,10 @@ def test_the_page_follows_the_federation(browser: Any, page: StatusPage, tree: d
     visit.until("#best", "65.0 %")
     visit.until("#events", "site 'south' is back")
     visit.until("#plot", "validation 65.0")
+    tree["rounds"] = tree["rounds"][-1:]
+    tree["job"].update(metric="ap")  # the curve is that of the score by which rounds are chosen
+    visit.until("#best-name", "Best validation average precision")
+    visit.until("#plot", "validation 30.0")
 
     tree["job"] = {**tree["jobs"][0], "id": "0003-fedprox"}
     tree["rounds"], tree["sites"] = [], []

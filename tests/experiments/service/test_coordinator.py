@@ -93,9 +93,13 @@ def test_job_of_a_killed_coordinator_comes_first(sites: Any, kit: Path, tmp_path
 def test_failed_job_says_why_and_the_next_one_runs(sites: Any, kit: Path, tmp_path: Path) -> None:
     jobs = Jobs(kit)
     jobs.submit(config_file(sites, tmp_path), assignments=["task=graph"])
-    jobs.submit(config_file(sites, tmp_path))
+    last = jobs.submit(config_file(sites, tmp_path), assignments=["evaluation.select_by=macro_f1"])
     done = coordinator_of(sites, kit).serve(until_idle=True)
     assert [job.state for job in done] == ["failed", "done"]
+    # The score of a job is that by which rounds were chosen.
+    assert (read_status(kit) or {})["job"]["metric"] == "macro_f1"
+    found = json.loads((Path(last.out) / "result.json").read_text())["summary"]["test"]["macro_f1"]["mean"]
+    assert f"job {last.id} is done: Macro-F1 {100 * found:.1f} %\n" in (kit / "run" / "coordinator.log").read_text()
     assert "the task is graph, and silo 'north' can serve node or link alone" in done[0].error
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from graphsilo.errors import GraphsiloError, RunError, without_secrets
+from graphsilo.evaluate.metrics import METRICS, find_leading
 from graphsilo.experiments.config import RunConfig, load_config
-from graphsilo.experiments.observer import Observer, Progress, Several, Working
+from graphsilo.experiments.observer import Observer, Progress, RunStarted, Several, Working
 from graphsilo.experiments.service.jobs import Job, Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.experiments.service.watch import Status
@@ -38,6 +39,10 @@ class _Watching(Several):
         super().__init__(inner)
         self.job = job
         self.status, self.is_stop_wanted = status, is_stop_wanted
+
+    def on_start(self, run: RunStarted) -> None:
+        self.status.on_start(run)
+        super().on_start(run)
 
     def on_progress(self, progress: Progress) -> None:
         self.status.on_progress(progress)
@@ -136,8 +141,7 @@ class Coordinator:
             self.jobs.write(job)
             config = load_config(self.jobs.config_path(job))
             result = self.run(config, job, resume, observer)
-            score = result.accuracy()
-            self.status.say(f"job {job.id} is done" + ("" if score is None else f": {100 * score:.1f} %"))
+            self.status.say(f"job {job.id} is done{_say_score(result)}")
             job = replace(job, state="done", finished=time.time(), error="")
         except Stopped as error:
             job = replace(job, state="stopped", finished=time.time())
@@ -175,3 +179,14 @@ class Coordinator:
     def close(self) -> None:
         """Stop after the current round; the job goes on when somebody serves again."""
         self.closed.set()
+
+
+def _say_score(result: Result) -> str:
+    """The mean test score by the metric that chose rounds, where there is one, for the end of a line."""
+    test, chosen = result.record.summary.test.metrics, str(result.record.config["evaluation"]["select_by"])
+    name = chosen if chosen in test else find_leading(test)
+    mean = None if name is None else test[name].mean
+    if name is None or mean is None:
+        return ""
+    metric = METRICS[name]
+    return f": {metric.title} {f'{100 * mean:.1f} %' if metric.is_share else f'{mean:.3g}'}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from graphsilo.errors import RunError, one_line
-from graphsilo.experiments.observer import Progress, Working
+from graphsilo.experiments.observer import Progress, RunStarted, Working
 from graphsilo.experiments.service.jobs import Job
 from graphsilo.experiments.storage import disk
 from graphsilo.types import ClientId
@@ -89,6 +89,12 @@ class Status:
             else:  # the curve of a job that has ended is still worth seeing
                 old.update(asdict(job))
         self.write(force=True)
+
+    def on_start(self, run: RunStarted) -> None:
+        """A run begins, whose rounds are chosen by one of its scores."""
+        with self._lock:
+            if self._tree["job"] is not None and not run.label:
+                self._tree["job"]["metric"] = run.config["evaluation"]["select_by"]
 
     def on_progress(self, progress: Progress) -> None:
         """A round has ended."""

@@ -64,9 +64,9 @@
     const time = date.toLocaleTimeString([], { hour12: false });
     return withDay && !today ? `${date.toLocaleDateString()} ${time}` : time;
   };
-  const scoreName = (rows, kind) => {
+  const scoreName = (rows, kind, now) => {
     const measured = rows.map((row) => row[kind] ?? {}).find((values) => Object.keys(values).length) ?? {};
-    return Object.keys(page.scores).find((name) => name in measured);
+    return [now.metric, ...Object.keys(page.scores)].find((name) => name in measured);
   };
 
   // Keeps the elements that are there, so that a selection and a reader's place survive
@@ -146,7 +146,7 @@
     const rows = tree.rounds ?? [];
     const running = now.state === "running";
     const begun = known(now.round);
-    const metric = page.scores[scoreName(rows, "validation")] ?? "score";
+    const metric = page.scores[scoreName(rows, "validation", now)] ?? "score";
     set(by("job-title"), running ? "Running job" : "Last job");
     set(by("best-name"), `Best validation ${metric}`);
     const best = by("best");
@@ -195,7 +195,7 @@
   const curve = (rows, now) => {
     const holder = by("plot");
     const lines = ["validation", "test"].map((kind) => {
-      const name = scoreName(rows, kind);
+      const name = scoreName(rows, kind, now);
       const points = rows.map((row) => [row.round, (row[kind] ?? {})[name]]).filter(([, value]) => known(value));
       return { kind, name, points };
     }).filter((line) => line.points.length);
