@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from graphsilo.data.silos.own import read_silo_file
@@ -47,19 +49,18 @@ def commands_of_the_page() -> list[str]:
 def commands_of_the_script() -> list[str]:
     """What the script runs."""
     text = (EXAMPLE / "tutorial.sh").read_text(encoding="utf-8")
-    tables = " ".join(f"--data {name}/tables.yaml" for name in HOSPITALS)
-    assert f'tables="{tables}"' in text
+    texts = dict(re.findall(r'^(tables|time)="(.*)"$', text, flags=re.MULTILINE))
     found = []
     for verb, rest in re.findall(r"^(run|start) (.*)$", text, flags=re.MULTILINE):
-        words = shlex.split(rest)
-        found.append(" ".join(words[verb == "start" :]).replace("$tables", tables))
+        line = " ".join(shlex.split(rest)[verb == "start" :])
+        found.append(re.sub(r"\$(tables|time)", lambda name: texts[name[1]], line))
     return found
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hospitals' folders."""
-    folder = tmp_path_factory.mktemp("hospitals")
+    """The example with the hospitals' tables."""
+    folder = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("hospitals") / "h")
     spec = importlib.util.spec_from_file_location("make_tables", EXAMPLE / "make_tables.py")
     assert spec is not None
     assert spec.loader is not None
@@ -74,11 +75,9 @@ def test_page_and_script_have_the_same_commands() -> None:
     assert commands_of_the_page() == commands_of_the_script()
 
 
-def test_the_page_shows_the_files_as_they_are(made: Path) -> None:
+def test_the_page_shows_the_files_as_they_are() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for path in (made / "south" / "silo.yaml", made / "north" / "tables.yaml"):
-        assert f"```yaml\n{path.read_text(encoding='utf-8')}```" in page, path.name
-    for name in ("federation.yaml", "config.yaml", "fedavg.yaml"):
+    for name in ("north/tables.yaml", "south/silo.yaml", "federation.yaml", "config.yaml", "fedavg.yaml"):
         assert f'--8<-- "examples/hospitals/{name}"' in page
 
 
@@ -109,11 +108,12 @@ def test_the_files_fit_together(made: Path) -> None:
     assert [bool(silo.policy) for silo in silos] == [False, True, False]
     held = [silo.load(number) for number, silo in enumerate(silos)]
     assert [item.schema.feature_names for item in held] == [held[0].schema.feature_names] * 3
-    assert [(item.graph.num_nodes, len(set(item.graph.labels.tolist()))) for item in held] == [
-        (360, 3),
-        (300, 3),
-        (240, 2),
-    ]
+    # What differs is how it is written: the same columns are in the same units, and the same words mean the same.
+    column = held[0].schema.feature_names.index("stay.haemoglobin")
+    for item in held:
+        stays = item.graph.types.targets
+        assert set(item.graph.labels[stays].tolist()) == {-1, 0, 1}
+        assert 13 < np.asarray(item.graph.features)[stays, column].mean() < 14
     assert load_config(EXAMPLE / "config.yaml").method.name == "fedridge"
     assert load_config(EXAMPLE / "fedavg.yaml").method_config().rounds == 30
 
@@ -200,25 +200,27 @@ def test_apart_and_together_give_the_same_numbers(tutorial: Tutorial) -> None:
     assert apart["summary"] == together["summary"]
     for tree in (apart, together):
         assert [row["silo"] for row in tree["partition"]["per_client"]] == list(HOSPITALS)
-    alone = together["references"]["local"]["accuracy"]["mean"]
-    assert apart["references"]["local"]["accuracy"]["mean"] == alone  # found at the hospitals' own sites
-    assert apart["summary"]["test"]["accuracy"]["mean"] > alone + 0.02
-    assert ridge["summary"]["test"]["accuracy"]["mean"] > alone + 0.05
+    # What the hospitals found at their own sites is what one process finds.
+    assert measured(apart["references"]["alone"]) == measured(together["references"]["alone"])
+    for tree in (ridge, apart):
+        alone = tree["references"]["alone"]["ap"]["mean"]
+        assert tree["summary"]["test"]["ap"]["mean"] > alone + 0.01
+    assert ridge["references"]["alone"]["ap"]["mean"] > ridge["references"]["trees_alone"]["ap"]["mean"] + 0.03
     for metric, value in ridge["summary"]["test"].items():
         if isinstance(value, dict) and isinstance(value.get("mean"), float):
-            assert together["references"]["fedridge"][metric]["mean"] == value["mean"], metric
+            assert together["references"]["fedridge"][metric]["mean"] == pytest.approx(value["mean"], abs=1e-12), metric
 
 
 @pytest.mark.slow
 def test_a_hospital_has_its_own_predictions_and_log(tutorial: Tutorial) -> None:
-    with (tutorial.folder / "south" / "patients.csv").open() as file:
-        patients = [row["patient"] for row in csv.DictReader(file)]
+    with (tutorial.folder / "south" / "stay.csv").open() as file:
+        stays = [row["stay"] for row in csv.DictReader(file, delimiter=";")]
     with (tutorial.folder / "south" / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["node"] for row in rows] == patients
-    assert {row["class_name"] for row in rows} == {"home", "rehab", "readmitted"}
+    assert {row["node"] for row in rows} == set(stays)
+    assert {row["decision"] for row in rows} == {"home", "readmitted"}
     log = (tutorial.folder / "kits" / "south" / "sent" / "south.jsonl").read_text(encoding="utf-8")
-    assert not any(patient in log for patient in patients)
+    assert not any(stay in log for stay in stays)
     assert not list((tutorial.folder / "result").rglob("*client*.safetensors"))
 
 

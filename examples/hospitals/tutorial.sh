@@ -12,7 +12,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${TUTORIAL_FOLDER:-$(mktemp -d "${TMPDIR:-/tmp}/hospitals.XXXXXX")}
 mkdir -p "$folder"
-cp "$here"/{make_tables.py,config.yaml,fedavg.yaml,federation.yaml} "$folder"
+cp -R "$here"/{make_tables.py,*.yaml,north,south,west} "$folder"
 cd "$folder"
 if [ -n "${TUTORIAL_PORT:-}" ]; then
     sed -i.before "s/port: [0-9]*/port: $TUTORIAL_PORT/" federation.yaml
@@ -77,7 +77,7 @@ second_is_done() { grep -q '0002-fedavg is done' coordinator.log; }
 
 # Every hospital: its tables, and what it will tell of them.
 run python make_tables.py
-run head -3 north/patients.csv
+run head -n 2 north/stay.csv south/stay.csv
 run graphsilo silo check north/silo.yaml
 run graphsilo silo check south/silo.yaml
 run graphsilo silo check west/silo.yaml
@@ -114,7 +114,8 @@ cat coordinator.log
 
 # For comparison, what no federation can do: all three in one process; and every hospital alone.
 tables="--data north/tables.yaml --data south/tables.yaml --data west/tables.yaml"
-run "graphsilo run fedavg.yaml $tables --reference local --reference fedridge --out together"
+time="--set partition.split=time --set partition.train_until=2025-07-31 --set partition.val_until=2025-09-30"
+run "graphsilo run fedavg.yaml $tables $time --reference alone --reference fedridge --out together"
 
 for name in north south west; do
     kill "$(pid "$name")"
