@@ -119,6 +119,20 @@ def named(path: str) -> str:
     return group(getattr(importlib.import_module(module), name))
 
 
+def chosen(names: str) -> str:
+    """Some settings of a run, such as ``run.deadline,run.patience``."""
+    from graphsilo.experiments.config import RunConfig
+    from graphsilo.settings.words import rows
+
+    made = []
+    for place in names.split(","):
+        section, _, wanted = place.partition(".")
+        found = {name: row for name, *row in rows(RunConfig.model_fields[section].annotation)}
+        default, *rest = found[wanted]
+        made.append((f"`{place}`", code(default), *rest[:2]))
+    return table(HEAD[:4], made)
+
+
 # -- the tables ----------------------------------------------------------------------------------------------------
 
 
@@ -490,6 +504,22 @@ def measured(name: str) -> str:
     return table(head, rows, align="".join(numbers))
 
 
+def record(name: str) -> str:
+    """What each field of a part of ``result.json`` holds, as the docstrings of its class and bases say it."""
+    from graphsilo.experiments.storage import records
+
+    kind = getattr(records, name)
+    said: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        section = inspect.cleandoc(base.__dict__.get("__doc__") or "").partition("Attributes:\n")[2]
+        for names, text in re.findall(r"^    ([\w, ]+): (.*(?:\n {8}.*)*)", section, flags=re.MULTILINE):
+            said[names] = " ".join(text.split()).replace("``", "`")
+    lacking = set(kind.__struct_fields__) - {name for names in said for name in names.split(", ")}
+    if lacking:
+        raise ValueError(f"{name}: the docstring does not say what these hold: {', '.join(sorted(lacking))}")
+    return table(("key", "content"), (("`" + names.replace(", ", "`, `") + "`", text) for names, text in said.items()))
+
+
 def conformance() -> str:
     """What a method is checked for."""
     from graphsilo.testing.conformance import CHECKS, check_settings
@@ -560,6 +590,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "kinds": kinds,
     "secure-sums": secure_sums,
     "small-classes": small_classes,
+    "record": record,
     "refuse-weights": refuse_weights,
     "measured": measured,
     "messages": messages,
@@ -567,6 +598,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "metrics": metrics,
     "models": models,
     "options": named,
+    "chosen": chosen,
     "papers": papers,
     "policy": policy,
     "pools": pools,

@@ -18,6 +18,7 @@ from graphsilo.data.silos.scenarios import SCENARIOS
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.generated import generators
 from graphsilo.experiments.config import SECTIONS, RunConfig
+from graphsilo.experiments.storage import records
 from graphsilo.experiments.suggestions import every_group
 from graphsilo.federation import registry
 from graphsilo.federation.message import KINDS
@@ -187,3 +188,10 @@ def test_small_classes_sort_every_federated_method(reference: ModuleType) -> Non
     assert sorted([*takes_part, *with_minimum, *refused]) == sorted(
         method.title for method in methods if not (method.pooled or method.alone)
     )
+
+
+@pytest.mark.parametrize("name", ["RunRecord", "Seed", "Round"])
+def test_every_field_of_a_result_is_explained(reference: ModuleType, name: str) -> None:
+    made = reference.record(name)
+    keys = {key.strip("`") for row in made.splitlines()[2:] for key in row.split("|")[1].strip().split(", ")}
+    assert keys == set(getattr(records, name).__struct_fields__)

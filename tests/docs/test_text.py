@@ -205,6 +205,12 @@ def test_a_method_s_page_is_read_at_one_sitting() -> None:
         assert words <= (900 if page.stem == "index" else 700), f"{page.name} has {words} words"
 
 
+def test_the_documentation_is_short() -> None:
+    """What a page gains another one loses; tables that are made from code and measured numbers do not count."""
+    pages = [page for pattern in ("*.md", "*/*.md") for page in (CHECKOUT / "docs").glob(pattern)]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 60_000
+
+
 def test_the_guided_reading_is_short_and_names_what_is_there() -> None:
     text = (CHECKOUT / "docs" / "development.md").read_text(encoding="utf-8")
     reading = text.split("## A guided reading")[1].split("\n## ")[0]

@@ -194,13 +194,15 @@ class RoundCost(Record):
     """Set-up or a round: bytes of the method's messages, and time, the clients' processes included.
 
     Attributes:
+        upload_bytes, download_bytes: Of training's messages; those of evaluation are in the ledger only.
+        cpu_seconds, wall_seconds: With evaluation.
         server_cpu_seconds: What of ``cpu_seconds`` was no client's step: the server, encoding, scoring. Missing where
             it was not recorded.
-        checkpoint_cpu_seconds, checkpoint_wall_seconds: Of the checkpoint that followed.
+        checkpoint_cpu_seconds, checkpoint_wall_seconds: Of the checkpoint that followed, not in the others.
         failures: Clients that failed, in words.
         idle: Clients whose answers held nothing of their own, and what they held.
         log: The server's own numbers.
-        works: Curves of its long pieces of work.
+        works: Its long pieces of work, such as training a generator, with curves of up to 100 points [step, value].
     """
 
     upload_bytes: int
@@ -227,7 +229,9 @@ class Round(RoundCost, kw_only=True):
     """One round; scores where it was evaluated.
 
     Attributes:
+        round: From 1.
         participants: How many clients sent what the round is made of; for a method's only round that is sent in set-up.
+        validation, test, scenarios, modes: Each score's mean over clients, of the first mode and of the others.
     """
 
     round: int
@@ -308,21 +312,27 @@ class Seed(Record, kw_only=True):
     """One seed.
 
     Attributes:
-        best_round: The best on validation, of the reported mode.
-        validation, test, scenarios: Of the reported mode at the best round.
+        seed, best_round, last_round: The reported round is the best on validation, of the reported mode.
+        validation, test, scenarios: Scores of the reported mode at the best round, with ``pooled``, ``worst_client``,
+            ``spread`` and ``items``; scenarios are ``missing_class``, ``unseen_node`` and ``new_client``.
         test_last, scenarios_last: The same of the last round.
-        modes: Every mode.
-        reported: The mode that stands for the seed, ``silo_local`` where each client has its own; None: the first.
+        modes: Best round and scores of every mode.
+        reported: The mode that stands for the seed, ``silo_local`` where each client has its own, which is named in its
+            row of ``clients``; None: the first.
         rounds: Every round; its own scores are of the first mode.
-        setup: What comes before round 1.
+        clients: Size, splits, missing classes and test scores of each.
+        setup: Costs of what comes before round 1.
         confusion: [true][predicted] test counts of all clients.
         per_class_f1: As in ``test``.
         one_class: [client, class] of clients that answered one class for everything.
         untrained: [class, test items] of classes that nobody trains.
+        cpu_seconds, wall_seconds: Of set-up, rounds and evaluations, the clients' processes included.
         server_cpu_seconds: What of ``cpu_seconds`` was no client's step; missing where a step says none.
+        checkpoint_cpu_seconds, checkpoint_wall_seconds: Of writing checkpoints, not in the others.
         peak_rss_bytes: Most memory of the largest process until the seed was done.
-        study: What clients say of their inner workings, by client.
-        score_bins, periods: Of the test items, in the reported mode at the best round.
+        study: Single numbers of what clients say of their inner workings, by client.
+        score_bins, periods: Of the test items, in the reported mode at the best round: counts of scores of the class
+            looked for, in bins; scores by period.
     """
 
     seed: int
@@ -517,12 +527,18 @@ class RunRecord(Record, kw_only=True):
     """``result.json``.
 
     Attributes:
-        format: Version of this form.
-        graphsilo: Version that wrote it.
+        format, graphsilo: Version of this form, 1, and of the package that wrote it.
         config: The settings, complete.
-        fingerprint: sha256 of configuration, data and partition.
+        fingerprint: sha256 of configuration, data and partition: equal fingerprints, equal numbers.
         replaces: Fingerprint of the run that this one repeats with other clients.
-        process: Missing only while the run goes on.
+        task, method, data, class_names: What was run; ``data.hash`` is the sha256 of the graph.
+        partition: Rule, seed, hash; kept and cut edges, homophily, what each client has, who was left out (``without``).
+        seeds: One entry per seed.
+        summary: Mean and sample standard deviation over seeds of each score, and bytes sent.
+        references: Test scores of the reference rows, and ``gap_closed`` (a fraction).
+        environment: Versions and platform.
+        process: Time and memory of the whole command; missing only while the run goes on.
+        warnings: What to know before believing a number.
     """
 
     format: int
