@@ -532,7 +532,7 @@ class RunRecord(Record, kw_only=True):
         fingerprint: sha256 of configuration, data and partition: equal fingerprints, equal numbers.
         replaces: Fingerprint of the run that this one repeats with other clients.
         task, method, data, class_names: What was run; ``data.hash`` is the sha256 of the graph.
-        partition: Rule, seed, hash; kept and cut edges, homophily, what each client has, who was left out (``without``).
+        partition: Rule, seed, hash; kept and cut edges, homophily, what each client has, who is left out (``without``).
         seeds: One entry per seed.
         summary: Mean and sample standard deviation over seeds of each score, and bytes sent.
         references: Test scores of the reference rows, and ``gap_closed`` (a fraction).
