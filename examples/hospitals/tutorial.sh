@@ -99,7 +99,7 @@ run graphsilo federation status
 
 # A hospital: what left it, and its own predictions.
 run 'graphsilo silo log kits/south/sent/south.jsonl --run "$(basename kits/south/results/*)"'
-run 'graphsilo predict --run kits/south/results/*/south --out south/predictions.csv'
+run 'graphsilo predict --run kits/south/results/*/south --unlabelled --top 10 --out south/predictions.csv'
 run head -4 south/predictions.csv
 
 # The coordinator: a second job, FedAvg.
