@@ -7,7 +7,7 @@ method stand beside the name (``partition: {rule: dirichlet, alpha: 0.5}``, ``me
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -373,7 +373,7 @@ class RunConfig(Settings):
     @classmethod
     def _check(cls, values: Any, make: Any) -> Self:
         tree = cls._gather(values)
-        faults = list(_list_option_faults(tree))
+        faults = _list_option_faults(tree, "perturb", "data", "partition", "scenario", "model")
         try:
             config: Self = make(tree)
             if len(set(config.run.seeds)) != len(config.run.seeds):
@@ -383,7 +383,7 @@ class RunConfig(Settings):
 
             faults.insert(0, str(error) if isinstance(error, ConfigError) else refusal(cls, error, cls.section))
         if faults:
-            raise ConfigError(" ".join([*faults, *_list_option_faults(tree, sections=("method",))]))
+            raise ConfigError(" ".join([*faults, *_list_option_faults(tree, "method")]))
         return config
 
     def is_given(self, name: str) -> bool:
@@ -505,53 +505,14 @@ SAID = frozenset(RunConfig.model_fields) - set(RECORDS)
 """What a person can say."""
 
 
-def _list_option_faults(
-    tree: Mapping[str, Any], sections: Sequence[str] = ("perturb", "data", "partition", "scenario", "model")
-) -> Iterator[str]:
-    """What is wrong with what stands beside the names of sections, as far as it is known what these are.
+def _list_option_faults(tree: Mapping[str, Any], *sections: str) -> list[str]:
+    """What is wrong with what stands beside the names of sections; a method's are known by importing it alone."""
+    asked = [tree[section] for section in sections if isinstance(tree.get(section), Mapping)]
+    if not tree.get("perturb") and not any(part.get("options") for part in asked):
+        return []
+    from graphsilo.experiments.options import list_faults
 
-    Args:
-        tree: Sections, each with its ``options`` apart.
-        sections: Which; a method's settings are known by importing it alone.
-    """
-    one_each = isinstance(tree.get("data", {}).get("name"), list)
-    for section in sections:
-        said = tree.get(section)
-        if not isinstance(said, Mapping):
-            continue
-        if section == "perturb":
-            from graphsilo.data.silos.perturb import PerturbOptions
-
-            yield from _find_fault(PerturbOptions.of, said)
-            continue
-        options = said.get("options")
-        if not options or said.get("pool") or (section == "partition" and (one_each or said.get("file"))):
-            continue
-        from graphsilo.experiments.options import groups, spell_name
-
-        names = said.get(NAMES[section], SECTIONS[section].model_fields[NAMES[section]].default)
-        for name in names if isinstance(names, list) else [names]:
-            try:
-                kinds = groups(section, name)
-            except (ConfigError, AttributeError, TypeError):
-                continue  # what is no name is refused where it is used
-            owner = "" if name == "auto" else spell_name(section, name)
-            beside = () if section == "method" else SECTIONS[section].model_fields.keys() - {"options"}
-            if section == "data":
-                from graphsilo.data.sources.catalog import LoadOptions
-
-                yield from _find_fault(LoadOptions.parse, options, name=owner, beside=beside)
-            else:
-                kind = next((kind for kind in kinds if options.keys() <= kind.model_fields.keys()), kinds[0])
-                yield from _find_fault(kind.of, options, owner=owner, beside=beside)
-
-
-def _find_fault(make: Callable[..., Any], *values: Any, **more: Any) -> Iterator[str]:
-    """What making something of these refuses."""
-    try:
-        make(*values, **more)
-    except ConfigError as error:
-        yield str(error)
+    return list(list_faults(tree, sections))
 
 
 def _as_tree(value: Any) -> Any:

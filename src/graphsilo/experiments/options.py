@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import get_annotations
 from typing import Any, get_args
 
@@ -113,3 +113,51 @@ def _choices(kind: type[Settings], name: str) -> set[Any]:
 
 def _find_declaring(kind: type, name: str) -> type:
     return [part for part in kind.__mro__ if name in get_annotations(part)][-1]
+
+
+def list_faults(tree: Mapping[str, Any], sections: Iterable[str]) -> Iterator[str]:
+    """What is wrong with what stands beside the names of sections, as far as it is known what these are.
+
+    Args:
+        tree: Sections, each with its ``options`` apart.
+        sections: Which.
+    """
+    from graphsilo.experiments.config import SECTIONS
+    from graphsilo.experiments.doors import NAMES
+
+    one_each = isinstance(tree.get("data", {}).get("name"), list)
+    for section in sections:
+        said = tree.get(section)
+        if not isinstance(said, Mapping):
+            continue
+        if section == "perturb":
+            from graphsilo.data.silos.perturb import PerturbOptions
+
+            yield from _find_fault(PerturbOptions.of, said)
+            continue
+        options = said.get("options")
+        if not options or said.get("pool") or (section == "partition" and (one_each or said.get("file"))):
+            continue
+        names = said.get(NAMES[section], SECTIONS[section].model_fields[NAMES[section]].default)
+        for name in names if isinstance(names, list) else [names]:
+            try:
+                kinds = groups(section, name)
+            except (ConfigError, AttributeError, TypeError):
+                continue  # what is no name is refused where it is used
+            owner = "" if name == "auto" else spell_name(section, name)
+            beside = () if section == "method" else SECTIONS[section].model_fields.keys() - {"options"}
+            if section == "data":
+                from graphsilo.data.sources.catalog import LoadOptions
+
+                yield from _find_fault(LoadOptions.parse, options, name=owner, beside=beside)
+            else:
+                kind = next((kind for kind in kinds if options.keys() <= kind.model_fields.keys()), kinds[0])
+                yield from _find_fault(kind.of, options, owner=owner, beside=beside)
+
+
+def _find_fault(make: Callable[..., Any], *values: Any, **more: Any) -> Iterator[str]:
+    """What making something of these refuses."""
+    try:
+        make(*values, **more)
+    except ConfigError as error:
+        yield str(error)

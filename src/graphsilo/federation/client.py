@@ -30,6 +30,7 @@ from graphsilo.training.local import load_model_state, model_state
 from graphsilo.types import ClientId, Precision
 
 if TYPE_CHECKING:
+    from graphsilo.federation.portable import Deciding
     from graphsilo.models.shares import Shares
     from graphsilo.training.sharing import SharedTensors
 
@@ -284,6 +285,16 @@ class ClientBase(ABC, Generic[ConfigT]):
     def models_of(self, view: str) -> list[tuple[ClientBase[Any], str]]:
         """The clients whose mean log-probabilities a view is, and each one's view: itself, but where it is several."""
         return [(self, view)]
+
+    no_export: ClassVar[str] = "it scores otherwise than by ridges, trees, or one of graphsilo's networks alone"
+    """Why there is no network that scores other graphs as it does, in words."""
+
+    def network_of(self, view: str) -> Deciding | None:
+        """The network that scores graphs of which nothing is known but their tables as ``predict`` does, and what is
+        made of its rows; None where more is needed. Who says how it predicts must say this, too."""
+        from graphsilo.federation.portable import trained_network
+
+        return trained_network(self, view)
 
     def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
         """What its scores are a sum of, for ``experiments/export/scorer.py``: plain values, and arrays by name.

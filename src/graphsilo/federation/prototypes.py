@@ -18,6 +18,7 @@ from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.client import ClientContext, ModelSpec
 from graphsilo.federation.interface import Check, Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
+from graphsilo.federation.portable import Deciding
 from graphsilo.federation.server import ServerBase, ServerContext
 from graphsilo.federation.settings import LocalTrainingConfig, setting
 from graphsilo.federation.training_client import TrainingClient
@@ -164,6 +165,12 @@ class PrototypeClient(ClassRowsClient[PrototypeConfigT], Generic[PrototypeConfig
         if self.config.predict == "head" or self.prototypes is None or self.present is None:
             return super().predict(data, view)
         return nearest_prototype(self.rows(data.full), self.prototypes, self.present)
+
+    def network_of(self, view: str) -> Deciding | None:
+        if self.config.predict == "head" or self.prototypes is None or self.present is None:
+            return super().network_of(view)
+        head = {"kind": "nearest", "prototypes": self.prototypes, "present": self.present}
+        return Deciding(self.model, self.weights, head)
 
     def final_models(self) -> dict[str, Tensors]:
         found = super().final_models()

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphsilo.data.silos.silo import Schema
 from graphsilo.federation.client import ClientBase, ModelSpec, build_model
 from graphsilo.federation.message import Tensors
+from graphsilo.federation.portable import Deciding
 from graphsilo.federation.server import ServerBase
 from graphsilo.federation.settings import MethodConfig
 from graphsilo.federation.starts import start_backbone
@@ -46,6 +47,10 @@ class StructuredClient(ClientBase[ConfigT]):
         self._structure = rows
         if isinstance(self.model, Structured):
             self.model.known = None if rows is None else (self.silo.graph.union, rows.to(self.data.device))
+
+    def network_of(self, view: str) -> Deciding | None:
+        found = super().network_of(view)  # rows are known of the own nodes alone
+        return found.inner("encoder") if found is not None and isinstance(self.model, Structured) else found
 
     def final_models(self) -> dict[str, Tensors]:
         rows = self.structure

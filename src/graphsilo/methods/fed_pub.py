@@ -23,6 +23,7 @@ from graphsilo.federation.client import BESIDE_COMMON, ClientContext
 from graphsilo.federation.interface import Federation, Replies, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.mixing import MixingServer
+from graphsilo.federation.portable import Deciding
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import ABOVE_ZERO, LocalTrainingConfig, setting
@@ -156,11 +157,19 @@ class Client(TrainingClient[FedPUBConfig]):
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         if view == "own" or self._aggregate is None:
             return super().predict(data, view)
-        cut = self.config.cut
-        masked = {name: self._aggregate[name] * F.hardshrink(mask, cut) for name, mask in self.masks.items()}
-        with torch.no_grad(), borrow(self.weights, {**self._aggregate, **masked}):
+        with torch.no_grad(), borrow(self.weights, self._mask(self._aggregate)):
             logits: Tensor = self.model(data.full)
         return logits
+
+    def _mask(self, weights: Tensors) -> Tensors:
+        cut = self.config.cut
+        return {**weights, **{name: weights[name] * F.hardshrink(mask, cut) for name, mask in self.masks.items()}}
+
+    def network_of(self, view: str) -> Deciding | None:
+        found = super().network_of(view)
+        if view == "own" or self._aggregate is None or found is None:
+            return found
+        return found._replace(weights=self._mask(self._aggregate))
 
     def count_trained(self) -> int:
         return super().count_trained() + sum(mask.numel() for mask in self.masked.masks)

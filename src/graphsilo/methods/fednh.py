@@ -18,6 +18,7 @@ from graphsilo.errors import MessageError
 from graphsilo.federation.client import ModelSpec, build_model
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import sends
+from graphsilo.federation.portable import Deciding
 from graphsilo.federation.prototypes import sum_classes
 from graphsilo.federation.registry import Method, Trial
 from graphsilo.federation.server import ServerContext
@@ -78,6 +79,13 @@ class Client(fedavg.Client[FedNHConfig]):
         wide = replace(self.silo.schema, num_classes=self.config.width)
         encoder = build_model(spec or context.model, wide, draw, context.device)
         return with_head(encoder, self.silo.schema.num_classes, self.config)
+
+    def network_of(self, view: str) -> Deciding | None:
+        found = super().network_of(view)
+        if found is None:
+            return None
+        head = {"kind": "cosines", "prototypes": found.weights["prototypes"], "scale": found.weights["scale"]}
+        return found.inner("encoder", head)
 
     @handler
     def train(self, request: fedavg.TrainRequest) -> TrainReply:

@@ -142,6 +142,8 @@ class Client(ClientBase[TreesAloneConfig]):
         found[:, trees["classes"].numpy()] = np.maximum(shares, np.log(_TINY))
         return found
 
+    no_export = "its trees are scikit-learn's; those of fedtrees have one"
+
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         if not self.trees:
             return self.predict_undecided(data.full.num_items)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from graphsilo import documents
+from graphsilo.data.sources.catalog import load
 from graphsilo.data.sources.files import load_graph, save_graph
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments import export as exports
@@ -25,6 +26,7 @@ from graphsilo.experiments.export import export
 from graphsilo.experiments.export.scorer import given_of
 from graphsilo.experiments.predict import open_member, predict
 from graphsilo.experiments.runner import run
+from graphsilo.federation import registry
 
 BASE = {
     "data.name": "citation-sbm", "data.generator": {"nodes": 150, "classes": 3, "features": 40},
@@ -106,11 +108,23 @@ def test_scores_of_the_run(tmp_path, method):
         )
         assert 0 < 2 * own < every
         assert (
-            f"This silo sent {own:,} bytes for training, and {answers:,} of scores and counts for evaluation; all silos "
-            f"together {every:,} and {all_answers:,} (seed 0, by the ledger)." in card
+            f"This silo sent {own:,} bytes for training, and {answers:,} of scores and counts for evaluation; all "
+            f"silos together {every:,} and {all_answers:,} (seed 0, by the ledger)." in card
         )
         with pytest.raises(ConfigError, match="not empty"):
             export(tmp_path / "run", tmp_path / "out", client=1)
+
+
+def test_a_card_says_where_the_run_knows_more(tmp_path):
+    """Of classes around its nodes; FedAvg's network knows none."""
+    for more, knows in (
+        ({"name": "fedridge", "label_features": "always"}, True),
+        ({"name": "fedavg", "rounds": 1}, False),
+    ):
+        run(load_config(overrides={**BASE, "method": more}), out=tmp_path / f"run{knows}")
+        export(tmp_path / f"run{knows}", tmp_path / f"out{knows}", client=1)
+        card = (tmp_path / f"out{knows}" / "MODEL_CARD.md").read_text()
+        assert ("the run knows more than tables say" in card) == knows
 
 
 def test_decisions_of_the_run(tmp_path):
@@ -204,11 +218,11 @@ def test_tables_as_they_were_exported(tables, name):
     assert [row[-1] for row in rows] == [said.class_names[each] for each in said.decisions]
 
 
-def _check_elsewhere(folder, given, **overrides):
+def _check_elsewhere(folder, given, model=None, **overrides):
     """A run and its export say the same of a graph that neither has seen, as it lies in its files."""
     run(load_config(overrides={"partition.rule": "random", "partition.clients": 2, **overrides}), out=folder / "run")
-    export(folder / "run", folder / "out", client=1)
-    said = predict(folder / "run", client=1, graph=given)
+    export(folder / "run", folder / "out", client=1, model=model)
+    said = predict(folder / "run", client=1, graph=given, model=model)
     found = _run_scorer(folder / "out", given)
     assert found.stderr == ""
     heading, *rows = csv.reader(io.StringIO(found.stdout))
@@ -289,6 +303,38 @@ def test_whole_graphs(tmp_path, molecules, more):
     assert "It says of every graph the probability of each class: 0, 1." in (tmp_path / "out/MODEL_CARD.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("more", "model"),
+    [
+        ({"name": "fedproto", "predict": "prototype", "rounds": 2}, "own"),
+        *(
+            pytest.param(more, model, marks=pytest.mark.slow)
+            for more, model in (
+                ({"name": "fggp", "predict": "prototype", "rounds": 2, "voters": 3}, "own"),
+                ({"name": "fggp", "predict": "prototype", "rounds": 2, "voters": 3}, "common"),
+                ({"name": "fednh", "rounds": 2}, "own"),
+                ({"name": "fednh", "rounds": 2}, "common"),
+                ({"name": "fed_pub", "rounds": 2}, "common"),
+                ({"name": "fedgcn", "rounds": 2}, "common"),
+                ({"name": "fedstruct", "rounds": 2}, "own"),
+                ({"name": "fedgm"}, "own"),
+                ({"name": "opfgl"}, "own"),
+            )
+        ),
+    ],
+)
+def test_methods_say_what_of_them_scores(tmp_path, more, model):
+    mine, new = (
+        save_graph(
+            tmp_path / f"{name}.npz", load("citation-sbm", options={"generator": {**BASE["data.generator"], **extra}})
+        )
+        for name, extra in (("mine", {}), ("new", {"seed": 5, "nodes": 90}))
+    )
+    method = registry.load(more["name"])
+    asked = {"data.name": str(mine), "method": {**method.quick, **more}}
+    _check_elsewhere(tmp_path, new, model, **asked)
+
+
 def test_what_a_card_says_of_tables(tables):
     card = (tables / "out" / "MODEL_CARD.md").read_text()
     assert "| nodes, account | balance, segment, opened (days since 2025-01-01) |" in card
@@ -341,7 +387,12 @@ def test_onnx_takes_columns_of_tables(tables):
 @pytest.mark.parametrize(
     ("method", "onnx", "text"),
     [
-        ({"name": "fedlog", "rounds": 1}, False, "fedlog: an export is made of ridges, trees, or a network"),
+        (
+            {"name": "fedlog", "rounds": 1},
+            False,
+            "fedlog has no export: its classifiers hold each node and its neighbours against",
+        ),
+        ({"name": "trees_alone", "iterations": 10}, False, "trees_alone has no export: its trees are scikit-learn's"),
         ({"name": "fedavg", "rounds": 1}, True, "in the network 'gcn' nodes go on exchanging messages"),
     ],
 )

@@ -89,7 +89,7 @@ def export(
         network = onnx_model(about, arrays)
     checked = _choose_checked(asked)
     said = _ask_model(asked, checked, elsewhere)
-    card = model_card(asked, decision, parts["other"])
+    card = model_card(asked, decision, parts["other"], knows_more=_knows_more(asked))
     scorer = resources.files(__package__).joinpath("scorer.py").read_bytes()
     with _folder(folder) as made:
         disk.write_json(made / "model.json", about)
@@ -228,6 +228,14 @@ def _choose_checked(asked: Member) -> Graph | GraphCollection:
         nodes = np.union1d(nodes, links[nodes].indices)[: max(CHECKED, len(nodes))].astype(np.int64)
     part = seen.graph.subgraph(nodes[:CHECKED])
     return replace(part, labels=np.full(part.num_nodes, -1), node_names=None, splits={})
+
+
+def _knows_more(asked: Member) -> bool:
+    """Whether the run's model says something else of the silo's own items than of the same ones elsewhere."""
+    graphs: Any = (asked.silo.seen.graph, replace(asked.silo.seen.graph))
+    with torch.no_grad():
+        own, other = (asked.client.predict(asked.client.tensors(graph), asked.view) for graph in graphs)
+    return not torch.equal(own, other)
 
 
 def _ask_model(asked: Member, graph: Graph | GraphCollection, decision: Decision | None) -> dict[str, NDArray[Any]]:

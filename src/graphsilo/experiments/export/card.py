@@ -29,14 +29,16 @@ MOST = 40
 
 
 def model_card(
-    asked: Member, decision: Decision | None = None, parts: Sequence[Sequence[Mapping[str, Any]]] = ()
-) -> str:
+    asked: Member, decision: Decision | None = None, parts: Sequence[Sequence[Mapping[str, Any]]] = (), *,
+    knows_more: bool = False,
+) -> str:  # fmt: skip
     """Data, columns, method, scores, what was sent, and limits, in Markdown.
 
     Args:
         asked: The client with its model.
         decision: How the scores of the class looked for are read.
         parts: What the scorer adds up, as it has them.
+        knows_more: Whether the run's model says something else of the silo's own items.
     """
     result, schema = asked.result, asked.silo.schema
     method = registry.load(asked.asked.config.method.name)
@@ -62,6 +64,8 @@ def model_card(
         "- A score is no proof. `graphsilo why` says what columns and neighbours it is made of; these are reasons of "
         "the model, not causes in the world.",
         "- What a model learned of training items can in part be read from it: `graphsilo attack` measures that.",
+        *(["- Of the silo's own items the run knows more than tables say (classes around them, or what other silos "
+           "added), so that its scores of these are others."] if knows_more else []),
         "- `check*.npz` hold rows of the silo's own nodes. Remove them before the folder leaves the silo.", "",
     ]  # fmt: skip
     return "\n".join(lines)

@@ -231,7 +231,8 @@ class Model:
     def _apply(self, term: dict[str, Any], given: Given) -> Floats:
         if term["kind"] == "network":
             network, data = self._network(term, given)
-            return np.asarray(network(data.full).double().numpy())
+            rows = network(data.full) if term["head"].get("kind") in (None, "cosines") else network.embed(data.full)
+            return np.asarray(self._score_rows(rows, term["head"]).double().numpy())
         columns = self.columns(term, given)
         if term["kind"] == "linear":
             found = columns @ self.arrays[term["weights"]]
@@ -249,6 +250,24 @@ class Model:
             found += value[outputs, node]
         return np.hstack([np.zeros_like(found), found]) if term["two"] else found
 
+    def _score_rows(self, rows: Any, head: dict[str, Any]) -> Any:
+        """[n, C] logits of a network's rows, as ``federation.portable.Deciding`` words it."""
+        if not head:
+            return rows
+        import torch
+        from torch.nn.functional import normalize
+
+        parts = {name: torch.from_numpy(self.arrays[value]) for name, value in head.items() if value in self.arrays}
+        known = parts["prototypes"].float()
+        if head["kind"] == "nearest":
+            return -torch.cdist(rows, known).square().masked_fill(~parts["present"].bool(), float("inf"))
+        if head["kind"] == "cosines":
+            return parts["scale"] * (normalize(rows) @ known.t())
+        cosines = normalize(rows) @ normalize(known).t()
+        nearest, places = cosines.topk(head["voters"], dim=1)
+        weights = torch.zeros_like(cosines).scatter_(1, places, torch.softmax(nearest / head["temperature"], 1))
+        return (weights @ parts["votes"].float()).log()
+
     def _network(self, term: dict[str, Any], given: Given) -> tuple[Any, Any]:
         """A network with its weights, and the graph as it looks at it."""
         self._use_archive()
@@ -260,7 +279,7 @@ class Model:
 
         schema = schema_of(self.about["read"]["schema"])
         network = build(
-            term["model"], num_features=schema.num_features, num_classes=schema.num_classes, task=schema.task, seed=0,
+            term["model"], num_features=schema.num_features, num_classes=term["outputs"], task=schema.task, seed=0,
             precision=term["precision"], schema=schema, **term["settings"],
         )  # fmt: skip
         for name, value in [*network.named_parameters(), *network.named_buffers()]:

@@ -21,6 +21,7 @@ from graphsilo.errors import UnsupportedError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Done, Message, Tensors, sends
+from graphsilo.federation.portable import Deciding
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
 from graphsilo.federation.settings import setting
@@ -184,6 +185,11 @@ class Client(fedavg.Client[AdaFGLConfig]):
             heterophilous = sum(unlike[1:], unlike[0]) / len(unlike)
             mixed = self.confidence * homophilous + (1.0 - self.confidence) * heterophilous
         return mixed.clamp_min(torch.finfo(mixed.dtype).tiny).log()
+
+    no_export = "its modules pass what they learn between all pairs of a graph's nodes, by links mended for that graph"
+
+    def network_of(self, view: str) -> Deciding | None:
+        return super().network_of(view) if view != "own" or self.confidence is None else None
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._have_personal("personal" in state)

@@ -18,6 +18,7 @@ from graphsilo.federation.borders import check_cut
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
+from graphsilo.federation.portable import Deciding
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedgcn.config import FedGCNConfig
 from graphsilo.methods.fedgcn.messages import Border, Degrees, Empty, Sums, Totals
@@ -128,6 +129,9 @@ class Client(fedavg.Client[FedGCNConfig]):
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         return super().predict(self._choose_tensors(data), view)
+
+    def network_of(self, view: str) -> Deciding | None:
+        return super().network_of(view)  # only of the own graph more is known
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return super().embed(self._choose_tensors(data))

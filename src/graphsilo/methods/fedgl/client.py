@@ -14,6 +14,7 @@ from graphsilo.errors import ConfigError, MessageError
 from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty, Tensors
+from graphsilo.federation.portable import Deciding
 from graphsilo.methods import fedavg
 from graphsilo.methods.fedgl.config import FedGLConfig
 from graphsilo.methods.fedgl.links import add_links, link_alike
@@ -145,6 +146,9 @@ class Client(fedavg.Client[FedGLConfig]):
 
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         return super().predict(self._choose_tensors(data), view)
+
+    def network_of(self, view: str) -> Deciding | None:
+        return super().network_of(view)  # only of the own graph more is known
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return super().embed(self._choose_tensors(data))

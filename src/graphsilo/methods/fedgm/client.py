@@ -17,6 +17,7 @@ from graphsilo.federation.candidates import Candidates
 from graphsilo.federation.client import ClientBase, ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Empty, Tensors
+from graphsilo.federation.portable import Deciding
 from graphsilo.methods.fedgm.config import FedGMConfig
 from graphsilo.methods.fedgm.messages import CondensedGraph, GradientReply, GradientRequest, ModelRequest, ScoreRequest
 from graphsilo.models.base import borrow
@@ -122,6 +123,9 @@ class Client(ClientBase[FedGMConfig]):
         with torch.no_grad(), borrow(self.weights, self._aggregate if view == "aggregate" else {}):
             logits: Tensor = self.model(data.full)
         return logits
+
+    def network_of(self, view: str) -> Deciding | None:
+        return Deciding(self.model, {**self.weights, **((self._aggregate or {}) if view == "aggregate" else {})})
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model.embed(data.full)

@@ -350,6 +350,8 @@ class Client(ClientBase[FedLoGConfig]):
             self._rows = BatchRows(self.data, self.config.batch_size)
         return self._rows
 
+    no_export = "its classifiers hold each node and its neighbours against learned nodes of every class"
+
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         return self.network.predict(data, self.prototypes)
 

@@ -277,6 +277,8 @@ class Client(PastClient[FedSagePlusConfig], fedsage.Client[FedSagePlusConfig]):
 
     # -- the classifier ----------------------------------------------------------------------------------------------
 
+    no_export = "it generates the missing neighbours of a graph before it scores its nodes"
+
     def predict(self, data: GraphTensors, view: str = "own") -> Tensor:
         return super().predict(self.mended_tensors(data), view)[: data.num_nodes]
 

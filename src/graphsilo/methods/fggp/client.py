@@ -13,6 +13,7 @@ from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Empty, Tensors
 from graphsilo.federation.past_client import PastClient
+from graphsilo.federation.portable import Deciding
 from graphsilo.federation.prototypes import TrainReply as Prototypes
 from graphsilo.federation.prototypes import check_encoder
 from graphsilo.methods import fedavg, fpl
@@ -197,6 +198,16 @@ class Client(PastClient[FGGPConfig], fedavg.Client[FGGPConfig]):
             embeddings = self.model.embed(data.full)
         known, votes = prototypes
         return vote(embeddings, known, votes, self.config.voters, self.config.vote_temperature)
+
+    def network_of(self, view: str) -> Deciding | None:
+        found, memory = super().network_of(view), self.memory if view == "own" else self._received
+        if self.config.predict == "head" or not memory or found is None:
+            return found
+        config, (known, votes) = self.config, memory
+        return found._replace(head={
+            "kind": "votes", "prototypes": known, "votes": votes, "voters": min(config.voters, len(known)),
+            "temperature": config.vote_temperature,
+        })  # fmt: skip
 
     def install_aggregate(self, weights: Tensors) -> None:
         own = dict(weights)

@@ -21,6 +21,7 @@ from graphsilo.federation.client import ClientContext
 from graphsilo.federation.interface import handler
 from graphsilo.federation.message import Done, Tensors
 from graphsilo.federation.past_client import PastClient
+from graphsilo.federation.portable import Deciding
 from graphsilo.federation.release import Release, Released, ReleaseRequest, refuse_without_noise
 from graphsilo.federation.starts import start_backbone
 from graphsilo.methods.opfgl import private, stages
@@ -331,6 +332,9 @@ class Client(PastClient[OpFGLConfig]):
         with torch.no_grad():
             logits: Tensor = self.model(data.full)
         return logits
+
+    def network_of(self, view: str) -> Deciding | None:
+        return Deciding(self.model, self.weights)
 
     def embed(self, data: GraphTensors) -> Tensor | None:
         return self.model.embed(data.full)
