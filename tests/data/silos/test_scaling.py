@@ -210,6 +210,10 @@ def test_lost_values_are_said() -> None:
     assert said.startswith("'amount': 100 different values become 2 in")
     assert "Make two columns of it" in said
     assert find_lost_values(graph_of(rows.astype(np.float32)), "none") == []
+    kinds = np.arange(100, dtype=np.int16) % 2
+    constant = np.where(kinds == 1, 0.1, 0.0)[:, None]
+    typed = replace(graph_of(constant, ("b.rate",)), types=NodeTypes(("a", "b"), kinds, np.array([1], np.int16), 0))
+    assert find_lost_values(typed, "standard") == []  # 0.1 alone: other types have no such column
 
 
 def test_another_unit_is_that_of_a_column_of_a_table() -> None:
@@ -230,7 +234,8 @@ def test_another_unit_is_said() -> None:
     assert "'balance' range about 100 times as far at south and 0.001 times as far at west as at north" in said
     assert "units: {balance: FACTOR}" in said
     assert other_units(graphs[:1] * 2, ["north", "copy"]) == []
-    assert other_units([graphs[0], graph_of(np.zeros((3, 3)), graphs[0].feature_names)], ["north", "none"]) == []
+    for other in (np.zeros((3, 3)), np.eye(3)):  # no row of a table, say, and none but one of 1
+        assert other_units([graphs[1], graph_of(other, graphs[0].feature_names)], ["south", "none"]) == []
 
 
 def test_a_silo_sees_by_the_agreed_scale_that_its_unit_is_another() -> None:

@@ -90,6 +90,19 @@ def fill_value(rule: Rule, values: NDArray[np.float64], where: str) -> float:
     return float(np.median(values) if rule == "median" else values.mean())
 
 
+def flat_notes(values: NDArray[np.floating], names: Sequence[str]) -> list[str]:
+    """A sentence about the columns of one value alone.
+
+    Args:
+        values: [n, d].
+        names: Of the columns; those without one are passed over.
+    """
+    if len(values) < 2:
+        return []
+    flat = [f"'{name}'" for place, name in enumerate(names) if name and (values[:, place] == values[0, place]).all()]
+    return [f"{several(flat, 3)}: constant, the same value in every row, which tells nothing"] if flat else []
+
+
 def far_notes(values: NDArray[np.floating], names: Sequence[str], fills: Mapping[str, float]) -> list[str]:
     """A sentence for each column with a slip of the keyboard, or a code for an empty cell.
 

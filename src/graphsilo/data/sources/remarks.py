@@ -93,7 +93,7 @@ def _rows(number: int) -> str:
 
 def _features(found: Reading) -> list[tuple[str, str]]:
     graph = found.graph
-    said, flat = [], []
+    said = []
     for place, name in enumerate(graph.feature_names or ()):
         if name not in found.empty:
             continue
@@ -101,13 +101,9 @@ def _features(found: Reading) -> list[tuple[str, str]]:
         column = values if isinstance(values, np.ndarray) else values.toarray().ravel()
         if graph.types is not None:
             column = column[graph.types.of_node == graph.types.of_feature[place]]
-        if len(column) > 1 and (column == column[0]).all():
-            flat.append(name)
         if found.empty[name] > MOSTLY_EMPTY * len(column):
             share = 100 * found.empty[name] / len(column)
             said.append(("features", f"'{name}': {share:.0f} % of the cells are empty, and filled in"))
-    if flat:
-        said.insert(0, ("features", f"{_some(flat)}: the same value in every row, which tells nothing"))
     return said
 
 

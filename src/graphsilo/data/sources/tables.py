@@ -44,7 +44,7 @@ from graphsilo.data.sources.columns import (
 )
 from graphsilo.data.sources.dates import date_notes
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
-from graphsilo.data.sources.missing import UNLABELLED, Missing, far_notes, unlabelled_note
+from graphsilo.data.sources.missing import UNLABELLED, Missing, far_notes, flat_notes, unlabelled_note
 from graphsilo.data.sources.table_files import Query, Table, distinct, is_text, mask
 from graphsilo.data.sources.table_spec import (
     LINK,
@@ -194,10 +194,16 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     total = sum(one.table.rows for one in nodes.values())
     labelled = np.full(total, -1, dtype=np.int64)
     labelled[own] = labels
+    notes += [
+        f"'{table.short}' ({key}) has no rows, so that nothing is known of such {key.partition('.')[0]}"
+        for key, table in tables.items()
+        if key.startswith(("nodes", "edges")) and table is not None and not table.rows
+    ]
     for one in nodes.values():
         names = [f"{one.part.start}{name}" for name in one.features.names]
         numbers = [name if name in empty else "" for name in names]
-        notes += [*one.features.notes, *far_notes(one.features.values, numbers, made.fills)]
+        read = one.features.values
+        notes += [*one.features.notes, *flat_notes(read, numbers), *far_notes(read, numbers, made.fills)]
     graph = Graph(
         **made.parts,
         labels=labelled,
