@@ -134,6 +134,21 @@ def test_decimal_commas_only_where_they_are_declared(tmp_path: Path) -> None:
         read(tmp_path, 'features: [age], delimiter: ";", decimal: ","', table=table.replace("b;1", "b;1.5"))
 
 
+@pytest.mark.parametrize(("sign", "decimal"), [(".", ","), (",", "."), (" ", ","), ("'", ".")])
+def test_thousands_are_set_apart_where_it_is_said_how(tmp_path: Path, sign: str, decimal: str) -> None:
+    cells = ["1.805,3", "-12.345.678,25", "7", "1.805"]
+    cells = [cell.translate(str.maketrans({".": sign, ",": decimal})) for cell in cells]
+    table = "id;age;y;part\n" + "".join(f"{name};{cell};home;\n" for name, cell in zip("abcd", cells, strict=True))
+    start = 'features: [age], delimiter: ";"'
+    found = read(tmp_path, f'{start}, thousands: "{sign}", decimal: "{decimal}"', table=table)
+    assert column(found, "age") == [1805.3, -12345678.25, 7, 1805]
+    message = rf"""sign between thousands: row 1 .*nodes\.thousands: "\{sign}" and nodes\.decimal: "\{decimal}\""""
+    for other in ".,":
+        for some in (table, table.replace("7", "800.000.000")):  # in the second no cell is a number as it stands
+            with pytest.raises(DataError, match=message):
+                read(tmp_path, f'{start}, decimal: "{other}"', table=some)
+
+
 def test_words_that_mean_an_empty_cell(tmp_path: Path) -> None:
     table = "id,age,ward,y,part\na,-99,icu,home,\nb,10,?,home,\nc,30,icu,home,\n"
     found = read(

@@ -15,7 +15,7 @@ from graphsilo.data import load_tables
 from graphsilo.data.sources import table_files
 from graphsilo.data.sources.faults import Faults
 from graphsilo.data.sources.table_files import Format, Table, TableFile, TableSource
-from graphsilo.errors import DataError
+from graphsilo.errors import ConfigError, DataError
 from kit.tables import EDGES, NODES, rewrite
 
 
@@ -141,6 +141,30 @@ def test_text_that_is_not_utf8(folder: Path) -> None:
         load_tables(folder / "a.yaml")
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le"])
+@pytest.mark.parametrize("name", ["nodes.csv", "nodes.csv.gz"])
+def test_text_in_another_encoding(folder: Path, name: str, encoding: str) -> None:
+    def write(text: str) -> Path:
+        data = text.encode(encoding)
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        return folder / "a.yaml"
+
+    rewrite(folder, "a.yaml", "path: nodes.csv", f"path: {name}, encoding: {encoding}")
+    rewrite(folder, "a.yaml", "id: patient", "id: pätient")
+    nodes = NODES.replace("patient", "pätient")
+    assert load_tables(write(nodes)).node_names.tolist()[:2] == ["p1", "p2"]
+    with pytest.raises(DataError, match=r"'age' .* is not a number: row 2 \(line 3\): 'fünf'"):
+        load_tables(write(nodes.replace("p2,50", "p2,fünf")))
+
+
+def test_an_encoding_that_is_none(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nodes\.encoding must be the name of an encoding, such as utf-8"):
+        load_tables(rewrite(folder, "a.yaml", "id: patient", "id: patient, encoding: windows"))
+    (folder / "nodes.csv").write_bytes(NODES.replace("icu", "\x81").encode("latin-1"))
+    with pytest.raises(DataError, match=r"column 'ward', holds bytes that are not CP1252"):
+        load_tables(rewrite(folder, "a.yaml", "encoding: windows", "encoding: cp1252"))
+
+
 def test_a_truncated_archive(folder: Path) -> None:
     whole = gzip.compress((NODES * 50).encode())
     (folder / "nodes.csv.gz").write_bytes(whole[: len(whole) // 2])
@@ -156,8 +180,8 @@ def test_a_truncated_archive(folder: Path) -> None:
             gzip.compress(b"id,a\n1,2\n", mtime=0),
             r"compressed by gzip, and its name does not say so: call it n\.csv\.gz",
         ),
-        ("id,a\n1,2\n".encode("utf-16"), r"is text in UTF-16\. Save it as UTF-8"),
-        ("id,a\n1,2\n".encode("utf-16-le"), r"is text in UTF-16\. Save it as UTF-8"),
+        ("id,a\n1,2\n".encode("utf-16"), r"is text in UTF-16\. Set nodes\.encoding: utf-16, or save it as UTF-8"),
+        ("id,a\n1,2\n".encode("utf-16-le"), r"is text in UTF-16\. Set nodes\.encoding: utf-16"),
         (b"PK\x03\x04rest", r"a ZIP archive or a sheet of Excel: unpack it, or call it \.xlsx"),
     ],
 )

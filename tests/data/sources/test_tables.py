@@ -114,7 +114,12 @@ def test_without_labels(folder: Path) -> None:
         ("edges.csv", "p2,p3", "p2,p9", r"edges.csv: column 'dst' .* unknown node: row 2 \(line 3\): 'p9'.*nodes.csv"),
         ("edges.csv", "p2,p3", ",p3", r"'src' .* end of an edge is empty: row 2 \(line 3\)"),
         ("edges.csv", "dst", "to", r"edges.csv has no column 'dst' \(edges.target\)"),
-        ("a.yaml", "nodes.csv", "nodes.xlsx", r"nodes.xlsx does not exist"),
+        (
+            "a.yaml",
+            "nodes.csv",
+            "nodes.xlsx",
+            r"nodes.xlsx does not exist \(.*a.yaml: nodes.path\). Did you mean 'nodes.csv'",
+        ),
         ("a.yaml", "smoker]", "smokes]", r"no column 'smokes'.*did you mean 'smoker'"),
         ("a.yaml", "smoker]", '"blood_*"]', r"no column starts with 'blood_'"),
         ("a.yaml", "smoker]", "ward]", r"'ward' .* words such as 'icu'.*one_hot: \[ward\]"),

@@ -224,7 +224,9 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
         if graph.feature_names and graph.feature_names[column].startswith(made):
             continue  # sums over links, of which nobody can make two columns
         owner = -1 if graph.types is None else graph.types.of_feature[column]
-        rows = features[:, column] if graph.types is None or owner < 0 else features[graph.types.of_node == owner, column]
+        rows = (
+            features[:, column] if graph.types is None or owner < 0 else features[graph.types.of_node == owner, column]
+        )
         values = np.unique(rows[:: -(-len(rows) // _LOOKED_AT) or 1])
         kept = values if scale is None else (values - scale.shift[column]) * scale.factor[column]
         count = 1 + int(np.count_nonzero(np.diff(kept.astype(np.float32))))

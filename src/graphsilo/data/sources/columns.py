@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, model_validator
 
 from graphsilo.data.sources.arrow import pa, pc
 from graphsilo.data.sources.description import (
+    Character,
     Day,
     Description,
     Name,
@@ -42,6 +43,11 @@ _MICROSECONDS = 86_400e6
 _INDEX = r"(Unnamed: \d+\S*|__index_level_\d+__)?"
 """What pandas calls a column that was an index."""
 _NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity)$"
+_GROUPED = (
+    r"^[+-]?\d{1,3}((?:\.\d{3})+,\d+|(?:,\d{3})+\.\d+|(?:\.\d{3}){2,}|(?:,\d{3}){2,}"
+    r"|(?:[ '\x{2019}\x{a0}\x{202f}]\d{3})+(?:[.,]\d+)?)$"
+)
+"""Numbers with a sign between thousands that can be nothing else; 1.805 may be a number below two."""
 _PARTS = {
     "year-first": r"(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})",
     "day-first": r"(?P<d>\d{1,2})[-/.](?P<m>\d{1,2})[-/.](?P<y>\d{4})",
@@ -97,6 +103,7 @@ class ColumnTable(TableSource):
         None, "column of dates that says when a row was; or a table: column, order, steps"
     )
     decimal: Literal[".", ","] = setting(".", "how numbers are written")
+    thousands: Character | None = setting(None, "what stands between thousands, such as '.' in 1.805,30")
     empty: Names = setting((), "further words that mean an empty cell, or no label; numbers however they are written")
     rename: Renames = setting({}, "columns, with the names that they have in this table")
     words: WordMaps = setting({}, "columns, with words of this table and what each is taken for")
@@ -382,6 +389,7 @@ def _numbers(table: Table, part: Part, name: str, key: str = "features") -> _Blo
     kind = column.type
     if is_text(kind):
         words, empty = find_gaps(column, part.said)
+        words = ungroup(words, part.said)
         return _one(name, _parse_numbers(table, part, name, words, empty) * part.said.units.get(name, 1.0), empty)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         raise DataError(
@@ -418,13 +426,22 @@ def _parse_numbers(table: Table, part: Part, name: str, words: Any, empty: NDArr
         return np.zeros(table.rows)
     if (mask(pc.is_in(lower, value_set=pa.array(["true", "false"]))) | empty).all():
         return mask(pc.equal(lower, "true")).astype(np.float64)
-    if not mask(pc.match_substring_regex(lower, _NUMBER.replace(r"\.", "[.,]"))).any():
+    if not any(mask(pc.match_substring_regex(lower, how)).any() for how in (_NUMBER.replace(r"\.", "[.,]"), _GROUPED)):
         raise DataError(_explain_words(table, part, name, distinct(words)))
     return parse_decimals(
         table, name, words, part.said.decimal, ("feature", part.key), empty,
         todo=f"Correct these cells, list words that mean an empty cell as {part.key}.empty, or declare the column "
         f"under {part.key}.one_hot.",
     )  # fmt: skip
+
+
+def ungroup(words: Any, said: ColumnTable) -> Any:
+    """Text of numbers without the sign between thousands; other words as they are."""
+    if said.thousands is None:
+        return words
+    sign = re.escape(said.thousands)
+    grouped = pc.match_substring_regex(words, rf"^[+-]?\d{{1,3}}(?:{sign}\d{{3}})+(?:{re.escape(said.decimal)}\d*)?$")
+    return pc.if_else(pc.fill_null(grouped, False), pc.replace_substring(words, said.thousands, ""), words)
 
 
 def parse_decimals(
@@ -441,6 +458,15 @@ def parse_decimals(
         todo: What to do where there is none.
     """
     lower = pc.utf8_lower(words)
+    grouped = mask(pc.match_substring_regex(lower, _GROUPED))
+    if grouped.any():
+        first = re.sub(r"[+\-\d]", "", words[int(grouped.argmax())].as_py())
+        point = first[-1] if first[-1] != first[0] else "," if first[0] == "." else "."
+        table.refuse(
+            name, grouped, f"the {what[0]} has a sign between thousands", values=words,
+            todo=f'Set {what[1]}.thousands: "{first[0]}" and {what[1]}.decimal: "{point}", or write them without.',
+        )  # fmt: skip
+        return np.ones(table.rows)
     sign, other = (",", ".") if decimal == "," else (".", ",")
     apart = mask(pc.match_substring_regex(lower, rf"^[+-]?\d*[{other}]\d+(e[+-]?\d+)?$"))
     pointed = pc.replace_substring(lower, sign, ".")

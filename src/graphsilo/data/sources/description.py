@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import datetime
 from typing import Annotated, Any, TypeAlias
 
@@ -87,6 +88,13 @@ def _character(value: Any) -> Any:
     return value
 
 
+def _encoding(value: Any) -> Any:
+    try:
+        return codecs.lookup(value).name
+    except (LookupError, TypeError):
+        raise must_be("the name of an encoding, such as utf-8, utf-16 or cp1252") from None
+
+
 Name: TypeAlias = Annotated[str, BeforeValidator(_name)]
 """Of a column or a class; a whole number is the word that it is written with."""
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_words)]
@@ -108,3 +116,5 @@ Units: TypeAlias = Annotated[dict[str, Positive], BeforeValidator(_by_name)]
 """Columns, with what their numbers are multiplied by."""
 Day: TypeAlias = Annotated[datetime.date, BeforeValidator(_day)]
 Character: TypeAlias = Annotated[str, BeforeValidator(_character)]
+Encoding: TypeAlias = Annotated[str, BeforeValidator(_encoding)]
+"""How text is written as bytes."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphsilo.data.sources.arrow import pa, pc
-from graphsilo.data.sources.description import Character, Description, Name
+from graphsilo.data.sources.description import Character, Description, Encoding, Name
 from graphsilo.data.sources.faults import Faults, lookalike
 from graphsilo.errors import ConfigError, DataError, nearest
 from graphsilo.settings import setting
@@ -154,7 +154,13 @@ class Table:
             return cls(source.where, source.short, fetched[source], faults)
         path = source.path
         if not path.is_file():
-            raise DataError(f"the table {path} does not exist.")
+            there = path.parent.iterdir() if path.parent.is_dir() else ()
+            near = lookalike(path.name, (each.name for each in there))
+            hint = f"Did you mean '{near}'? Otherwise correct" if near else "Correct"
+            raise DataError(
+                f"the table {path} does not exist ({faults.where}: {part}.path). {hint} the path, which is relative to "
+                f"the description's folder, or put the file there."
+            )
         if path.stat().st_size == 0:
             raise DataError(f"the table {path} is empty; it needs a header and rows.")
         kind = format_of(path)
@@ -285,14 +291,14 @@ def _read_csv(source: TableFile, part: str) -> tuple[Any, Lines]:
     from pyarrow import csv as arrow
 
     path = source.path
-    _check_text(path)
+    _check_text(source, part)
     try:
-        with _open_text(path) as lines:
+        with _open_text(source) as lines:
             header = next(csv.reader(lines, delimiter=source.delimiter), [])
     except csv.Error as error:
         raise DataError(f"the header of the table {path} cannot be read ({error}); is it a text file?") from error
     if any(_is_undecoded(cell) for cell in header):
-        raise DataError(f"{path}: the header (line 1) {_NOT_UTF8}")
+        raise DataError(f"{path}: the header (line 1) {_undecoded(source, part)}")
     _check_delimiter(path, header, source.delimiter, part)
     if not source.said.header:
         header = [str(column + 1) for column in range(len(header))]
@@ -301,11 +307,11 @@ def _read_csv(source: TableFile, part: str) -> tuple[Any, Lines]:
         column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
     )
     parse = arrow.ParseOptions(delimiter=source.delimiter, newlines_in_values=True)
-    read = arrow.ReadOptions(column_names=None if source.said.header else header)
+    read = arrow.ReadOptions(column_names=None if source.said.header else header, encoding=source.said.encoding)
     try:
         data = arrow.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        fault = _find_fault(source, header)
+        fault = _find_fault(source, header, part)
         if fault is not None:
             raise DataError(f"{path}: {fault}") from error
         raise
@@ -326,7 +332,7 @@ def _read_excel(source: TableFile, part: str) -> tuple[Any, Lines]:
 
 
 FORMATS = (
-    Format("CSV", (".csv", ".csv.gz", ".tsv", ".tsv.gz"), _read_csv, ("delimiter", "header")),
+    Format("CSV", (".csv", ".csv.gz", ".tsv", ".tsv.gz"), _read_csv, ("delimiter", "header", "encoding")),
     Format("Parquet", (".parquet", ".pq"), _read_parquet),
     Format("Excel", (".xlsx", ".xlsm"), _read_excel, ("sheet",)),
 )
@@ -342,6 +348,7 @@ class TableSource(Description):
     connection: Name | None = setting(None, "of the query, such as env:WARD_DB")
     delimiter: Character = setting(",", "what stands between the cells of a CSV file")
     header: bool = setting(True, "whether a CSV file begins with names of columns; else they are called 1, 2, 3, ...")
+    encoding: Encoding = setting("utf-8", "of a CSV file")
     sheet: Name | None = setting(None, "of an Excel file; none: the first")
 
     def place(self, file: Path, part: str) -> TableFile | Query:
@@ -385,8 +392,9 @@ def format_of(path: Path) -> Format | None:
     return next((kind for kind in FORMATS if path.name.lower().endswith(kind.endings)), None)
 
 
-def _check_text(path: Path) -> None:
+def _check_text(source: TableFile, part: str) -> None:
     """Refuses a CSV by name that is something else by its first bytes."""
+    path = source.path
     if path.suffix.lower() == ".gz":
         return
     with path.open("rb") as file:
@@ -397,14 +405,16 @@ def _check_text(path: Path) -> None:
         )
     if head.startswith(b"PK"):
         raise DataError(f"the table {path} is a ZIP archive or a sheet of Excel: unpack it, or call it .xlsx.")
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
-        raise DataError(f"the table {path} is text in UTF-16. Save it as UTF-8; many programs offer it as 'CSV UTF-8'.")
+    if source.said.encoding == "utf-8" and (head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head):
+        raise DataError(f"the table {path} is text in UTF-16. Set {part}.encoding: utf-16, or save it as UTF-8.")
 
 
-def _open_text(path: Path) -> io.TextIOWrapper:
-    """Text lines; bytes that are no UTF-8 come as lone surrogates, see :func:`_is_undecoded`."""
+def _open_text(source: TableFile) -> io.TextIOWrapper:
+    """Text lines; bytes that are none in the file's encoding come as lone surrogates, see :func:`_is_undecoded`."""
+    path, encoding = source.path, source.said.encoding
     raw: Any = gzip.GzipFile(path) if path.name.lower().endswith(".gz") else path.open("rb")
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+    return io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
 
 
 def _data_rows(lines: Iterable[str], source: TableFile) -> Iterator[tuple[int, int, list[str]]]:
@@ -423,7 +433,7 @@ def _data_rows(lines: Iterable[str], source: TableFile) -> Iterator[tuple[int, i
 def _find_lines(source: TableFile, rows: Sequence[int]) -> list[int | None]:
     """Only asked for in errors: text cells may hold line breaks, so the file is read."""
     found: dict[int, int] = {}
-    with _open_text(source.path) as lines:
+    with _open_text(source) as lines:
         for row, line, _ in _data_rows(lines, source):
             if row in rows:
                 found[row] = line
@@ -436,7 +446,13 @@ def _is_undecoded(text: str) -> bool:
     return not text.isascii() and any("\udc80" <= sign <= "\udcff" for sign in text)
 
 
-_NOT_UTF8 = "holds bytes that are not UTF-8. Save the table as UTF-8 text; many programs offer it as 'CSV UTF-8'."
+def _undecoded(source: TableFile, part: str) -> str:
+    """What an error says of bytes that are no text."""
+    how = source.said.encoding.upper()
+    return (
+        f"holds bytes that are not {how}. Say what the table is written in, as {part}.encoding: cp1252 for most older "
+        f"exports of Windows, or save it as UTF-8."
+    )
 
 
 def _check_delimiter(path: Path, header: Sequence[str], delimiter: str, part: str) -> None:
@@ -452,17 +468,17 @@ def _check_delimiter(path: Path, header: Sequence[str], delimiter: str, part: st
             )
 
 
-def _find_fault(source: TableFile, header: Sequence[str]) -> str | None:
+def _find_fault(source: TableFile, header: Sequence[str], part: str) -> str | None:
     """The first row that has too few or too many cells, or is no UTF-8, in words; None if no such row is found."""
     row, line = 0, 1
     try:
-        with _open_text(source.path) as lines:
+        with _open_text(source) as lines:
             for row, line, cells in _data_rows(lines, source):
                 place = f"row {row + 1} (line {line})"
                 bad = next((number for number, cell in enumerate(cells) if _is_undecoded(cell)), None)
                 if bad is not None:
                     column = f", column '{header[bad]}'," if bad < len(header) else ""
-                    return f"{place}{column} {_NOT_UTF8}"
+                    return f"{place}{column} {_undecoded(source, part)}"
                 if len(cells) != len(header):
                     wrong = "few" if len(cells) < len(header) else "many"
                     first = "header" if source.said.header else "first row"

@@ -41,6 +41,7 @@ from graphsilo.data.sources.columns import (
     read_features,
     read_targets,
     read_time,
+    ungroup,
 )
 from graphsilo.data.sources.dates import date_notes
 from graphsilo.data.sources.faults import UNSEEN, Faults, name_fault
@@ -202,8 +203,8 @@ def read_tables(spec: TableSpec, *, missing: Missing | None = None, learned: Lea
     for one in nodes.values():
         names = [f"{one.part.start}{name}" for name in one.features.names]
         numbers = [name if name in empty else "" for name in names]
-        read = one.features.values
-        notes += [*one.features.notes, *flat_notes(read, numbers), *far_notes(read, numbers, made.fills)]
+        held = one.features
+        notes += [*held.notes, *flat_notes(held.values, numbers), *far_notes(held.values, numbers, made.fills)]
     graph = Graph(
         **made.parts,
         labels=labelled,
@@ -422,7 +423,7 @@ def _read_weights(edges: Table, name: str, how: EdgeTable, key: str) -> NDArray[
     kind = column.type
     if is_text(kind):
         none, todo = np.zeros(edges.rows, dtype=np.bool_), "Give each edge a number above 0."
-        words = pc.utf8_trim_whitespace(column)
+        words = ungroup(pc.utf8_trim_whitespace(column), how)
         numbers = parse_decimals(edges, name, words, how.decimal, ("weight", key), none, todo=todo)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise DataError(f"{edges.where}: column '{name}' ({key}.weight) holds {kind}; weights must be numbers.")
