@@ -7,8 +7,9 @@ import shutil
 
 import pytest
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.data.sources.catalog import has_tables
-from graphsilo.errors import UnsupportedError
+from graphsilo.errors import FederationError, UnsupportedError
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.evaluate.spread import paired_errors
 from graphsilo.experiments.config import load_config
@@ -18,6 +19,7 @@ from graphsilo.experiments.references import reference_config, with_trees_alone
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from graphsilo.experiments.storage import reading
+from graphsilo.methods import trees_alone
 from graphsilo.testing import conformance
 from kit.runs import Listener, only
 from kit.silos import CLASSES, write_tables
@@ -222,12 +224,28 @@ def test_what_has_to_be_beaten_stands_beside_tables(tables, said, rows):
 def test_only_beside_tables_and_what_trees_can_do(small, tables):
     assert run(small()).record.reference_rows == {}
     config = load_config(tables)
-    assert [with_trees_alone(config, task).run.references for task in ("node", "regression", "link", "multilabel")] == [
-        ["trees_alone"], ["trees_alone"], [], [],
-    ]  # fmt: skip
+    for task, columns, rows in (
+        ("node", 2, ["trees_alone"]), ("regression", 2, ["trees_alone"]), ("link", 2, []), ("multilabel", 2, []),
+        ("node", 0, []),
+    ):  # fmt: skip
+        assert with_trees_alone(config, Schema(task, columns, 2)).run.references == rows
     assert [has_tables(name) for name in ("bank", "hospital", "a/silo.yaml", "Cora", "citation-sbm", "a.npz")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
+
+
+def test_a_row_that_nobody_asked_for_costs_no_result(tables, monkeypatch):
+    """What it fails of is a warning; of a row that was named it ends the run."""
+
+    def fail(*_):
+        raise ValueError("no trees today")
+
+    monkeypatch.setattr(trees_alone.Client, "_grow", fail)
+    found = run(load_config(tables)).record
+    assert found.reference_rows == {}
+    assert any("the reference 'trees_alone' is missing: " in text and "no trees" in text for text in found.warnings)
+    with pytest.raises(FederationError, match="no trees today"):
+        run(load_config({**tables, "run": {"references": ["trees_alone"]}}))
 
 
 def test_no_seed_changes_trees_alone(tables, tmp_path):

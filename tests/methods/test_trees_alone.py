@@ -92,6 +92,6 @@ def test_growing_ends_when_validation_finds_none_better(kit, monkeypatch, val, s
 
     monkeypatch.setattr(client, "_grow", grow_seen)
     client.grow(Empty())
-    (whole,) = grown
+    whole = grown[0]
     assert len(whole["start"]) - 1 == steps
     assert len(client.trees["start"]) - 1 == (10 if val == "wrong" else 60)

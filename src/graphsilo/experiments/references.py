@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphsilo.data.silos.silo import Schema
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import gap_closed
 from graphsilo.experiments.config import RunConfig, RunReference
@@ -15,7 +16,6 @@ from graphsilo.experiments.simulation import method_of, reference_method
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig, OneRoundConfig
-from graphsilo.types import Task
 
 _SCHEDULE = {"rounds", "min_clients"}
 """Settings of a method that its references share, where they have them; one place alone always answers."""
@@ -105,11 +105,13 @@ def with_alone(config: RunConfig) -> RunConfig:
     return config.with_settings({"run.references": rows})
 
 
-def with_trees_alone(config: RunConfig, task: Task) -> RunConfig:
+def with_trees_alone(config: RunConfig, schema: Schema) -> RunConfig:
     """A run on tables here: unless rows were named, or left out, what has to be beaten stands beside it."""
     row = registry.load("trees_alone")
     # Also the program's own choice counts, such as no rows beside a row.
-    if "references" in config.run.model_fields_set or config.method.name == row.name or task not in row.tasks:
+    if "references" in config.run.model_fields_set or config.method.name == row.name:
+        return config
+    if schema.task not in row.tasks or not schema.num_features:
         return config
     return config.with_settings({"run.references": [row.name]})
 

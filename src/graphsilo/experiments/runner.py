@@ -97,7 +97,7 @@ def run(
         if isinstance(simulation, Simulation) and all(map(catalog.has_tables, config.data.names)):
             from graphsilo.experiments.references import with_trees_alone
 
-            config = with_trees_alone(config, simulation.task)
+            config = with_trees_alone(config, simulation.schema)
         config = folder.adopt(config, own, simulation)
         going = _Run(config, simulation, folder, observer, label, elsewhere)
         done = folder.open(config, simulation, going.fingerprint, going.settings)
@@ -238,8 +238,8 @@ class _Run:
     def with_references(self, record: RunRecord) -> RunRecord:
         """The result with the reference rows that are asked for, each run in a folder of its own.
 
-        Silos at other machines may refuse one, and the run is worth keeping: then a warning says why it is missing, or
-        lacks a client.
+        Silos at other machines may refuse one, nobody may have asked for one, and the run is worth keeping: then a
+        warning says why it is missing, or lacks a client.
         """
         if not self.config.run.references:
             return record
@@ -254,7 +254,7 @@ class _Run:
             try:
                 result = self._reference(name, reference_config(self.config, name), observer)
             except (FederationError, UnsupportedError) as error:
-                if self.elsewhere is None:
+                if self.elsewhere is None and self.config.is_given("run.references"):
                     raise
                 warnings = [f"the reference '{name}' is missing: {error}"]
             else:

@@ -37,6 +37,8 @@ _STEP = 10
 _PATIENCE = 30
 """Steps without a better answer of theirs after which no more are made."""
 _TINY = 1e-12
+_UNDECIDED = -1e12
+"""Less than any answer is worth."""
 
 
 Leaves: TypeAlias = Annotated[int, Field(ge=2, le=1024)]
@@ -72,8 +74,8 @@ class Client(ClientBase[TreesAloneConfig]):
         super().__init__(context)
         self.metric = find_selecting(context.select_by, self.silo.schema.task)
         self.trees: Tensors = {}
-        if self.data.collection is not None:
-            raise UnsupportedError("trees_alone looks at columns of nodes, and graphs have none: take fedtrees.")
+        if self.data.collection is not None or not self.silo.schema.num_features:
+            raise UnsupportedError("trees_alone looks at columns of nodes, and there are none here: take fedtrees.")
 
     @handler
     def grow(self, request: Empty) -> Done:
@@ -83,7 +85,7 @@ class Client(ClientBase[TreesAloneConfig]):
         has_targets = self.silo.has_targets
         labels: NDArray[Any] = scaled_targets(self.silo, seen)[items] if has_targets else seen.union.labels[items]
         known: NDArray[Any] = scaled_targets(self.silo)[nodes] if has_targets else self.silo.labels[nodes]
-        best = -np.inf
+        best, first = -np.inf, None
         self.trees = {}
         if has_targets and len(known) < 2:
             return Done(clients=1)
@@ -96,15 +98,14 @@ class Client(ClientBase[TreesAloneConfig]):
         for leaves, fewest in product(self.config.leaves, self.config.min_child):
             asked = _Asked(self._worth, labels, rows)
             grown = self._grow(trained, known, leaves, fewest, asked)
+            first = first or grown
             for step, scores in enumerate(_scores(grown, rows), start=1):
                 if step % _STEP and step != len(grown["start"]) - 1:
                     continue
                 worth = self._worth(labels, grown, scores)
-                if worth is None:  # nobody can choose: the first kind, all its steps
-                    self.trees = grown
-                    return Done(clients=1)
-                if worth > best:
+                if worth is not None and worth > best:
                     best, self.trees = worth, {**grown, "start": grown["start"][: step + 1]}
+        self.trees = self.trees or first or {}  # where nobody can choose: the first kind, all its steps
         return Done(clients=1)
 
     def _worth(self, labels: NDArray[Any], trees: Tensors, scores: NDArray[np.float64]) -> float | None:
@@ -183,7 +184,7 @@ class _Asked:
             trees = _to_tensors([model], after=step - _STEP)
             *_, scores = _scores(trees, self.rows, self.scores)
             worth, self.scores = self.worth(self.labels, trees, scores), scores
-            self.best = float(step) if worth is None else max(self.best, worth)
+            self.best = max(self.best, _UNDECIDED + step if worth is None else worth)
         return self.best
 
 
