@@ -300,7 +300,9 @@ def test_whole_graphs(tmp_path, molecules, more):
     )  # fmt: skip
     asked = {"data.name": str(mine), "data.scale": "standard", "task": "graph"}
     assert _check_elsewhere(tmp_path, new, **asked, **more)[:3] == ["graph", "0", "1"]
-    assert "It says of every graph the probability of each class: 0, 1." in (tmp_path / "out/MODEL_CARD.md").read_text()
+    card = (tmp_path / "out" / "MODEL_CARD.md").read_text()
+    assert "It says of every graph the probability of each class: 0, 1." in card
+    assert "labelled" not in card  # graphs have no neighbours
 
 
 @pytest.mark.parametrize(

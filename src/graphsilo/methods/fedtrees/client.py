@@ -421,7 +421,7 @@ class Client(ClientBase[FedTreesConfig]):
             return super().portable(view, labelled=labelled)
         return [{
             **portable_forest(known, self._directions.numpy(), schema, self.config.dim, self.context.seed),
-            "width": self.config.width(schema), "labelled": self.config.has_labels(schema),
+            "width": self.config.width(schema), "labelled": schema.task != "graph" and self.config.has_labels(schema),
             "timed": self.silo.graph.union.time is not None,
         }]  # fmt: skip
 
