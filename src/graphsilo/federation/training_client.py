@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import torch
 from pydantic import Field
@@ -37,9 +37,13 @@ ConfigT = TypeVar("ConfigT", bound=LocalTrainingConfig)
 Neighbours: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
 
 
-class SampledTrainingConfig(LocalTrainingConfig):
-    """For methods whose clients may see a few sampled neighbours of each node in a step."""
+class AveragedTrainingConfig(LocalTrainingConfig):
+    """For methods that average what clients train, who may see a few sampled neighbours of each node in a step."""
 
+    weight_by: Literal["train", "nodes", "uniform"] = setting(
+        "train", "a client's weight in the mean: its training items, all its nodes (graphs), or 1",
+        source="McMahan et al.; OpenFGL uses nodes",
+    )  # fmt: skip
     fan_out: Neighbours | tuple[Neighbours, ...] = setting(
         0, "neighbours sampled per node in training: one number for every layer, or one per layer from the items "
         "outwards; 0 takes all",
@@ -215,11 +219,16 @@ class TrainingClient(ClientBase[ConfigT], Generic[ConfigT]):
         return self.model.embed(data.full)
 
 
-SampledConfigT = TypeVar("SampledConfigT", bound=SampledTrainingConfig)
+AveragedConfigT = TypeVar("AveragedConfigT", bound=AveragedTrainingConfig)
 
 
-class SampledTrainingClient(TrainingClient[SampledConfigT], Generic[SampledConfigT]):
-    """Samples neighbours where its settings say so."""
+class AveragedTrainingClient(TrainingClient[AveragedConfigT], Generic[AveragedConfigT]):
+    """Counts in a mean, and samples neighbours where its settings say so."""
+
+    @property
+    def weight(self) -> float:
+        """Weight in the server's mean."""
+        return client_weight(self.config.weight_by, self.trainer.objective.num_samples, self.silo.num_items)
 
     def objective_on(self, data: GraphTensors) -> Objective:
         return objective(data, self.silo, self.fan_out, self.item_loss)

@@ -9,24 +9,20 @@ Each round some clients start from it, train on their own graph for several epoc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from graphsilo.federation.averaging import AveragingServer
 from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import setting
-from graphsilo.federation.training_client import SampledTrainingClient, SampledTrainingConfig, client_weight
+from graphsilo.federation.training_client import AveragedTrainingClient, AveragedTrainingConfig
 from graphsilo.types import ClientId
 
 
-class FedAvgConfig(SampledTrainingConfig):
+class FedAvgConfig(AveragedTrainingConfig):
     """Settings of FedAvg."""
 
-    weight_by: Literal["train", "nodes", "uniform"] = setting(
-        "train", "a client's weight in the mean: its training items, all its nodes (graphs), or 1",
-        source="McMahan et al.; OpenFGL uses nodes",
-    )  # fmt: skip
     server_lr: float = setting(1.0, "share of the mean change that the server applies", source="McMahan et al.", gt=0)
 
 
@@ -46,7 +42,7 @@ class TrainReply(Message):
 ConfigT = TypeVar("ConfigT", bound=FedAvgConfig)
 
 
-class Client(SampledTrainingClient[ConfigT], Generic[ConfigT]):
+class Client(AveragedTrainingClient[ConfigT], Generic[ConfigT]):
     """Trains the shared model on its own graph."""
 
     @handler
@@ -60,20 +56,26 @@ class Client(SampledTrainingClient[ConfigT], Generic[ConfigT]):
         """The local epochs; variants change what a step does."""
         self.run_epochs()
 
-    @property
-    def weight(self) -> float:
-        """Weight in the server's mean."""
-        return client_weight(self.config.weight_by, self.trainer.objective.num_samples, self.silo.num_items)
-
 
 class Server(AveragingServer[ConfigT], Generic[ConfigT]):
-    """Keeps the shared model; needs only sums."""
+    """Keeps the shared model; needs only sums.
+
+    Attributes:
+        client: Whose ``train`` is asked for.
+        answered: Who is in the last sum.
+    """
 
     client: type[Client[Any]] = Client[Any]
+    answered: tuple[ClientId, ...] = ()
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
-        request = TrainRequest(weights=self.weights)
-        return federation.sum(self.client.train, request, to=clients).require(self.config.min_clients)
+        total = federation.sum(self.client.train, self.request(), to=clients)
+        self.answered = total.clients
+        return total.require(self.config.min_clients)
+
+    def request(self) -> TrainRequest:
+        """What clients train with."""
+        return TrainRequest(weights=self.weights)
 
     @property
     def rate(self) -> float:

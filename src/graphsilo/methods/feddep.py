@@ -254,8 +254,6 @@ class Client(PastClient[FedDepConfig], StructuredClient[FedDepConfig], fedsage.C
 class Server(StructuredServer[FedDepConfig], fedavg.Server[FedDepConfig]):
     """Passes prototypes on once, then averages classifiers."""
 
-    client = Client
-
     @property
     def beside(self) -> tuple[int, int, float] | None:
         return self.config.embedding, self.config.mended_hidden, self.config.mended_dropout

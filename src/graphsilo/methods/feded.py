@@ -101,19 +101,13 @@ class Client(fedavg.Client[FedEDConfig]):
         return down.mul_(self.config.suppression * self.shares)
 
 
-class Server(fedavg.Server[FedEDConfig]):
-    """As FedAvg."""
-
-    client = Client
-
-
 METHOD = Method(
     about=__doc__,
     name="feded",
     family="averages of models",
     config=FedEDConfig,
     client=Client,
-    server=Server,
+    server=fedavg.Server,
     tasks=("node", "graph"),
     edge_weights=True,
     space={"distillation": [0.01, 0.1, 1.0]},

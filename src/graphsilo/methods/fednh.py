@@ -7,7 +7,6 @@ The vectors are far apart at the start, and move slowly towards the mean directi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from graphsilo.errors import MessageError
 from graphsilo.federation.client import ModelSpec, build_model
-from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.interface import handler
 from graphsilo.federation.message import sends
 from graphsilo.federation.portable import Deciding
 from graphsilo.federation.prototypes import sum_classes
@@ -30,7 +29,6 @@ from graphsilo.models.view import View
 from graphsilo.random import Name, generator
 from graphsilo.settings import WIDEST
 from graphsilo.training.prototypes import spread_rows, unit_rows
-from graphsilo.types import ClientId
 
 _ROUNDING = 1e-3
 
@@ -122,10 +120,6 @@ class Server(fedavg.Server[FedNHConfig]):
         wide = replace(self.schema, num_classes=self.config.width)
         encoder = build_model(spec or context.common, wide, draw, context.device)
         return with_head(encoder, self.schema.num_classes, self.config)
-
-    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
-        request = fedavg.TrainRequest(weights=self.weights)
-        return federation.sum(Client.train, request, to=clients).require(self.config.min_clients)
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]
         prototypes = self.weights["prototypes"]

@@ -59,19 +59,13 @@ class Client(fedavg.Client[FedNTDConfig]):
         return Slopes(logits=q.sub_(p).mul_(self.config.beta * heat / len(q)))
 
 
-class Server(fedavg.Server[FedNTDConfig]):
-    """As FedAvg."""
-
-    client = Client
-
-
 METHOD = Method(
     about=__doc__,
     name="fedntd",
     family="averages of models",
     config=FedNTDConfig,
     client=Client,
-    server=Server,
+    server=fedavg.Server,
     tasks=("node", "graph"),
     edge_weights=True,
     space={"beta": [0.1, 0.3, 1.0]},

@@ -61,12 +61,6 @@ class Client(fedavg.Client[FedProxConfig]):
         return int(torch.randint(1, full, (), generator=draw))
 
 
-class Server(fedavg.Server[FedProxConfig]):
-    """As FedAvg."""
-
-    client = Client
-
-
 METHOD = Method(
     about=__doc__,
     name="fedprox",
@@ -74,7 +68,7 @@ METHOD = Method(
     near=("Ditto", "pFedMe"),
     config=FedProxConfig,
     client=Client,
-    server=Server,
+    server=fedavg.Server,
     edge_weights=True,
     space=(  # mu: the candidates of the paper
         {"optimizer": ["adam"], "lr": [0.001, 0.003, 0.01, 0.03], "mu": [0.001, 0.01, 0.1, 1.0]},

@@ -10,7 +10,6 @@ to real nodes. A regulariser holds the embeddings of rare classes near the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import MessageError, UnsupportedError
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.interface import Federation, handler
+from graphsilo.federation.interface import handler
 from graphsilo.federation.message import sends
 from graphsilo.federation.past_client import PastClient
 from graphsilo.federation.prototypes import check_encoder
@@ -37,7 +36,6 @@ from graphsilo.training.label_propagation import without_loops
 from graphsilo.training.objective import ClassifyItems, Step
 from graphsilo.training.optimizer import optimizer
 from graphsilo.training.prototypes import class_sums, pool_means
-from graphsilo.types import ClientId
 
 _MAKES = {"ratio": ABOVE_ZERO}
 _TINY = 1e-12
@@ -301,10 +299,9 @@ class Server(fedavg.Server[FedSigConfig]):
         self.means, self.deviations = torch.zeros(shape), torch.zeros(shape)
         self.present = torch.zeros(shape[0], dtype=torch.bool)
 
-    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
+    def request(self) -> TrainRequest:
         known = {"means": self.means, "deviations": self.deviations, "present": self.present}
-        request = TrainRequest(weights=self.weights, **(known if bool(self.present.any()) else {}))
-        return federation.sum(Client.train, request, to=clients).require(self.config.min_clients)
+        return TrainRequest(weights=self.weights, **(known if bool(self.present.any()) else {}))
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]
         super().combine(total)

@@ -27,8 +27,6 @@ class Client(CoreClient[FedStarConfig], fedavg.Client[FedStarConfig]):
 class Server(fedavg.Server[FedStarConfig]):
     """Keeps the channel of structure; needs only sums."""
 
-    client = Client
-
     def __init__(self, context: ServerContext[FedStarConfig]):
         super().__init__(context)
         model = self.build_model()

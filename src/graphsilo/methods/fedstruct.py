@@ -205,8 +205,6 @@ class Client(StructuredClient[FedStructConfig], fedavg.Client[FedStructConfig]):
 class Server(StructuredServer[FedStructConfig], fedavg.Server[FedStructConfig]):
     """Passes on sums of vectors, then averages models."""
 
-    client = Client
-
     @property
     def beside(self) -> tuple[int, int, float] | None:
         return self.config.beside

@@ -139,7 +139,6 @@ class Server(fedavg.Server[FedTADConfig]):
         made_by: The generator; it and both optimisers go on from round to round.
     """
 
-    client = Client
     kept = (*fedavg.Server.kept, "reliability")
     stateful = ("made_by", "generator_optimizer", "student_optimizer")
 

@@ -231,19 +231,13 @@ STRUCTURES = {"neighbours": (diverge_neighbours, 1.0), "differences": (diverge_d
 """What may be distilled, and the usual temperature."""
 
 
-class Server(fedavg.Server[FGSSLConfig]):
-    """As FedAvg."""
-
-    client = Client
-
-
 METHOD = Method(
     about=__doc__,
     name="fgssl",
     family="averages of models",
     config=FGSSLConfig,
     client=Client,
-    server=Server,
+    server=fedavg.Server,
     tasks=("node",),
     edge_weights=True,
     space={"contrast": [0.1, 1.0, 3.0], "distillation": [0.1, 1.0]},

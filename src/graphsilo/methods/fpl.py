@@ -118,16 +118,13 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         self.clusters = torch.zeros(0, self.shape[1], device=context.device)
         self.classes = torch.zeros(0, dtype=torch.int64, device=context.device)
 
+    def request(self) -> TrainRequest:
+        known = {"clusters": self.clusters, "classes": self.classes} if len(self.classes) else {}
+        return TrainRequest(weights=self.weights, **known)
+
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> fedavg.TrainReply:
-        some = bool(len(self.classes))
-        request = TrainRequest(
-            weights=self.weights,
-            clusters=self.clusters if some else None,
-            classes=self.classes if some else None,
-        )
-        total = federation.sum(self.client.train, request, to=clients)
-        model: fedavg.TrainReply = total.require(self.config.min_clients)
-        replies = federation.ask(self.client.describe, Empty(), to=total.clients, check=of_shape(self.shape))
+        model = super().collect(federation, clients)
+        replies = federation.ask(self.client.describe, Empty(), to=self.answered, check=of_shape(self.shape))
         rows, labels, _ = gather_rows(replies.require(self.config.min_clients))
         self.clusters, self.classes = cluster_prototypes(rows.to(self.clusters), labels.to(self.clusters.device))
         self.log["clusters_per_class"] = len(self.classes) / max(1, len(labels.unique()))

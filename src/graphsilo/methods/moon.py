@@ -118,8 +118,6 @@ class Client(fedavg.Client[MOONConfig]):
 class Server(fedavg.Server[MOONConfig]):
     """As FedAvg."""
 
-    client = Client
-
     def build_model(self, spec: ModelSpec | None = None, *, seed_names: tuple[Name, ...] = ("model",)) -> Model:
         if not self.config.projection:
             return super().build_model(spec, seed_names=seed_names)

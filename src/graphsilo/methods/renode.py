@@ -83,12 +83,6 @@ class Client(PastClient[ReNodeConfig], fedavg.Client[ReNodeConfig]):
         self.run_epochs(node_weights=self.node_weights)
 
 
-class Server(fedavg.Server[ReNodeConfig]):
-    """As FedAvg."""
-
-    client = Client
-
-
 def conflicts(
     adjacency: sp.csr_matrix, items: NDArray[np.int64], labels: NDArray[np.int64], alpha: float
 ) -> NDArray[np.float64]:
@@ -146,7 +140,7 @@ METHOD = Method(
     family="rare and missing classes",
     config=ReNodeConfig,
     client=Client,
-    server=Server,
+    server=fedavg.Server,
     tasks=("node",),
     edge_weights=True,
     balances="class_weights=inverse",

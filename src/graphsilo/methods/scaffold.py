@@ -8,7 +8,7 @@ steps follow their gradient + c − c_k, which is near the gradient of the whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from graphsilo.data.silos.silo import Schema
 from graphsilo.errors import FederationError
 from graphsilo.federation.client import ClientContext
-from graphsilo.federation.interface import Federation, Handler, handler
+from graphsilo.federation.interface import Federation, handler
 from graphsilo.federation.message import Empty, Message, Tensors, sends
 from graphsilo.federation.registry import Method
 from graphsilo.federation.server import ServerContext
@@ -139,7 +139,6 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         self.control = {name: torch.zeros_like(self.weights[name]) for name in trained}
         self.total = 0.0
         self.known: list[ClientId] = []
-        self.answered: tuple[ClientId, ...] = ()
 
     def set_up(self, federation: Federation) -> None:
         """Learn what all clients together count for: the mean in c is over all, in w over a round's.
@@ -177,15 +176,7 @@ class Server(fedavg.Server[ConfigT], Generic[ConfigT]):
         up, down = super().expected_bytes()
         return 2 * up, 2 * down
 
-    def collect(self, federation: Federation, clients: Sequence[ClientId]) -> TrainReply:
-        step: Handler[Any, Any] = self.client.train
-        total = federation.sum(step, self.request(), to=clients)
-        self.answered = total.clients
-        found: TrainReply = total.require(self.config.min_clients)
-        return found
-
     def request(self) -> TrainRequest:
-        """What clients train with."""
         return TrainRequest(weights=self.weights, control=self.control)
 
     def combine(self, total: TrainReply) -> None:  # type: ignore[override]

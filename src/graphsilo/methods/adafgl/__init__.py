@@ -232,7 +232,6 @@ class Server(fedavg.Server[AdaFGLConfig]):
         holders: Clients that have the extractor.
     """
 
-    client = Client
     kept = ("weights", "holders")
 
     def __init__(self, context: ServerContext[AdaFGLConfig]):

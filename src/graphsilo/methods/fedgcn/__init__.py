@@ -28,8 +28,6 @@ CONVOLUTIONS = ("gcn", "sgc_stacked")
 class Server(fedavg.Server[FedGCNConfig]):
     """Adds up neighbours once, then averages models."""
 
-    client = Client
-
     def __init__(self, context: ServerContext[FedGCNConfig]):
         super().__init__(context)
         if context.config.hops and context.common.name not in CONVOLUTIONS:

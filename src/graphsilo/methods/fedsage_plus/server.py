@@ -37,8 +37,6 @@ MAX_BYTES = 20 * 10**12
 class Server(fedavg.Server[FedSagePlusConfig]):
     """Carries generators and summed gradients between clients, then averages classifiers."""
 
-    client = Client
-
     def expected_bytes(self) -> tuple[int, int]:
         """Of the weights of classifier and generator; the generator's with all of its slots."""
         config, clients = self.config, len(self.context.clients)

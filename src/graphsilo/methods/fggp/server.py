@@ -39,8 +39,7 @@ class Server(fpl.Server[FGGPConfig]):
 
     def collect(self, federation: Federation, clients: Sequence[ClientId]) -> fedavg.TrainReply:
         if self.config.predict == "head":
-            request = fpl.TrainRequest(weights=self.weights)
-            return federation.sum(Client.train, request, to=clients).require(self.config.min_clients)
+            return fedavg.Server.collect(self, federation, clients)
         clusters, classes = self.clusters, self.classes
         total = super().collect(federation, clients)
         most = self.config.memory * self.schema.num_classes
