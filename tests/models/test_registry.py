@@ -11,7 +11,7 @@ import pytest
 
 from graphsilo.errors import ConfigError
 from graphsilo.models import registry
-from graphsilo.models.registry import ModelEntry, entry, names, pool, pools, resolve
+from graphsilo.models.registry import ModelEntry, entry, names, resolve
 from graphsilo.models.settings import ModelSettings
 from graphsilo.settings import setting
 from graphsilo.settings.words import rows
@@ -43,21 +43,6 @@ def test_aliases_and_spelling() -> None:
     assert entry("appnp-features").name == "appnp_features"
     with pytest.raises(ConfigError, match="did you mean 'gamlp'"):
         entry("gamlpp")
-
-
-def test_pools() -> None:
-    assert pools() == ("opfgl", "fedpg")
-    ten = pool("opfgl")
-    assert len(ten) == 10
-    assert [name for name, _ in ten].count("gcn") == 6
-    assert [name for name, _ in pool("fedpg")] == ["gcn", "gin", "sage", "sgc", "gcnii"]
-    for name in pools():
-        for model, overrides in pool(name):
-            resolve(model, overrides)
-    ten[0][1]["hidden"] = 1  # a copy: the list of models stays as it is
-    assert pool("opfgl")[0][1]["hidden"] == 64
-    with pytest.raises(ConfigError, match="opfgl"):
-        pool("opfg")
 
 
 class OtherSettings(ModelSettings):

@@ -72,7 +72,7 @@ def partitions() -> None:
 
 def models() -> None:
     """Every backbone."""
-    from graphsilo.models import registry as backbones
+    from graphsilo import models as backbones
 
     grid = table("model", "what it is", "tasks")
     for name in backbones.names():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphsilo.errors import ConfigError, UnsupportedError
-from graphsilo.models.registry import entry, names, pool, pools, resolve
+from graphsilo.models.registry import entry, names, resolve
 from graphsilo.models.settings import BUILT_IN, ModelEntry, ModelSettings
 from graphsilo.types import Precision, Task
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from graphsilo.data.silos.silo import Schema
     from graphsilo.models.base import Model
+    from graphsilo.models.model_pools import pool, pools
     from graphsilo.models.view import GraphTensors, View
 
 __all__ = [
@@ -37,9 +38,11 @@ _LAZY = {
     "GraphTensors": "graphsilo.models.view",
     "Model": "graphsilo.models.base",
     "View": "graphsilo.models.view",
+    "pool": "graphsilo.models.model_pools",
+    "pools": "graphsilo.models.model_pools",
     **{item.path.partition(":")[2]: item.path.partition(":")[0] for item in BUILT_IN},
 }
-"""Modules of classes: of those above that need torch, and of every backbone."""
+"""Modules of what few need, or what needs torch: of names above, and of every backbone."""
 
 
 def __getattr__(name: str) -> Any:
