@@ -186,7 +186,9 @@ def test_resume_without_a_run(call, tmp_path):
         ({"data": "MUTAG", "method": "local"}, "MUTAG-dirichlet10-local"),
         ({"data": "my data/bank one.yaml"}, "bank_one-louvain10-fedavg"),
         ({"data": "Cora", "partition": {"file": "cuts/p.npz"}}, "Cora-p-fedavg"),
-        ({"data": ["MUTAG", "PROTEINS"]}, "MUTAG+PROTEINS-domains10-fedavg"),
+        ({"data": ["MUTAG", "PROTEINS"]}, "MUTAG+PROTEINS-fedavg"),
+        ({"data": ["a/tables.yaml", "b/tables.yaml"]}, "2-silos-fedavg"),
+        ({"data": [f"bank of {town}.npz" for town in ("Adlershof", "Birch", "Corso")]}, "3-silos-fedavg"),
     ],
 )
 def test_folder_names(settings, name):

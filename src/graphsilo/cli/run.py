@@ -202,17 +202,27 @@ def folders(name: str) -> Iterator[Path]:
 
 
 def folder_name(config: RunConfig) -> str:
-    """What a run is called: data, rule and clients, method.
+    """What a run is called: data, rule and clients, method; of silos with data of their own their names, or how many.
 
     Example:
         >>> folder_name(RunConfig.of({"data": "Cora", "partition": {"clients": 5}}))
         'Cora-louvain5-fedavg'
     """
-    names = [config.data.name] if isinstance(config.data.name, str) else config.data.name
-    data = "+".join(Path(name).stem if "." in name else name for name in names[:3])
-    cut = Path(config.partition.file).stem if config.partition.file else f"{_rule(config)}{config.partition.clients}"
-    parts = [data, cut, config.method.name]
+    from graphsilo.data.sources import catalog
+
+    names, rule = config.data.names, _rule(config)
+    called = [catalog.title(name) if catalog.is_description(name) else name for name in names]
+    called = [Path(name).stem if name in names and "." in name else name for name in called]
+    data = "+".join(called)
+    if len(called) > 1 and (len(data) > _LONG or len({*called}) < len(called)):
+        data = f"{len(called)}-silos"
+    cut = Path(config.partition.file).stem if config.partition.file else f"{rule}{config.partition.clients}"
+    parts = [data, *([] if rule == "domains" and not config.partition.file else [cut]), config.method.name]
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
+
+
+_LONG = 40
+"""Letters of silos' names from which they are only counted."""
 
 
 def _rule(config: RunConfig) -> str:

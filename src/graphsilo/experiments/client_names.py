@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphsilo.data.partition import Partition
 from graphsilo.data.sources import catalog
-from graphsilo.errors import ConfigError, nearest
+from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.experiments.config import RunConfig
 from graphsilo.experiments.participants import client_words
 from graphsilo.types import ClientId
@@ -15,9 +15,38 @@ from graphsilo.types import ClientId
 
 def list_client_names(names: Sequence[str]) -> dict[ClientId, tuple[str, ...]]:
     """What a person may call clients that have data sets or files of their own: as given, by file, or as shown."""
+    titles = tell_apart([catalog.title(name) for name in names])
     return {
-        client: tuple(dict.fromkeys((name, Path(name).stem, catalog.title(name)))) for client, name in enumerate(names)
+        client: tuple(dict.fromkeys((name, Path(name).stem, title)))
+        for client, (name, title) in enumerate(zip(names, titles, strict=True))
     }
+
+
+def tell_apart(names: Sequence[str]) -> list[str]:
+    """The names, with numbers behind those that several have.
+
+    Example:
+        >>> tell_apart(["adler", "birch", "adler"])
+        ['adler 1', 'birch', 'adler 2']
+    """
+    return [
+        name if names.count(name) == 1 else f"{name} {names[: place + 1].count(name)}"
+        for place, name in enumerate(names)
+    ]
+
+
+def alike_notes(names: Sequence[str], files: Sequence[str]) -> Iterator[str]:
+    """Says which silos have one name, and what they are called instead; ``files`` are their data sets."""
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        pairs = [
+            f"{file} is '{called}' here"
+            for own, file, called in zip(names, files, tell_apart(names), strict=True)
+            if own == name
+        ]
+        yield (
+            f"{len(pairs)} silos are called '{name}': {several(pairs, 4)}. `name` in a description gives a silo a name "
+            f"of its own."
+        )
 
 
 def leave_out(config: RunConfig, partition: Partition, institutions: Sequence[str] = ()) -> Partition:

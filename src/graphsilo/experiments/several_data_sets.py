@@ -23,6 +23,7 @@ from graphsilo.data.sources.layout import Described, Layout, agree
 from graphsilo.data.sources.vocabulary import Vocabulary
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError
+from graphsilo.experiments.client_names import tell_apart
 from graphsilo.experiments.config import RunConfig
 from graphsilo.types import ClientId
 
@@ -38,7 +39,8 @@ def join_graphs(
     if config.partition.split == "auto":
         _check_masks(present, config.data.names)
     _check_directions(present, config)
-    own, names = list(present.values()), [config.data.names[place] for place in present]
+    titles = tell_apart([graph.name for graph in graphs])
+    own, names = list(present.values()), [titles[place] for place in present]
     check_sides(own)
     notes = list(side_notes({graph.name: sides_of(graph) for graph in own}))
     graph, sizes = union(graphs, names=config.data.names)

@@ -222,7 +222,11 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     else:
         made = _prepare_graph(config, method, graphs[0], graphs)
     if isinstance(loaded, list):
-        made = made.with_names([item.name for item in items])
+        from graphsilo.experiments.client_names import alike_notes, tell_apart
+
+        called = [item.name for item in items]
+        notes += alike_notes(called, config.data.names)
+        made = made.with_names(tell_apart(called))
     return replace(made, notes=(*made.notes, *notes))
 
 
