@@ -9,6 +9,7 @@ import pytest
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.client_names import client_number, find_left_out, list_client_names
 from graphsilo.experiments.config import load_config
+from graphsilo.experiments.participants import per_client_warnings
 from graphsilo.experiments.simulation import prepare
 
 
@@ -43,3 +44,11 @@ def test_silos_of_one_name_are_numbered(tmp_path: Path) -> None:
     (said,) = [text for text in made.notes if "called" in text]
     assert said.startswith(f"2 silos are called 'ward': {files[0]} is 'ward 1' here, {files[2]} is 'ward 2' here.")
     assert client_number("ward 2", 3, list_client_names(files), "predict") == 2
+
+
+def test_warnings_call_silos_by_their_names() -> None:
+    rows = [{"client": 0, "silo": "er", "train": 0, "test": 3}, {"client": 1, "train": 5, "test": 0}]
+    assert per_client_warnings(rows) == [
+        "client 'er' has no training item: nothing is learned there, only received.",
+        "client 1 has no test item, and is left out of the means.",
+    ]

@@ -137,10 +137,12 @@ def per_client_warnings(rows: list[dict[str, Any]]) -> list[str]:
     untested = [row["client"] for row in rows if row["test"] == 0]
     for clients, what in (
         (untrained, "training item: nothing is learned there, only received"),
-        (untested, "test item, and left out of the means"),
+        (untested, "test item, and {} left out of the means"),
     ):
         if clients:
-            found.append(f"{client_words(clients)} {'has' if len(clients) == 1 else 'have'} no {what}.")
+            who = client_words(clients, {row["client"]: row.get("silo") for row in rows})
+            has, are = ("has", "is") if len(clients) == 1 else ("have", "are")
+            found.append(f"{who} {has} no {what.format(are)}.")
     return found
 
 

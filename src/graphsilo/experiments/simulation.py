@@ -277,7 +277,11 @@ def _prepare_graph(
         return made
     from graphsilo.data.partition.time_splits import time_remarks
 
-    return replace(made, notes=(*made.notes, *time_remarks(whole, partition)))
+    if sizes:
+        from graphsilo.experiments.client_names import tell_apart
+
+        names = tuple(tell_apart([graph.name for graph in read]))
+    return replace(made, notes=(*made.notes, *time_remarks(whole, partition, names)))
 
 
 def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:

@@ -65,6 +65,12 @@ def test_nodes_without_label_or_time_are_in_no_split() -> None:
     made = partition(graph, "random", clients=2, split="time", ratios=(0.5, 0.0, 0.5))
     assert sorted(np.concatenate([*made.train, *made.test]).tolist()) == list(range(30, 90))
     assert any("10 labelled nodes have no time" in text for text in time_remarks(graph, made))
+    late = replace(graph, time=np.where(np.isin(np.arange(100), made.nodes[1]), 99.0, np.arange(100.0) % 90))
+    late.time[made.nodes[0].min()] = np.nan
+    made = partition(replace(late, labels=np.abs(graph.labels)), "random", clients=2, split="time")
+    said = " ".join(time_remarks(replace(late, labels=np.abs(graph.labels)), made, ("adler", "birch")))
+    assert "one labelled node has no time, and is in no split" in said
+    assert "of client 'birch' no labelled node is from before" in said
 
 
 def test_what_cannot_be_divided_is_said() -> None:

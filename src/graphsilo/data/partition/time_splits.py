@@ -154,8 +154,14 @@ def _nearest(places: NDArray[np.int64], wanted: int) -> int:
     return int(places[np.argmin(np.abs(places - wanted))])
 
 
-def time_remarks(graph: Graph, partition: Partition) -> list[str]:
-    """What a person should know of times and splits: the boundaries, or that the past is told from the future."""
+def time_remarks(graph: Graph, partition: Partition, names: Sequence[str] = ()) -> list[str]:
+    """What a person should know of times and splits: the boundaries, or that the past is told from the future.
+
+    Args:
+        graph: The whole.
+        partition: Its cut.
+        names: Of all clients, where they have some.
+    """
     if graph.time is None or not partition.has_splits:
         return []
     train, val, test = (
@@ -183,9 +189,12 @@ def time_remarks(graph: Graph, partition: Partition) -> list[str]:
     if partition.split == "time":
         unknown = int((np.isnan(graph.time) & (graph.labels >= 0)).sum())
         if unknown:
-            said.append(f"{unknown} labelled nodes have no time, and are in no split")
+            nodes = "one labelled node has" if unknown == 1 else f"{unknown} labelled nodes have"
+            said.append(f"{nodes} no time, and {'is' if unknown == 1 else 'are'} in no split")
         idle = [
-            client for client in partition.present if len(partition.nodes[client]) and not len(partition.train[client])
+            f"'{names[client]}'" if names else client
+            for client in partition.present
+            if len(partition.nodes[client]) and not len(partition.train[client])
         ]
         if idle:
             said.append(
