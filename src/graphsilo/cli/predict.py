@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphsilo.cli import complete
-from graphsilo.cli.terminal import is_terminal, say, show, table
+from graphsilo.cli.terminal import announce, is_terminal, say, show, table
 from graphsilo.cli.values import (
     Debug,
     OwnCode,
@@ -54,14 +55,11 @@ def predict(
     from graphsilo.experiments import predict as predictions
     from graphsilo.experiments.storage import disk
 
-    found = predictions.predict(
-        run,
-        client=client,
-        seed=seed,
-        checkpoint=checkpoint,
-        graph=graph,
-        model=model,
-    )
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", UserWarning)
+        found = predictions.predict(run, client=client, seed=seed, checkpoint=checkpoint, graph=graph, model=model)
+    for warning in heard:
+        announce(f"warning: {warning.message}")
     rows = list(range(len(found.node_ids))) if not nodes else found.places(_select_nodes(found, nodes))
     if unlabelled:
         count, rows = len(rows), [row for row in rows if found.is_open(row)]

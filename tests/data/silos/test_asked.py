@@ -46,6 +46,17 @@ def test_tables_and_silo_files_are_filled_and_scaled_as_the_model_was(folder, kn
         assert (remark, graph.external_ids.tolist()) == ("", ["n0", "n1", "n2"])
 
 
+def test_numbers_far_from_those_of_training_are_warned_of(folder, known):
+    """Ages had mean 10 and deviation 2; sizes no unit that is known. In months, they lie some 110 deviations off."""
+    known.read(folder / "tables.yaml")
+    ages = 12 * np.array([10, 20, 30])
+    spread = np.sqrt((((ages - 10) / 2) ** 2).mean())
+    months = "".join(f"n{row},x,{age},99\n" for row, age in enumerate(ages))
+    (folder / "nodes.csv").write_text(f"id,kind,age,size\n{months}")
+    with pytest.warns(UserWarning, match=f"numbers of 'age' lie {spread:.0f} times as far from the mean as"):
+        known.read(folder / "tables.yaml")
+
+
 def test_what_does_not_fit_is_refused(folder, known):
     (folder / "less.yaml").write_text(TABLES.replace("age, size", "age"))
     with pytest.raises(DataError, match="trained on 2 features"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
@@ -18,7 +21,7 @@ from graphsilo.data.sources.faults import check_finite
 from graphsilo.data.sources.table_spec import SILO_KEYS, TableSpec
 from graphsilo.data.sources.vocabulary import first_difference
 from graphsilo.data.truth import BooleanWords, Words, join_truth, words_of
-from graphsilo.errors import ConfigError, DataError
+from graphsilo.errors import ConfigError, DataError, several
 
 _PREPARATION = ("undirected", "missing", "scale", "degree_features", "max_degree", "sums")
 """Options of the run's data that hold for any graph its models are asked about."""
@@ -88,6 +91,8 @@ class Preparation:
 
         Raises:
             ConfigError, DataError: It cannot be read, or does not fit the model.
+
+        Warns of numbers far from those that the model was trained on.
         """
         options = {} if self.both_ways is None else {"undirected": self.both_ways}
         options |= self.options
@@ -106,7 +111,29 @@ class Preparation:
         remark = self._check_features(found)
         self._check_links(spec, found)
         check_finite(found)
-        return scale_graph(found, self.scale), remark
+        ready = scale_graph(found, self.scale)
+        self._warn_of_far(ready.union)
+        return ready, remark
+
+    def _warn_of_far(self, graph: Graph) -> None:
+        """Warns of columns, scaled already, that lie much further from 0 than where the model was trained, as numbers
+        of another unit do; of those that were constant there, or 0 and 1 alone, nothing is known."""
+        if self.scale is None or not len(self.scale.factor) or not graph.num_nodes:
+            return
+        from graphsilo.data.silos.column_scales import OTHER_UNIT, find_units, squares_of, sums_of
+
+        squares = squares_of(graph.features, np.zeros(graph.num_features), graph.types)
+        spread = np.sqrt(squares / np.maximum(sums_of(graph.features, graph.types).counted, 1))
+        far = np.flatnonzero((spread > OTHER_UNIT) & (find_units(self.scale) > 0))
+        if not len(far):
+            return
+        names = graph.feature_names
+        called = several((f"'{names[column]}'" if names else f"feature {column}" for column in far.tolist()), 3)
+        warnings.warn(
+            f"numbers of {called} lie {spread[far].min():.0f} times as far from the mean as those that the model was "
+            f"trained on, or further: its scores are a guess there. Are they in the same unit?",
+            stacklevel=3,
+        )
 
     def _check_features(self, found: Graph | GraphCollection) -> str:
         schema = self.schema

@@ -252,7 +252,7 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
         graphs: Of silos whose features are scaled together, as they were read.
         names: What the silos are called.
     """
-    factors = np.stack([_unit(scale_of_rows(graph.features, "standard", graph.types)) for graph in graphs])
+    factors = np.stack([find_units(scale_of_rows(graph.features, "standard", graph.types)) for graph in graphs])
     found: dict[str, str] = {}
     for column, name in enumerate(graphs[0].feature_names or ()):
         known = np.flatnonzero(factors[:, column])
@@ -268,16 +268,16 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
 
 def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
     """As :func:`other_units`, for one silo by what it knows of all."""
-    own = _unit(own_scale(silo, "standard"))
+    own = find_units(own_scale(silo, "standard"))
     names = silo.schema.feature_names or ()
     found = [(name, _times(agreed.factor[column], own[column])) for column, name in enumerate(names)]
     far = {name: f"{times} times as far here as over all silos" for name, times in found if times}
     return _say_units(far, silo.schema.relations, silo.schema.types)
 
 
-def _unit(scale: FeatureScale) -> NDArray[np.float64]:
-    """[d] what columns are multiplied by; 0 of those that are constant or hold 0 and 1 alone, such as the sums over a
-    table without rows, whose unit nobody can see."""
+def find_units(scale: FeatureScale) -> NDArray[np.float64]:
+    """[d] what columns with a unit are multiplied by; 0 of those that are constant or hold 0 and 1 alone, such as the
+    sums over a table without rows, whose unit nobody can see."""
     return np.where((scale.shift == 0) & (scale.factor == 1), 0.0, scale.factor)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -447,6 +448,7 @@ def _main(arguments: list[str]) -> int:
         print(f"nodes that are decided otherwise: {wrong}")
         return int(max(worst.values()) > NEAR or wrong > 0)
     model.preparation()
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     from graphsilo.errors import GraphsiloError
     from graphsilo.spreadsheets import csv_text
 
