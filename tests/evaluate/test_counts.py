@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphsilo.data.graph import Graph
+from graphsilo.data.links import NodeTypes
 from graphsilo.data.silos.silo import EvaluationSet
 from graphsilo.errors import DataError
 from graphsilo.evaluate.counts import ConfusionPlan
@@ -60,6 +61,17 @@ def test_parts_are_counted_apart():
     counts = plan.count(np.array([0, 0, 1, 1]))
     assert counts.sum(axis=(2, 3, 4)).tolist() == [[1, 1], [0, 0], [0, 2], [0, 0]]
     assert plan.part_sizes.tolist() == [2, 0, 2, 0]
+
+
+def test_a_client_weighs_as_much_as_it_has_nodes_that_could_be_classified():
+    """Of two accounts and a shop each, one account without a label: two, and not three or one."""
+    types = NodeTypes(("account", "shop"), np.array([0, 0, 1, 0, 0, 1], np.int16), np.array([0], np.int16), 0)
+    labels = np.array([0, -1, -1, 0, 1, -1])
+    graph = Graph(np.zeros((6, 1), np.float32), np.zeros((2, 0), np.int64), labels, 2, types=types)
+    items = {"test": np.array([0, 3, 4])}
+    part = np.array([0, 0, 0, 1, 1, 1])
+    assert ConfusionPlan.of(EvaluationSet("seen", graph, items), 2).part_sizes.tolist() == [4]
+    assert ConfusionPlan.of(EvaluationSet("seen", graph, items, part), 2).part_sizes.tolist() == [2, 2]
 
 
 def test_items_of_nobody_or_without_label_are_left_out():

@@ -7,10 +7,14 @@ import pytest
 
 from graphsilo.errors import GraphsiloError
 from graphsilo.evaluate.metrics import METRICS
+from graphsilo.experiments.config import load_config
 from graphsilo.experiments.evaluation import SetScores
 from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.runner import run
+from graphsilo.report.formats import describe_weights
+from kit.doors import SMALL
 from kit.runs import only
+from kit.silos import write_bank
 
 ACCURACY = METRICS["accuracy"]
 MODES = ("own_local", "aggregate_local")
@@ -85,3 +89,24 @@ def test_a_run_says_which(small, tmp_path):
 def test_a_choice_that_cannot_be_made_is_refused(small, settings, text):
     with pytest.raises(GraphsiloError, match=text):
         run(small(**settings))
+
+
+def test_a_mean_over_silos_weighs_accounts_and_not_shops(tmp_path):
+    """Six accounts with 40 shops, all ok, and twelve with one, most of them mules: 6 to 12, and not 46 to 13."""
+    one = write_bank(tmp_path, "a", [(1.0 * k, "x", "ok", 1) for k in range(6)], 40)
+    other = write_bank(tmp_path, "b", [(1.0 * k, "y", "mule" if k % 3 else "ok", 1) for k in range(12)], 1)
+    config = load_config(
+        {"data": {"name": [str(one), str(other)]}, "method": "majority", "partition": {"ratios": [0.4, 0.2, 0.4]}}
+    )
+    record = run(config).record
+    (seed,) = record.seeds
+    assert [row.weight for row in seed.clients] == [6, 12]
+    first, second = (row.test.numbers["accuracy"] for row in seed.clients)
+    assert first != second
+    assert seed.test.numbers["accuracy"] == pytest.approx((6 * first + 12 * second) / 18)
+    assert describe_weights(record) == "by their nodes of type account"
+    plain = run(
+        load_config({"data": SMALL, "partition": {"rule": "random", "clients": 2}, "method": "majority"})
+    ).record
+    assert describe_weights(plain) == "by their nodes"
+    assert [row.weight for row in plain.seeds[0].clients] == [row.nodes for row in plain.seeds[0].clients]

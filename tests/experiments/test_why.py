@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import graphsilo
-from graphsilo import documents
 from graphsilo.data import with_targets
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.predict import predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.why import explain_items, open_member, why
+from kit.silos import write_bank
 
 BASE = {
     "data.name": "citation-sbm", "data.generator": {"nodes": 150, "classes": 3, "features": 40},
@@ -79,32 +79,13 @@ def test_who_is_asked(runs):
 
 def test_what_is_usual_is_the_median_of_nodes_that_are_classified(tmp_path):
     """A shop has no balance and pays nobody: its zeros are none of an account's, and no mean stands in for a median."""
-    balances = [10.0, 20.0, 30.0, 40.0, 900.0, 1000.0, 25.0]  # the last one is not labelled; the median is 30
-    paid = [0, 1, 1, 2, 2, 3, 5]  # times; the median is 2
-    owned = [0, 0, 0, 1, 1, 1, 0]  # one of two words
-    accounts = [
-        f"a{k},{balance},{'xy'[word]},{['', 'ok', 'mule'][0 if k == 6 else 1 + k % 2]}"
-        for k, (balance, word) in enumerate(zip(balances, owned, strict=True))
-    ]
-    payments = [f"a{k},s{time},{100 * time}" for k, times in enumerate(paid) for time in range(times)]
-    for name, heading, rows in (
-        ("accounts", "id,balance,word,verdict", accounts), ("shops", "id,size", [f"s{k},{k}" for k in range(30)]),
-        ("payments", "from,to,amount", payments),
-    ):  # fmt: skip
-        (tmp_path / f"{name}.csv").write_text("\n".join([heading, *rows]))
-    tree = {
-        "name": "bank", "classes": ["ok", "mule"],
-        "nodes": {
-            "account": {"path": "accounts.csv", "id": "id", "label": "verdict", "features": ["balance"],
-                        "one_hot": {"word": ["x", "y"]}},
-            "shop": {"path": "shops.csv", "id": "id", "features": ["size"]},
-        },
-        "edges": {"payment": {"path": "payments.csv", "source": "from", "target": "to", "from": "account",
-                              "to": "shop", "features": ["amount"]}},
-    }  # fmt: skip
-    (tmp_path / "bank.yaml").write_text(documents.write(tree))
+    accounts = [  # the last one has no label; medians are 30, 2 payments, and not y
+        (10.0, "x", "ok", 0), (20.0, "x", "mule", 1), (30.0, "x", "ok", 1), (40.0, "y", "mule", 2),
+        (900.0, "y", "ok", 2), (1000.0, "y", "mule", 3), (25.0, "x", "", 5),
+    ]  # fmt: skip
+    bank = write_bank(tmp_path, "a", accounts, 30)
     overrides = {
-        "data.name": str(tmp_path / "bank.yaml"), "partition": {"rule": "random", "clients": 1},
+        "data.name": str(bank), "partition": {"rule": "random", "clients": 1},
         "partition.ratios": [0.6, 0.2, 0.2], "method": {"name": "fedridge", "features": "columns"},
     }  # fmt: skip
     run(load_config(overrides=overrides), out=tmp_path / "run")

@@ -63,6 +63,30 @@ def write_tables(
     return path
 
 
+def write_bank(folder: Path, name: str, accounts: Sequence[tuple[float, str, str, int]], shops: int) -> Path:
+    """Tables with two types of nodes: accounts, each with balance, word, verdict and how often it pays, and shops."""
+    rows = [f"{name}{k},{balance},{word},{verdict}" for k, (balance, word, verdict, _) in enumerate(accounts)]
+    payments = [f"{name}{k},s{time},{100 * time}" for k, (*_, times) in enumerate(accounts) for time in range(times)]
+    for table, heading, lines in (
+        ("accounts", "id,balance,word,verdict", rows), ("payments", "from,to,amount", payments),
+        ("shops", "id,size", [f"s{k},{k}" for k in range(shops)]),
+    ):  # fmt: skip
+        (folder / f"{name}-{table}.csv").write_text("\n".join([heading, *lines]))
+    content = {
+        "name": name, "classes": ["ok", "mule"],
+        "nodes": {
+            "account": {"path": f"{name}-accounts.csv", "id": "id", "label": "verdict", "features": ["balance"],
+                        "one_hot": {"word": ["x", "y"]}},
+            "shop": {"path": f"{name}-shops.csv", "id": "id", "features": ["size"]},
+        },
+        "edges": {"payment": {"path": f"{name}-payments.csv", "source": "from", "target": "to", "from": "account",
+                              "to": "shop", "features": ["amount"]}},
+    }  # fmt: skip
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
 def write_silo(folder: Path, name: str, **content: Any) -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump({"name": name, "data": f"{name}.tables.yaml", "split": SPLIT, **content}))

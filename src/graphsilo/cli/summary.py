@@ -18,6 +18,7 @@ from graphsilo.report.formats import (
     absent_clients,
     cost_texts,
     describe_share,
+    describe_weights,
     explain_targets,
     percent,
     plus_minus,
@@ -86,13 +87,14 @@ def describe_scoring(record: RunRecord) -> str:
     rest = [mode for mode in record.seeds[0].modes if mode != reported]
     others = f"; {', '.join(rest)} {'is' if len(rest) == 1 else 'are'} in result.json" if rest else ""
     whose = MODES.get(reported, reported).removesuffix(" (aggregate)")
-    part = describe_share(record)
+    part, weights = describe_share(record), describe_weights(record)
     return " ".join(
         filter(
             None,
             [
                 f"Scored: {whose} ({reported}) {when_scored(record.seeds)}{others}.",
                 f"{part}." if part else "",
+                f"Scores are means of silos, weighted {weights}." if weights else "",
                 explain_targets(record),
                 choice(record),
                 "Sent and received: for training, per seed; what evaluation takes is in ledger.parquet.",

@@ -36,13 +36,14 @@ class ConfusionPlan:
         groups: Membership of the n items; without it all are counted in cell 0 and group metrics are missing.
         part: [n] client that each item belongs to, where a pooled set is scored client by client; -1 for nobody.
         num_parts: How many parts there are; by default the largest in ``part`` plus one.
+        weighing: [n] which items a part's size counts; by default all.
     Raises:
         DataError: A label, item or part is out of range, or arrays differ in length.
 
     Attributes:
         kinds: Names along the second axis of :meth:`count`.
         shape: ``(parts, kinds, 4, C, C)``.
-        part_sizes: [parts] all items of each part, scored or not: the n_k by which the papers weight clients.
+        part_sizes: [parts] items of each part, scored or not: the n_k by which the papers weight clients.
 
     Example:
         >>> plan = ConfusionPlan({"test": np.array([0, 2])}, np.array([1, 0, 1]), num_classes=2)
@@ -59,6 +60,7 @@ class ConfusionPlan:
         groups: Groups | None = None,
         part: NDArray[np.int64] | None = None,
         num_parts: int | None = None,
+        weighing: NDArray[np.bool_] | bool = True,
     ) -> None:
         labels = np.asarray(labels, dtype=np.int64)
         n = len(labels)
@@ -82,7 +84,7 @@ class ConfusionPlan:
         self.num_items = n
         self.num_classes = num_classes
         self.shape = (parts, len(self.kinds), CELLS, num_classes, num_classes)
-        self.part_sizes = np.bincount(owner[owner >= 0], minlength=parts)
+        self.part_sizes = np.bincount(owner[(owner >= 0) & weighing], minlength=parts)
         chosen = [np.asarray(array, dtype=np.int64) for array in items.values()]
         index = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)])
         if index.size and (index.min() < 0 or index.max() >= n):
@@ -114,7 +116,7 @@ class ConfusionPlan:
             together: Count all parts as one. The groups stay those of each client, so that a node is in the same
                 groups whichever graph it is scored on.
         """
-        graph = evaluation.graph
+        graph, types = evaluation.graph, evaluation.graph.union.types
         return cls(
             evaluation.items,
             graph.labels,
@@ -122,6 +124,7 @@ class ConfusionPlan:
             groups=node_groups(graph, part=evaluation.part),
             part=None if together else evaluation.part,
             num_parts=1 if together else num_parts,
+            weighing=True if types is None else types.targets,
         )
 
     def kind(self, name: str) -> int:

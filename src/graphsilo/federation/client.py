@@ -134,7 +134,7 @@ class EvaluateReply(Message):
         kinds: ``"view/set"`` → names of the kinds of items that were counted; none for link prediction.
         parts: For each of these entries, how many clients' items it counts apart; 1 but for a pooled silo.
         counts: [rows, 4, C, C] int32; the rows are parts x kinds of the first entry, then of the second, and so on.
-        sizes: [parts] int64, entry by entry: nodes (graphs) behind each part, the n_k of weighted means.
+        sizes: [parts] int64, entry by entry: nodes (graphs) of each part that could be classified, the n_k of means.
         scores: ``"view/set/kind/metric"`` → value and weight of each part in turn; link prediction, and AUC where
             asked for.
         bins: ``"view/set/kind"`` → [parts, 2, columns] how scores of the class looked for lie (``evaluate.binned``).

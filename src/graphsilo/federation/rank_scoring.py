@@ -63,13 +63,16 @@ def score_numbers(
     """Scores where there are no classes to be counted, of links or targets, and [parts] how many items weigh them."""
     if silo.schema.task == "link":
         alone, items = evaluation.name == "global" or parts == 1, silo.num_items
+        weighed = owner >= 0
         found = _score_links(name, silo.links, output, owner, parts)
     else:
         from graphsilo.federation.target_scoring import score_targets
 
-        alone, items = parts == 1, silo.seen.graph.num_items
+        types, own = (each.graph.union.types for each in (evaluation, silo.seen))
+        weighed = owner >= 0 if types is None else (owner >= 0) & types.targets
+        alone, items = parts == 1, silo.seen.graph.num_items if own is None else int(own.targets.sum())
         found = score_targets(name, silo, evaluation, output, owner, parts)
-    return found, np.array([items]) if alone else np.bincount(owner[owner >= 0], minlength=parts)
+    return found, np.array([items]) if alone else np.bincount(owner[weighed], minlength=parts)
 
 
 def _score_links(

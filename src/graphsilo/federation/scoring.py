@@ -94,7 +94,7 @@ class Scoring:
                 counts.append(plan.count(answers).reshape(-1, 4, classes, classes))
                 kinds[name] = list(plan.kinds)
                 # n_k weights a client's score on the pooled graph, too; its own nodes, not the graph's
-                own = np.array([len(silo.seen.graph.labels)])
+                own = self._plan(silo, silo.seen).part_sizes.sum(keepdims=True)
                 sizes.append(own if evaluation.name == "global" else plan.part_sizes)
                 if auc:
                     known, decision = ranked.get(evaluation.name), self.agreed.get(view)

@@ -169,7 +169,7 @@ def _restrict(run: Run, clients: Mapping[int, Collection[int]]) -> Run:
         rows = [row for row in seed.clients if row.client in clients[seed.seed]]
         test: dict[str, float | list[float | None] | None] = {}
         for name in run.metrics():
-            pairs = [(row.nodes, row.test.numbers.get(name)) for row in rows]
+            pairs = [(row.weight or row.nodes, row.test.numbers.get(name)) for row in rows]
             known = [(size, score) for size, score in pairs if size is not None and score is not None]
             if known:
                 test[name] = sum(size * score for size, score in known) / sum(size for size, _ in known)

@@ -229,8 +229,8 @@ def _error(run: Run, client: int, name: str) -> float | None:
 
 
 def _overall_error(run: Run, gains: Sequence[Gain]) -> float | None:
-    """The same of the mean over silos, which weighs each by its nodes."""
-    sizes = {row.client: row.nodes for row in run.seeds[0].clients}
+    """The same of the mean over silos, which weighs each by its n_k."""
+    sizes = {row.client: row.weight or row.nodes for row in run.seeds[0].clients}
     weights = [sizes.get(gain.client) for gain in gains]
     if not gains or None in weights or any(gain.error is None for gain in gains):
         return None

@@ -275,6 +275,14 @@ def describe_share(record: RunRecord) -> str:
     return f"{text}; {join_words(central)}: all {total}" if central else text
 
 
+def describe_weights(record: RunRecord) -> str:
+    """By what a mean over silos weighs them: "by their nodes"; empty where the scores of less than two are known."""
+    if len({row.client for seed in record.seeds for row in seed.clients if row.weight is not None}) < 2:
+        return ""
+    kind = record.data.classified
+    return f"by their {'graphs' if record.task == 'graph' else 'nodes'}{f' of type {kind}' if kind else ''}"
+
+
 def in_sentence(name: str) -> str:
     """A metric's name inside a sentence: "accuracy", but "Macro-F1"."""
     title = metric_of(name).title

@@ -14,6 +14,7 @@ from graphsilo.report.formats import (
     Spread,
     data_size,
     describe_share,
+    describe_weights,
     deviation,
     duration,
     explain_references,
@@ -79,10 +80,12 @@ def _note(run: Run, score: Spread | None) -> str:
     if score is None:
         return "no test score recorded"
     over = f"mean ± standard deviation over {score.count} seeds" if score.std is not None else f"one seed ({seeds[0]})"
+    weights = describe_weights(run.result)
+    of = f"test, mean of silos, weighted {weights}; {over}" if weights else f"test, {over}"
     chosen = [seed.best_round for seed in run.seeds]
     if len(chosen) > 5:
-        return f"test, {over}, {when_scored(run.seeds, 'rounds')} ({min(chosen)} to {max(chosen)})"
-    return f"test, {over}, {when_scored(run.seeds)} ({join_words(map(str, chosen))})"
+        return f"{of}, {when_scored(run.seeds, 'rounds')} ({min(chosen)} to {max(chosen)})"
+    return f"{of}, {when_scored(run.seeds)} ({join_words(map(str, chosen))})"
 
 
 def _reference_table(run: Run) -> Context | None:

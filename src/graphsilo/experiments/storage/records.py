@@ -261,6 +261,7 @@ class ClientScores(Record, kw_only=True):
     """One client.
 
     Attributes:
+        weight: n_k, by which means over clients weigh it: its nodes (graphs) that could be classified.
         missing_classes: Without a training item.
         best_round, mode: If it has its own.
         rare_items: How many of its test items are of the one of two classes that is looked for, where there are two.
@@ -272,6 +273,7 @@ class ClientScores(Record, kw_only=True):
 
     client: int
     nodes: int | None = None
+    weight: int | None = None
     train: int | None = None
     val: int | None = None
     missing_classes: list[int] | None = None
@@ -396,7 +398,7 @@ class MethodFacts(Record):
 
 
 class DataFacts(Record, kw_only=True):
-    """Of the whole data, which has classes or targets; ``hash`` is the sha256 of its contents."""
+    """The whole data. ``hash``: sha256 of its contents; ``classified``: type of nodes with labels, of several types."""
 
     name: str
     graphs: int | None = None
@@ -406,6 +408,7 @@ class DataFacts(Record, kw_only=True):
     classes: int | None = None
     targets: int | None = None
     hash: str
+    classified: str | None = None
 
     @property
     def outputs(self) -> str:

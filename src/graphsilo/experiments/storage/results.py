@@ -222,33 +222,25 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
         tables = scores.of("test").sum(axis=1)
         if scores.rare is not None:
             rare = dict(zip(scores.clients, tables[:, scores.rare].sum(axis=1).tolist(), strict=True))
-        spread = item_errors(tables)
-        errors = {
-            client: {
-                name: None if values[row] != values[row] else float(values[row]) for name, values in spread.items()
-            }
-            for row, client in enumerate(scores.clients)
-        }
+        for metric, values in item_errors(tables).items():
+            for client, value in zip(scores.clients, values.tolist(), strict=True):
+                errors.setdefault(client, {})[metric] = None if value != value else value
+    weights = dict(zip(scores.clients, scores.sizes.tolist(), strict=False))
     cut = simulation.cut["per_client"]
     # A client that failed was not scored, and one score for all clients pooled is nobody's own.
     pooled = len(simulation.clients) == 1 and len(each) < len(cut)
-    found = {} if pooled else {scored["client"]: scored for scored in each}
+    found = {} if pooled else {scored.pop("client"): fold_targets(scored) for scored in each}
     return [
         ClientScores(
             **{key: facts[key] for key in ("client", "nodes", "train", "val", "missing_classes") if key in facts},
+            weight=None if pooled else weights.get(facts["client"]),
             test_items=facts.get("test"),
             best_round=kept.rounds[facts["client"]][0] if facts["client"] in kept.rounds else None,
             mode=reported.whose.get(facts["client"]),
             rare_items=None if pooled else rare.get(facts["client"]),
             errors=None if pooled else errors.get(facts["client"]),
             paired=paired.get(facts["client"]),
-            test=Scores.of(
-                {
-                    key: value
-                    for key, value in fold_targets(found.get(facts["client"], {})).items()
-                    if key not in ("client", "items")
-                }
-            ),
+            test=Scores.of({key: value for key, value in found.get(facts["client"], {}).items() if key != "items"}),
         )
         for facts in cut
     ]
@@ -262,6 +254,7 @@ def assemble(
         key: [sum(getattr(step, key) for step in (seed.setup, *seed.rounds)) for seed in seeds]
         for key in ("upload_bytes", "download_bytes")
     }
+    kind = simulation.schema.target
     return RunRecord(
         format=FORMAT,
         graphsilo=__version__,
@@ -275,7 +268,7 @@ def assemble(
             alone=method.alone,
             **{key: getattr(method, key) for key in ("name", "title", "citation", "pooled", "backbone")},
         ),
-        data=record_of({**simulation.data, "hash": simulation.data_hash}, DataFacts),
+        data=record_of({**simulation.data, "hash": simulation.data_hash, "classified": kind or None}, DataFacts),
         partition=record_of(simulation.cut_facts, PartitionFacts),
         class_names=list(simulation.schema.class_names) if simulation.schema.class_names else None,
         seeds=list(seeds),
