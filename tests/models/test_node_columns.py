@@ -68,6 +68,11 @@ def test_a_wide_graph_has_its_projection_at_the_other_end(bank: Graph) -> None:
     assert relation_columns(data, schema, own, 2).shape == (4, width_of_relations(schema, 2)) == (4, 4 * 3)
 
 
+def test_no_node_has_no_columns(bank: Graph) -> None:
+    data = GraphTensors(bank.subgraph(np.zeros(0, dtype=np.int64)))
+    assert own_columns(data, 2, np.zeros((3, 1), dtype=np.float32), 0).shape == (0, 2)
+
+
 @pytest.mark.parametrize("dim", [2, 64])
 def test_columns_of_some_nodes_are_those_rows_of_all(bank: Graph, dim: int) -> None:
     schema, data = Schema.of(bank, "node"), GraphTensors(bank)

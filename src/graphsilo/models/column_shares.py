@@ -37,7 +37,7 @@ def explain_rows(
         items, train: Numbers of the items, and of the training nodes.
         described: What the columns are.
     """
-    usual = rows[train].mean(axis=0, dtype=np.float64)
+    usual = (rows[train] if len(train) else rows).mean(axis=0, dtype=np.float64)
     return [
         Shares(base, tuple(described.parts(rows, usual, item, each)), *described.nodes(rows, usual, item, each))
         for item, each in zip(items, shares, strict=True)

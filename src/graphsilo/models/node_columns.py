@@ -171,7 +171,8 @@ def own_columns(data: GraphTensors, dim: int, principal: NDArray[np.float32], se
         return dense(features)
     thrown = projection(width, dim - principal.shape[1], seed)
     known = principal.astype(np.float64)
-    return np.vstack([np.hstack([rows @ known, dense(rows @ thrown)]) for rows in round_rows(features)])
+    parts = (np.hstack([rows @ known, dense(rows @ thrown)]) for rows in round_rows(features))
+    return np.vstack([np.zeros((0, dim)), *parts])
 
 
 def relation_columns(

@@ -27,6 +27,7 @@ from graphsilo.experiments.export.scorer import given_of
 from graphsilo.experiments.predict import open_member, predict
 from graphsilo.experiments.runner import run
 from graphsilo.federation import registry
+from kit.silos import write_bank
 
 BASE = {
     "data.name": "citation-sbm", "data.generator": {"nodes": 150, "classes": 3, "features": 40},
@@ -193,6 +194,19 @@ def tables(tmp_path_factory):
     run(load_config(overrides=overrides), out=folder / "run")
     export(folder / "run", folder / "out", client=1, onnx=True)
     return folder
+
+
+def test_a_silo_without_labels_has_a_model_that_checks_itself(tmp_path):
+    """By its own accounts, as it has no test items."""
+    accounts = [(100.0 * k, "xy"[k % 2], "mule" if k % 3 else "ok", k % 4) for k in range(24)]
+    one = write_bank(tmp_path, "a", accounts, 6)
+    other = write_bank(tmp_path, "b", [(balance, word, "", times) for balance, word, _, times in accounts], 6)
+    method = {"name": "fedtrees", "rounds": 2, "min_child": 1, "dim": 2}
+    overrides = {"data.name": [str(one), str(other)], "method": method}
+    run(load_config(overrides=overrides), out=tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "out", client="b")
+    assert _run_scorer(tmp_path / "out").stdout.splitlines()[-1] == "nodes that are decided otherwise: 0"
+    assert len(np.load(tmp_path / "out" / "check.npz")["asked"]) >= 10
 
 
 def _table(text):

@@ -216,14 +216,17 @@ def _store(terms: list[dict[str, Any]], arrays: dict[str, NDArray[Any]]) -> list
 
 
 def _choose_checked(asked: Member) -> Graph | GraphCollection:
-    """Some test nodes and others around them, or some graphs; nothing of classes and names."""
+    """Some test nodes, of a silo without labels any that are classified, and others around them, or some graphs;
+    nothing of classes and names."""
     seen = asked.silo.seen
     if isinstance(seen.graph, GraphCollection):
         items = np.union1d(seen.items["test"], np.arange(seen.graph.num_items))[:CHECKED]
         chosen = seen.graph.subset(items.astype(np.int64))
         return replace(chosen, labels=np.full(len(chosen), -1))
     links = seen.graph.adjacency()
-    nodes = np.asarray(seen.items["test"][:10], dtype=np.int64)
+    classified = range(seen.graph.num_nodes) if seen.graph.types is None else np.flatnonzero(seen.graph.types.targets)
+    tested = seen.items["test"]
+    nodes = np.asarray((tested if len(tested) else classified)[:10], dtype=np.int64)
     for _ in range(2):
         nodes = np.union1d(nodes, links[nodes].indices)[: max(CHECKED, len(nodes))].astype(np.int64)
     part = seen.graph.subgraph(nodes[:CHECKED])
