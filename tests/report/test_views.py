@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from msgspec import structs
 
 from graphsilo.errors import ConfigError
 from graphsilo.evaluate.metrics import metric_of
+from graphsilo.experiments.storage.records import BesideScores, Scores
 from graphsilo.report import comparison
 from graphsilo.report.layout import layout
 from graphsilo.report.record import load
-from graphsilo.report.views import Column, columns
+from graphsilo.report.views import Column, _describe_undefined, columns
 from kit import result_tree, round_tree, seed_tree
 
 
@@ -144,3 +146,13 @@ def test_without_a_metric_all_usual_ones_of_the_view_are_shown(tmp_path: Path) -
         "aggregate_local.accuracy",
         "aggregate_local.macro_f1",
     ]
+
+
+def test_over_how_many_clients_a_score_is_that_not_all_have():
+    """Of three clients one finds nothing, in the second run two: 1 to 2 of 3."""
+    scores = [Scores({"threshold_precision": value, "auc": 0.5}, BesideScores()) for value in (0.5, 0.2, None, None)]
+    rows = [SimpleNamespace(test=each) for each in scores]
+    runs = [SimpleNamespace(seeds=[SimpleNamespace(clients=rows[first : first + 3])]) for first in (0, 1)]
+    said = "Precision at threshold: over the 1 to 2 of 3 clients that have one."
+    assert _describe_undefined(Column("threshold_precision"), runs) == said
+    assert _describe_undefined(Column("auc"), runs) == ""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from graphsilo.evaluate.binned import BINS, RANKS, Curve, calibration, precision_recall
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.decisions import USUAL_BUDGET
-from graphsilo.experiments.storage.records import RunRecord, ScoreBins
-from graphsilo.report.formats import integer, plus_minus
+from graphsilo.experiments.storage.records import ClientScores, RunRecord, ScoreBins
+from graphsilo.report.formats import describe_weights, integer, plus_minus
 from graphsilo.report.plot import Axis, Dots, Figure, Line, Mark, Plot, present, short
 from graphsilo.report.record import Run
 from graphsilo.report.sections import Block, Table, warn_of
@@ -32,27 +32,63 @@ def rare_blocks(run: Run) -> list[Block]:
     positive, budget = settings.get("positive"), settings.get("budget") or USUAL_BUDGET
     which = "the rarer class" if positive is None else f"class '{positive}'"
     size = f"the {100 * budget:g} % of a silo's" if budget < 1 else f"a silo's {integer(int(budget))}"
-    tops = f"Of {size} test items with the highest scores", *_BUDGET
+    precise, complete = (_percent(run, name) for name in _BUDGET)
+    texts = [
+        f"Of {size} test items with the highest scores, {precise} are of {which}; they hold {complete} of its items "
+        f"(means of silos, weighted {describe_weights(run.result) or 'by their nodes'})."
+    ] if run.spread(_BUDGET[1]) is not None else []  # fmt: skip
     agreed = settings.get("threshold_by") == "federation"
     whose = "all silos have, by their validation items" if agreed else "each silo chooses on its validation items"
-    found = f"Above the threshold that {whose}", *_THRESHOLD
-    texts = [
-        f"{where}, {_percent(run, precise)} are of {which}; they hold {_percent(run, complete)} of its items."
-        for where, precise, complete in (tops, found)
-        if run.spread(complete) is not None
-    ]
+    texts += [f"Above the threshold that {whose}, {_say_found(run, which)}"] if run.spread(_THRESHOLD[1]) else []
     rows = [
         (metric_of(raw).title, plus_minus(run.spread(raw), raw), plus_minus(run.spread(read), read))
         for raw, read in (("brier", "calibrated_brier"), ("calibration_error", "calibrated_error"))
     ]
     columns = [("Lower is better", "wrap"), ("The model's probabilities", ""), ("Calibrated", "")]
     caption = "How far the probabilities of this class can be trusted; calibrated on validation items."
-    note = f"{' '.join(texts)} Means over silos." if texts else None
+    note = " ".join(texts) or None
     if not all(map(_is_sound, _kept_bins(run.result))):
         figures = warn_of(["The counts of scores in result.json (score_bins) are damaged: their figures are left out."])
     else:
         figures = "pair", present(_draw_ranking(run, budget), _draw_calibration(run))
     return [("note", note), figures, ("table", Table(caption, columns, rows, False))]
+
+
+def _say_found(run: Run, which: str) -> str:
+    """How many test items are above the thresholds, and of the class: counts where they are known, else means."""
+    pairs = [[pair for pair in map(_at_thresholds, seed.clients) if pair[1] is not None] for seed in run.seeds]
+    silent = [sum(precision is None for precision, _ in each) for each in pairs]
+    nobody = ""
+    if any(silent):
+        count = str(max(silent)) if len(set(silent)) == 1 else f"{min(silent)} to {max(silent)}"
+        nobody = f" {count} of the {max(map(len, pairs))} silos {'flags' if count == '1' else 'flag'} none."
+    if (counts := _count_found(run)) is not None:
+        hits, flagged, there = map(integer, counts)
+        seeds = f" (all {len(run.seeds)} seeds)" if len(run.seeds) > 1 else ""
+        return f"{hits} of the {flagged} test items that silos flag are of {which}, of {there} in all{seeds}.{nobody}"
+    some = " that flag any" if nobody else ""
+    return (
+        f"{_percent(run, _THRESHOLD[0])} are of {which} (mean of silos{some}); they hold "
+        f"{_percent(run, _THRESHOLD[1])} of its items (mean of silos).{nobody}"
+    )
+
+
+def _at_thresholds(row: ClientScores) -> list[float | None]:
+    return [row.test.numbers.get(name) for name in _THRESHOLD]
+
+
+def _count_found(run: Run) -> tuple[int, int, int] | None:
+    """Hits, items above the thresholds and items of the class, of all silos and seeds; None where they are not known:
+    what a silo counts may be too little to be sent, and then its own scores have other hits."""
+    found = np.zeros(3, dtype=np.int64)
+    for seed in run.seeds:
+        bins = seed.score_bins
+        known = [(recall, row.rare_items) for row in seed.clients if (recall := _at_thresholds(row)[1]) is not None]
+        hits = sum(round(recall * (items or 0)) for recall, items in known)
+        if bins is None or not _is_sound(bins) or hits != bins.found[1] or not known:
+            return None
+        found += [bins.found[1], sum(bins.found), sum(bins.places[1])]
+    return int(found[0]), int(found[1]), int(found[2])
 
 
 def _percent(run: Run, name: str) -> str:

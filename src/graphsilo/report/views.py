@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from graphsilo.errors import ConfigError, nearest
@@ -192,7 +193,19 @@ def sentence(shown: Sequence[Column], runs: Sequence[Run]) -> str:
         reported = {_whose(run.reported) for run in runs if run.modes}
         whose = [reported.pop() if len(reported) == 1 else "the model that each method reports"]
     how = [] if column.average else ["node-weighted mean over clients"]
-    return f"Scored: {'; '.join(filter(None, [*whose, column.words, *how]))}."
+    undefined = [] if column.average or column.mode else map(partial(_describe_undefined, runs=runs), shown)
+    return " ".join(filter(None, [f"Scored: {'; '.join(filter(None, [*whose, column.words, *how]))}.", *undefined]))
+
+
+def _describe_undefined(column: Column, runs: Sequence[Run]) -> str:
+    """Over how many clients a mean is, where some have no such score: who finds nothing has no precision."""
+    scored = [rows for run in runs for seed in run.seeds if (rows := [row for row in seed.clients if row.test.metrics])]
+    known = [sum(row.test.numbers.get(column.metric) is not None for row in rows) for rows in scored]
+    if not any(known) or all(count == len(rows) for count, rows in zip(known, scored, strict=True)):
+        return ""
+    fewest, most = min(known), max(known)
+    counts = str(most) if fewest == most else f"{fewest} to {most}"
+    return f"{metric_of(column.metric).title}: over the {counts} of {max(map(len, scored))} clients that have one."
 
 
 def _whose(mode: str) -> str:
