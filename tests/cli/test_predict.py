@@ -82,6 +82,8 @@ def test_a_rare_class_is_looked_for(call, tmp_path):
     ask = ("predict", "--run", run, "--client", "0")
     every = list(csv.DictReader(call(*ask)[1].splitlines()))
     assert [row["label"] for row in every] == ["fraud" if each else "ok" for each in labels]
+    # The likelier class is another than the decision at places, and would be taken for it.
+    assert list(every[0]) == ["node", "p_fraud", "p_ok", "score", "calibrated", "decision", "split", "label"]
     tested = [row for row in every if row["split"] == "test"]
     order = sorted(tested, key=lambda row: -float(row["score"]))
     hits = sum(row["label"] == "fraud" for row in order[:10])

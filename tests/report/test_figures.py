@@ -42,6 +42,9 @@ def test_confusion_colours_the_share_of_the_true_class() -> None:
     assert isinstance(heat, Heat)
     assert heat.values.tolist() == [[80.0, 20.0], [0.0, 0.0]]
     assert figures.confusion([[0, 0], [0, 0]]) is None
+    decided = figures.confusion([[8, 2], [0, 0]], decided=True)
+    assert "columns likelier classes, whatever the threshold decides;" in decided.caption
+    assert "columns predictions;" in figure.caption
     assert figures.confusion([]) is None
 
 

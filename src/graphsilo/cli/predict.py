@@ -78,7 +78,8 @@ def predict(
 
 def to_csv(found: Prediction, rows: Sequence[int]) -> str:
     """A line per node: id, class, its name where it has one, its probability, and the probability of every class; or
-    id and what is estimated, under the name of each target. Then what ``_beside`` has."""
+    id and what is estimated, under the name of each target. Then what ``_beside`` has. Where a threshold decides, the
+    likelier class is not said beside the decision: it is often another."""
     beside = _beside(found, rows)
     if found.values is not None:
         lines = [["node", *_target_names(found), *beside]]
@@ -89,13 +90,14 @@ def to_csv(found: Prediction, rows: Sequence[int]) -> str:
     names = found.class_names
     count = found.probabilities.shape[1]
     headings = [f"p_{names[index] if names else index}" for index in range(count)]
-    lines = [["node", "class", *(["class_name"] if names else []), "probability", *headings, *beside]]
+    likelier = [] if "decision" in beside else ["class", *(["class_name"] if names else []), "probability"]
+    lines = [["node", *likelier, *headings, *beside]]
     for place, row in enumerate(rows):
         chosen = int(found.classes[row])
         values = [f"{float(value):.9g}" for value in found.probabilities[row]]
-        name = [names[chosen]] if names else []
+        said = [str(chosen), *([names[chosen]] if names else []), values[chosen]] if likelier else []
         more = [column[place] for column in beside.values()]
-        lines.append([str(found.node_ids[row]), str(chosen), *name, values[chosen], *values, *more])
+        lines.append([str(found.node_ids[row]), *said, *values, *more])
     return csv_text(lines)
 
 

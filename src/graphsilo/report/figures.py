@@ -108,13 +108,16 @@ def client_scores(rows: Sequence[Mapping[str, Any]], name: str, names: Names = U
     )
 
 
-def confusion(matrix: Any, class_names: Sequence[str] | None = None, when: str = "") -> Figure | None:
+def confusion(
+    matrix: Any, class_names: Sequence[str] | None = None, when: str = "", *, decided: bool = False
+) -> Figure | None:
     """Pooled confusion counts; colour is the share of the true class, so rare classes are seen too.
 
     Args:
         matrix: [true][predicted].
         class_names: Their names, if known.
         when: At which round, in words.
+        decided: Whether a threshold decides elsewhere, and not which class is likelier.
     """
     counts = np.asarray(matrix, dtype=float)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.sum():
@@ -123,13 +126,14 @@ def confusion(matrix: Any, class_names: Sequence[str] | None = None, when: str =
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     names = tuple(class_labels(width, class_names))
     heat = Heat(100 * shares, 100.0, counts.astype(np.int64), "% of class", written=width <= 12)
+    columns = "likelier classes, whatever the threshold decides" if decided else "predictions"
     return Figure(
         "confusion",
-        "Rows are true classes, columns predictions; the numbers are percent of the true class. Test items of "
+        f"Rows are true classes, columns {columns}; the numbers are percent of the true class. Test items of "
         f"all clients that were scored, {when}, summed over seeds.{number_columns(names)}",
         f"Confusion matrix of {width} classes, {100 * np.trace(counts) / counts.sum():.1f} percent on the diagonal",
         _class_height(width),
-        {"confusion": Plot(Axis("Predicted", names), Axis("True class", names), (heat,))},
+        {"confusion": Plot(Axis("Likelier" if decided else "Predicted", names), Axis("True class", names), (heat,))},
     )
 
 

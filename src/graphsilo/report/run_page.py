@@ -241,7 +241,8 @@ def _classes(run: Run, over: str) -> list[Block]:
     shown = len(columns) if any(row[-1] != MISSING for row in rows) else len(columns) - 1
     caption = f"Macro-F1 per group of test items, in percent: node-weighted mean over clients{over}."
     groups = Table(caption, columns[:shown], [row[:shown] for row in rows], False) if len(rows) > 1 else None
-    confusion = figures.confusion(_sum_confusions(run), names, when_scored(run.seeds))
+    decided = run.spread("threshold_recall") is not None
+    confusion = figures.confusion(_sum_confusions(run), names, when_scored(run.seeds), decided=decided)
     return [
         ("wide", present(confusion, figures.per_class(f1_of_classes(run), names))),
         *add_heading("Group fairness", [("table", groups)]),
