@@ -53,7 +53,9 @@ def test_numbers_far_from_those_of_training_are_warned_of(folder, known):
     spread = np.sqrt((((ages - 10) / 2) ** 2).mean())
     months = "".join(f"n{row},x,{age},99\n" for row, age in enumerate(ages))
     (folder / "nodes.csv").write_text(f"id,kind,age,size\n{months}")
-    with pytest.warns(UserWarning, match=f"numbers of 'age' lie {spread:.0f} times as far from the mean as"):
+    with pytest.warns(
+        UserWarning, match=f"numbers of 'age' \\(nodes\\) lie {spread:.0f} times as far from the mean as"
+    ):
         known.read(folder / "tables.yaml")
 
 

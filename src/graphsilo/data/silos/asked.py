@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.scaling import FeatureScale, scale_graph
@@ -116,24 +114,17 @@ class Preparation:
         return ready, remark
 
     def _warn_of_far(self, graph: Graph) -> None:
-        """Warns of columns, scaled already, that lie much further from 0 than where the model was trained, as numbers
-        of another unit do; of those that were constant there, or 0 and 1 alone, nothing is known."""
-        if self.scale is None or not len(self.scale.factor) or not graph.num_nodes:
+        """Warns of numbers, scaled already, as of another unit than where the model was trained."""
+        if self.scale is None:
             return
-        from graphsilo.data.silos.column_scales import OTHER_UNIT, find_units, squares_of, sums_of
+        from graphsilo.data.silos.column_scales import far_columns
 
-        squares = squares_of(graph.features, np.zeros(graph.num_features), graph.types)
-        spread = np.sqrt(squares / np.maximum(sums_of(graph.features, graph.types).counted, 1))
-        far = np.flatnonzero((spread > OTHER_UNIT) & (find_units(self.scale) > 0))
-        if not len(far):
-            return
-        names = graph.feature_names
-        called = several((f"'{names[column]}'" if names else f"feature {column}" for column in far.tolist()), 3)
-        warnings.warn(
-            f"numbers of {called} lie {spread[far].min():.0f} times as far from the mean as those that the model was "
-            f"trained on, or further: its scores are a guess there. Are they in the same unit?",
-            stacklevel=3,
-        )
+        if far := far_columns(graph, self.scale, self.schema):
+            warnings.warn(
+                f"the numbers of {several(far, 3)} lie {min(far.values()):.0f} times as far from the mean as those "
+                f"that the model was trained on, or further: its scores are a guess there. Are they in the same unit?",
+                stacklevel=3,
+            )
 
     def _check_features(self, found: Graph | GraphCollection) -> str:
         schema = self.schema

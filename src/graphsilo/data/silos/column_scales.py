@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphsilo.data.graph import Features, Graph, GraphCollection
 from graphsilo.data.scales import ScaleName
 from graphsilo.data.silos.scaling import FeatureScale, wide_blocks
-from graphsilo.data.silos.silo import Silo
+from graphsilo.data.silos.silo import Schema, Silo
 
 if TYPE_CHECKING:
     from graphsilo.data.links import NodeTypes
@@ -252,7 +252,7 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
         graphs: Of silos whose features are scaled together, as they were read.
         names: What the silos are called.
     """
-    factors = np.stack([find_units(scale_of_rows(graph.features, "standard", graph.types)) for graph in graphs])
+    factors = np.stack([_unit(scale_of_rows(graph.features, "standard", graph.types)) for graph in graphs])
     found: dict[str, str] = {}
     for column, name in enumerate(graphs[0].feature_names or ()):
         known = np.flatnonzero(factors[:, column])
@@ -268,17 +268,39 @@ def other_units(graphs: Sequence[Graph], names: Sequence[str]) -> list[str]:
 
 def other_units_here(silo: Silo, agreed: FeatureScale) -> list[str]:
     """As :func:`other_units`, for one silo by what it knows of all."""
-    own = find_units(own_scale(silo, "standard"))
+    own = _unit(own_scale(silo, "standard"))
     names = silo.schema.feature_names or ()
     found = [(name, _times(agreed.factor[column], own[column])) for column, name in enumerate(names)]
     far = {name: f"{times} times as far here as over all silos" for name, times in found if times}
     return _say_units(far, silo.schema.relations, silo.schema.types)
 
 
-def find_units(scale: FeatureScale) -> NDArray[np.float64]:
+def _unit(scale: FeatureScale) -> NDArray[np.float64]:
     """[d] what columns with a unit are multiplied by; 0 of those that are constant or hold 0 and 1 alone, such as the
     sums over a table without rows, whose unit nobody can see."""
     return np.where((scale.shift == 0) & (scale.factor == 1), 0.0, scale.factor)
+
+
+def far_columns(graph: Graph, scale: FeatureScale, schema: Schema) -> dict[str, float]:
+    """Columns of tables all of whose features lie so much further from 0 than where they were scaled that they may have
+    another unit, and how many times at least.
+
+    Args:
+        graph: Whose features were scaled.
+        scale: By what.
+        schema: Of the model.
+    """
+    if not len(scale.factor) or not graph.num_nodes:
+        return {}
+    squares = squares_of(graph.features, np.zeros(graph.num_features), graph.types)
+    spread = np.sqrt(squares / np.maximum(sums_of(graph.features, graph.types).counted, 1))
+    names = graph.feature_names or [f"feature {column}" for column in range(graph.num_features)]
+    times: dict[tuple[str, str], float] = {}
+    for column in np.flatnonzero((_unit(scale) > 0) & (spread > 0)).tolist():
+        place = _unit_of(names[column], schema.relations, schema.types)
+        if place is not None:
+            times[place] = min(times.get(place, np.inf), float(spread[column]))
+    return {f"'{column}' ({table})": least for (column, table), least in times.items() if least > OTHER_UNIT}
 
 
 def _times(usual: float, factor: float) -> str | None:
