@@ -325,19 +325,19 @@ def chosen(
 
 def test_what_validation_chose_is_said_with_what_it_says_of_each(tmp_path: Path) -> None:
     early, late = {"chosen": 0, "chosen_0": 0.84}, {"chosen": 2, "chosen_0": 0.84, "chosen_1": 0.7, "chosen_2": 0.86}
-    each = "accuracy the common forest 86.0, FedRidge's common model 84.0 and FedRidge's own models 70.0"
+    each = "86.0 for the common forest, 84.0 for FedRidge's common model and 70.0 for FedRidge's own models"
+    start = "At the reported round accuracy was"
+    end = "here a silo counts by its validation items, elsewhere by its nodes."
     assert chosen(tmp_path, [[early, late]]) == (
-        f"All silos' validation items prefer the common forest: {each}, at the reported round."
+        f"Validation items of all silos chose the common forest. {start} {each}; {end}"
     )
     assert chosen(tmp_path, [[early, late], [late], [late, {**early, "chosen_0": 0.81}]]) == (
-        "All silos' validation items prefer the common forest (2 of 3 seeds) and FedRidge's common model (1 of 3 "
-        f"seeds): {each.replace('84.0', '83.0')}, at the reported round."
+        "Validation items of all silos chose the common forest (2 of 3 seeds) and FedRidge's common model (1 of 3 "
+        f"seeds). {start} {each.replace('84.0', '83.0')}; {end}"
     )
     assert chosen(tmp_path, [[{**late, "chosen_3": 0.69}, {**late, "chosen_4": 0.6}]]).endswith(
-        f"{each}, and no more of 2 others, at the reported round."
+        f"{each}, no more for 2 others; {end}"
     )
-    assert chosen(tmp_path, [[late, {"chosen": 2}]]).endswith(
-        f"{each}, at the reported round."
-    )  # chosen a round before
+    assert chosen(tmp_path, [[late, {"chosen": 2}]]).endswith(f"{each}; {end}")  # chosen a round before
     assert chosen(tmp_path, [[early]], method="fedavg") == ""
     assert chosen(tmp_path, [[{}]]) == ""

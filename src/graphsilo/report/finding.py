@@ -62,9 +62,12 @@ def choice(record: RunRecord) -> str:
     )
     good = metric_of(selected).goodness
     means = sorted(((fmean(values), name) for name, values in said.items() if values), key=lambda each: -good(each[0]))
-    each = join_words(f"{name} {metric(value, selected)}" for value, name in means[:SHOWN])
-    tried = f", and no more of {len(means) - SHOWN} others" if len(means) > SHOWN else ""
-    return f"All silos' validation items prefer {which}: {in_sentence(selected)} {each}{tried}, at the reported round."
+    each = join_words(f"{metric(value, selected)} for {name}" for value, name in means[:SHOWN])
+    tried = f", no more for {len(means) - SHOWN} others" if len(means) > SHOWN else ""
+    return (
+        f"Validation items of all silos chose {which}. At the reported round {in_sentence(selected)} was "
+        f"{each}{tried}; here a silo counts by its validation items, elsewhere by its nodes."
+    )
 
 
 @dataclass(frozen=True)

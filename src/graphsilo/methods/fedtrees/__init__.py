@@ -32,7 +32,7 @@ METHOD = Method(
     tasks=("node", "graph", "regression", "multilabel"),
     backbone=False,
     edge_weights=True,
-    choices={"chosen": ("the common forest", "its leaves corrected", "trees of the silo's own")},
+    choices={"chosen": ("the common forest", "the common forest with own corrections", "own trees alone")},
     balances="balance=0.5",
     space=({"lr": [0.05, 0.1, 0.2], "depth": [3, 4, 5, 6], "columns": [32, 64, 128], "min_child": [5, 10, 20]},),
     trials={
