@@ -37,7 +37,7 @@ def test_every_section_is_there(page: Page, runs: dict[str, Path]) -> None:
     assert f"{100 * score.mean:.1f} ± {100 * score.std:.1f} %" in words
     assert "FedAvg trained a GCN on Cora" in words
     assert "scored: the clients' own models." in words
-    assert "Cover disjoint and complete" in words
+    assert "Each item at one client yes" in words
     assert "held by 10 silos (partition louvain)" in words
     assert "class prototypes: one average embedding per class" in words
     # Evaluation: 196 bytes from each of ten clients

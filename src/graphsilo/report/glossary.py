@@ -29,6 +29,25 @@ TERMS = {
         "Of two classes that which is looked for, by default the rarer: F1 weighs how many of its items were "
         "found against how many were taken for them.",
     ),
+    "precision_at_budget": (
+        "Budget",
+        "How many items a silo can look into, those with the highest scores first. Precision is the share of them that "
+        "is of the class looked for, recall the share of that class which is among them.",
+    ),
+    "threshold_f1": (
+        "Threshold",
+        "The score from which on an item is taken for the class looked for, chosen on validation items.",
+    ),
+    "brier": (
+        "Brier score",
+        "Mean squared difference between the probability that is said and what was: 0 is perfect; whoever always says "
+        "the share p of the class gets p · (1 − p).",
+    ),
+    "calibration_error": (
+        "Calibration error",
+        "How far probabilities are from shares: of all items with a probability of 30 %, three in ten should be of the "
+        "class.",
+    ),
     "min_f1": ("Min-F1", "Macro-F1 of the test items whose class is rare at their own silo."),
     "hete_f1": ("Hete-F1", "Macro-F1 of the half of the nodes whose neighbours agree least with their label."),
     "hete_min_f1": (
@@ -44,7 +63,10 @@ TERMS = {
         "Without saved models their errors are taken as unrelated, which is rather too wide than too narrow; of a "
         "ranking such as AUC it is over seeds alone.",
     ),
-    "own": ("Clients' own models", "Every silo's model after its local steps of a round, before it is averaged."),
+    "own": (
+        "Clients' own models",
+        "What each silo itself ends a round with: its model as trained further, corrected or chosen there.",
+    ),
     "common": ("Common model", "The one model that the silos made together (aggregate), scored at the silos."),
     "pooled": ("Pooled", "The silos' test items counted as one set, instead of a mean over silos."),
     "gap": ("Gap closed", "How far the way from training alone to having all data in one place was gone."),

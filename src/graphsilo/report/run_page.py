@@ -78,6 +78,7 @@ def describe(run: Run) -> Page:
     there = {section.id for section in sections if any(value for _, value in section.blocks)}
     words_ = glossary.explain_terms([
         *run.metrics(),
+        *(name for name in _OF_RARE if run.spread(name) is not None),
         *(["plus_minus"] if several else []),
         *(["interval"] if several and "gains" in there else []),
         *(["own", "common"] if run.others else []),
@@ -102,6 +103,11 @@ def describe(run: Run) -> Page:
         footer=f"Numbers are recomputed from the seeds in result.json. {SELF_CONTAINED}",
         glossary=words_,
     )
+
+
+_OF_RARE = ("precision_at_budget", "threshold_f1", "brier", "calibration_error")
+"""Scores whose words are explained where there are some; they are no main ones."""
+_COVER = "Each item at one client"
 
 
 def sentence(run: Run) -> str:
@@ -291,16 +297,14 @@ def _partition(run: Run) -> list[Block]:
             low, high = shape(min(values)), shape(max(values))
             facts.append((title, low if low == high else f"{low} to {high}"))
     if partition.is_disjoint_cover:
-        facts.append(("Cover", "disjoint and complete"))
+        facts.append((_COVER, "yes"))
     elif partition.is_disjoint_cover is not None:
         flaws = (
             (partition.duplicates, "copies"),
             (partition.missing, "at no client"),
             (partition.held_out, "held out"),
         )
-        facts.append(
-            ("Cover", join_words(f"{integer(count)} {what}" for count, what in flaws if count) or "not disjoint")
-        )
+        facts.append((_COVER, join_words(f"{integer(count)} {what}" for count, what in flaws if count) or "no"))
     for key, title in (("isolated", "Nodes without an edge"), ("components", "Connected components")):
         values = [value for holder in clients if (value := getattr(holder, key)) is not None]
         if values:
