@@ -111,6 +111,7 @@ def test_a_rare_class_is_looked_for(call, tmp_path):
     )
     assert code == 2
     assert "did you mean 'fraud'" in err.lower()
+    assert not (tmp_path / "2").exists()
 
 
 def test_targets_stand_beside_what_they_are(call, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from importlib import resources
@@ -88,7 +89,8 @@ def about(example: Path) -> str:
     if example.is_dir():
         _, _, text = (example / "README.md").read_text(encoding="utf-8").partition("\n\n")
         first, _, _ = text.partition("\n\n")
-        return first.replace("\n", " ").partition(". ")[0]
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", first.replace("\n", " "))
+        return re.split(r"[.?] ", plain)[0].removesuffix(".")
     first, *_ = example.read_text(encoding="utf-8").splitlines()
     return first.strip('#" ').removesuffix(".")
 

@@ -110,7 +110,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     """Refuse what a method or a model cannot do, and say which others can.
 
     Raises:
-        ConfigError: More answers are wanted than clients are asked.
+        ConfigError: More answers are wanted than clients are asked, or a class is looked for that there is not.
         UnsupportedError: Task, model or evaluation mode does not go with the method.
     """
     check_reported(config, method)
@@ -127,6 +127,10 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
             f"asked per round{_describe_left_out(simulation)}. Lower it, or raise method.participation."
         )
     check_data(method, simulation)
+    if config.evaluation.positive is not None:
+        from graphsilo.experiments.decisions import positive_class
+
+        positive_class(config.evaluation, simulation.schema, simulation.rare)
     if isinstance(method_config, LocalTrainingConfig) and method_config.loss != "auto":
         from graphsilo.training.item_losses import check_loss
 
