@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 from graphsilo.cli.why import describe, number
 from graphsilo.experiments.why import Neighbour, Reason, Why
 from graphsilo.report.why_page import write
@@ -14,11 +18,29 @@ FOUND = Why(
 )  # fmt: skip
 
 
+def page_text(file: Path) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", file.read_text()).split())
+
+
 def test_a_section_for_each_node(tmp_path):
     text = write([FOUND, FOUND], tmp_path / "why.html", "Why").read_text()
     assert [f'id="node-{place}"' in text for place in range(3)] == [True, True, False]
     assert "a<7>" not in text
     assert "12,400" in text
+    assert "what is taken of several nodes together has no number in the table" in text
+
+
+def test_what_is_not_listed_is_added_up_by_where_it_comes_from(tmp_path):
+    listed = tuple(Reason(f"column {place}", 1.0, 1.0, 1.0) for place in range(20))
+    more = (
+        Reason("transfer in: amount, sum", None, None, 0.25), Reason("transfer in: amount, mean", None, None, -0.5),
+        Reason("a.age, around it, transfer in", None, None, 0.125), Reason("a.age", None, None, 0.0625),
+    )  # fmt: skip
+    found = replace(FOUND, reasons=listed + more, nodes=tuple(Neighbour(f"shop{n}", 1, 0.5) for n in range(22)))
+    text = page_text(write([found], tmp_path / "why.html", "Why"))
+    assert "2 more of transfer in – – -0.250 1 more of nodes around it, transfer in – – +0.125" in text
+    assert "1 more of its own row – – +0.062" in text
+    assert "shop19 1 +0.500 2 others – +1.000" in text
 
 
 def test_words_of_the_terminal():

@@ -18,7 +18,9 @@ from graphsilo.report.plot import Axis, Dots, Figure, Line, Plot, short
 from graphsilo.report.sections import SELF_CONTAINED, Block, Page, Section, Table
 
 SHOWN = 10
-"""Columns of a node, and nodes around it."""
+"""Columns of a node that are drawn, and nodes around it."""
+LISTED = 20
+"""Columns of a node, and nodes around it, that stand in tables."""
 
 
 def write(found: Sequence[Why], out: Path, title: str) -> Path:
@@ -45,27 +47,52 @@ def describe(found: Sequence[Why], title: str) -> Page:
 
 def _lede(found: Sequence[Why]) -> str:
     first = found[0]
+    without = any(reason.value is None for each in found for reason in each.reasons[:LISTED])
+    lacking = f" {MISSING}: what is taken of several nodes together has no number in the table." if without else ""
     kind = "exact: they add up to the score" if first.is_exact else "integrated gradients, which are approximate"
     return (
         f"Scores by {first.by}, each held against {first.against}. What columns add, and what nodes add, are two ways "
-        f"to split the same difference. Shares are {kind}."
+        f"to split the same difference. Shares are {kind}.{lacking}"
     )
 
 
 def _blocks(found: Why, place: int) -> list[Block]:
     gap = "" if found.is_exact else f" {found.say(found.gap)} is in no share."
     rows = [
-        (each.column, _number(each.value), _number(each.usual), found.say(each.share)) for each in found.reasons[:SHOWN]
+        (each.column, _number(each.value), _number(each.usual), found.say(each.share))
+        for each in found.reasons[:LISTED]
     ]
-    rest = found.reasons[SHOWN:]
-    if rest:
-        rows.append((f"{len(rest)} others", MISSING, MISSING, found.say(sum(each.share for each in rest))))
+    groups: dict[str, list[float]] = {}
+    for each in found.reasons[LISTED:]:
+        groups.setdefault(source_of(each.column), []).append(each.share)
+    for source, shares in sorted(groups.items(), key=lambda each: -abs(sum(each[1]))):
+        rows.append((f"{len(shares)} more of {source}", MISSING, MISSING, found.say(sum(shares))))
     columns = [("Column", "wrap"), ("Value", ""), ("Usual here", ""), ("Adds", "")]
+    nodes = [(each.node, MISSING if each.links is None else str(each.links), found.say(each.share))
+             for each in found.nodes[:LISTED]]  # fmt: skip
+    if others := found.nodes[LISTED:]:
+        nodes.append((f"{len(others)} others", MISSING, found.say(sum(each.share for each in others))))
     return [
         ("plain", f"{found.title[0].upper()}{found.title[1:]}.{gap}"),
         ("pair", [_bars(found, place), _neighbourhood(found, place)]),
         ("table", Table(f"What columns add to the score of {found.node}", columns, rows)),
-    ]
+        ("table", Table(f"What nodes add to it, {found.node} itself among them",
+                        [("Node", "wrap"), ("Links away", ""), ("Adds", "")], nodes)),
+    ]  # fmt: skip
+
+
+def source_of(column: str) -> str:
+    """Where a column comes from, in words.
+
+    Example:
+        >>> [source_of(name) for name in ("transfer in: amount, sum", "a.age, around it, payment out", "a.age")]
+        ['transfer in', 'nodes around it, payment out', 'its own row']
+    """
+    _, around, relation = column.partition(", around it")
+    if around:
+        return f"nodes around it{relation}"
+    table, apart, _ = column.partition(": ")
+    return table if apart else "its own row"
 
 
 def _number(value: float | None) -> str:
@@ -114,7 +141,7 @@ def _neighbourhood(found: Why, place: int) -> Figure:
         if those:
             x, y = zip(*(where[each.node] for each in those), strict=True)
             tips = [f"{each.node}, {each.links} links away: {found.say(each.share)}" for each in those]
-            labels = [f"{_clip(each.node, 12)} {found.say(each.share)}" for each in those]
+            labels = [f"{_clip(each.node, 20)} {found.say(each.share)}" for each in those]
             dots.append(Dots(name, x, y, series, tips, labels=labels))
     size = max((each.links or 0 for each in nodes), default=1) + 0.5
     axis = Axis(low=-size, high=size)
@@ -125,4 +152,6 @@ def _neighbourhood(found: Why, place: int) -> Figure:
 
 
 def _clip(text: str, most: int = 34) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """Without its middle where it is long: names that begin alike often end otherwise."""
+    head = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:head]}…{text[head + 1 - most :]}"
