@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from graphsilo.data.sources.catalog import load
 from graphsilo.errors import ConfigError
 from graphsilo.evaluate.rare import Decision
 from graphsilo.experiments.config import EvaluationConfig
-from graphsilo.experiments.decisions import apply_decision, describe_decision, labels_of, looked_for
+from graphsilo.experiments.decisions import apply_decision, describe_decision, labels_of, looked_for, threshold_warnings
 
 SCHEMA = Schema("node", 3, 2, class_names=("ok", "fraud"))
 
@@ -34,6 +35,24 @@ def test_the_class_asked_for_or_the_rarer_one(settings, rare, expected):
 def test_a_class_that_there_is_not(schema, text):
     with pytest.raises(ConfigError, match=text):
         looked_for(EvaluationConfig(positive="fruad"), schema, None)
+
+
+def test_thresholds_that_rest_on_few_items_are_warned_of():
+    """Of three silos with 2, 0 and 7 validation items of fraud the first; where all choose together, none."""
+
+    def silo_of(client: int, frauds: int) -> SimpleNamespace:
+        labels = np.array([1] * frauds + [0] * 9 + [1] * 20)
+        seen = SimpleNamespace(graph=SimpleNamespace(labels=labels), items={"val": np.arange(frauds + 9)})
+        return SimpleNamespace(client=client, seen=seen)
+
+    who = SimpleNamespace(
+        schema=SCHEMA, rare=1, silos=[silo_of(*each) for each in ((0, 2), (1, 0), (2, 7))],
+        name_clients=lambda clients: f"clients {clients}",
+    )  # fmt: skip
+    (said,) = threshold_warnings(EvaluationConfig(), who)
+    assert said.startswith("at clients [0] the threshold rests on 2 validation items of class 'fraud', and is")
+    assert threshold_warnings(EvaluationConfig(threshold_by="federation"), who) == []
+    assert threshold_warnings(EvaluationConfig(), SimpleNamespace(schema=SCHEMA, rare=1)) == []  # between machines
 
 
 def test_what_a_decision_says_of_scores():

@@ -12,6 +12,7 @@ from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.silo import Schema, Silo
 from graphsilo.errors import ConfigError, nearest
 from graphsilo.evaluate.rare import FEW, Decision, log_odds, probability_at, share_of
+from graphsilo.experiments.participants import Participants, class_word
 from graphsilo.types import CLASS_TASKS
 
 if TYPE_CHECKING:
@@ -39,6 +40,32 @@ def positive_class(config: EvaluationConfig, schema: Schema, rare: int | None) -
     if wanted not in (*names, "0", "1"):
         raise ConfigError(f"evaluation.positive: there is no class '{wanted}'; {nearest(wanted, names)}")
     return names.index(wanted) if wanted in names else int(wanted)
+
+
+_FEW = 5
+"""Validation items of the class looked for below which a threshold is chance."""
+
+
+def threshold_warnings(config: EvaluationConfig, participants: Participants) -> list[str]:
+    """Says at which silos a threshold of their own rests on very few items; of silos elsewhere nobody knows."""
+    positive = positive_class(config, participants.schema, participants.rare)
+    if positive is None or config.threshold_by != "silo":
+        return []
+    few = {}
+    for silo in getattr(participants, "silos", ()):
+        seen = silo.seen
+        count = int((seen.graph.labels[seen.items.get("val", [])] == positive).sum())
+        if 0 < count < _FEW:
+            few[silo.client] = count
+    if not few:
+        return []
+    counts = sorted(set(few.values()))
+    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return [
+        f"at {participants.name_clients(list(few))} the threshold rests on {number} validation items of class "
+        f"{class_word(positive, participants.schema)}, and is little better than chance. "
+        f"evaluation.threshold_by=federation has all silos choose one together."
+    ]
 
 
 def looked_for(config: EvaluationConfig, schema: Schema, rare: int | None) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ from graphsilo.experiments.outcome import (
     secure_warnings,
     setting_warnings,
 )
-from graphsilo.experiments.participants import Participants
+from graphsilo.experiments.participants import Participants, needs_ranking
 from graphsilo.experiments.progress import Reported, SeedProgress, first_set, scenarios_of
 from graphsilo.experiments.simulation import complete_config
 from graphsilo.experiments.storage.records import (
@@ -313,8 +313,13 @@ def _means_by_kind(scores: Sequence[Mapping[str, Scores]]) -> dict[str, Means] |
 
 def first_warnings(config: RunConfig, method: Method, simulation: Participants) -> list[str]:
     """What is known before anything is trained."""
+    decided = list[str]()
+    if needs_ranking(config.evaluation, simulation):
+        from graphsilo.experiments.decisions import threshold_warnings
+
+        decided = threshold_warnings(config.evaluation, simulation)
     return [
-        *simulation.warnings(), *lopsided_warnings(config, simulation), *label_warnings(simulation),
+        *simulation.warnings(), *lopsided_warnings(config, simulation), *label_warnings(simulation), *decided,
         *backbone_warnings(method, simulation), *secure_warnings(config, method, simulation),
         *config.remarks, *setting_warnings(config, simulation), *_start_warnings(config, simulation),
     ]  # fmt: skip
