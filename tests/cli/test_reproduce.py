@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import graphsilo
+from graphsilo.cli.reproduce import estimate
+from graphsilo.experiments.reproduce import runs
 from graphsilo.experiments.reproduce.description import find_tables
 from graphsilo.report import reproduced
 from report.test_grid import check_latex
@@ -30,6 +32,14 @@ def test_all_tables_are_listed(call) -> None:
     assert len(methods) >= 7
     assert minutes >= 31.8  # 4.6 + 7.9 + 9.3 + 5.7 + 4.3, of the first five data sets
     assert row.replace(">", " ").split()[-2:] == [str(len(methods)), f"{minutes:.0f}"]
+
+
+def test_what_a_table_takes_is_said_before_it_runs() -> None:
+    cora = [row.minutes for row in find_tables("FairFGL", "II")[0].rows if row.data == "Cora"]
+    said = estimate(runs.plan("FairFGL", "II", data=["Cora"]))
+    assert said == f" With all methods and seeds about {sum(cora):.0f} minutes of one core."
+    assert "more than about" in estimate(runs.plan("FairFGL", "II"))  # nobody measured some of its data sets
+    assert not estimate(runs.plan("FairFGL", "II", quick=True))
 
 
 def test_all_figures_are_listed(call) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from graphsilo.data import partition
+from graphsilo.data.partition.graphs import graph_rules
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.effects import drop_idle
 from graphsilo.federation import registry
@@ -124,6 +126,12 @@ def test_the_readme_counts_methods() -> None:
     count = sum(each.source == "graphsilo" for each in registry.listings())
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     assert f"the {count} methods of `graphsilo list methods`" in readme
+
+
+def test_the_readme_counts_rules() -> None:
+    count = len({rule.name for rule in partition.rules()} - set(partition.list_added())) + len(graph_rules())
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert f"the {count} rules of `graphsilo list partitions`" in readme
 
 
 def test_the_readme_names_two_commands() -> None:

@@ -66,7 +66,7 @@ def _print(planned: Plan, executor: str) -> None:
     from graphsilo.cli.compare import print_table
     from graphsilo.report import reproduced
 
-    tell(f"{planned.tables[0].paper}: {len(planned.jobs)} runs in {planned.out}.")
+    tell(f"{planned.tables[0].paper}: {len(planned.jobs)} runs in {planned.out}.{estimate(planned)}")
     found = reproduced.reproduce(planned, executor, say=tell)
     for each in found.tables:
         say(each.title)
@@ -79,6 +79,16 @@ def _print(planned: Plan, executor: str) -> None:
         tell(found.complaint)
     elif found.failed:
         raise RunError(found.complaint)
+
+
+def estimate(planned: Plan) -> str:
+    """A sentence on what these rows take with all their methods and seeds; empty for a quick look, or where unknown."""
+    rows = [row for table in planned.tables for row in table.rows]
+    known = [row.minutes for row in rows if row.minutes is not None]
+    if planned.quick or not known:
+        return ""
+    bound = "" if len(known) == len(rows) else "more than "
+    return f" With all methods and seeds {bound}about {sum(known):.0f} minutes of one core."
 
 
 def tell(text: str) -> None:
