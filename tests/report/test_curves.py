@@ -10,9 +10,9 @@ import pytest
 
 from graphsilo.experiments.storage.records import RunRecord, record_of
 from graphsilo.report import curves
-from graphsilo.report.plot import Line
+from graphsilo.report.plot import Dots, Line
 from graphsilo.report.record import Run, load
-from kit import COSTS, result_tree, seed_tree
+from kit import COSTS, result_tree, round_tree, seed_tree
 
 
 def test_mean_curve_covers_the_rounds_all_seeds_reached(tmp_path: Path, sample: ModuleType) -> None:
@@ -66,3 +66,50 @@ def test_the_servers_work_is_a_figure_with_a_line_for_each_seed(tmp_path: Path) 
     (plot,) = figure.plots.values()
     assert [mark.name for mark in plot.marks if isinstance(mark, Line)] == ["seed 0", "seed 4"]
     assert [list(mark.x) for mark in plot.marks if isinstance(mark, Line)] == [[1.0, 3.0]] * 2
+
+
+def _of_two_models(reported: str, best: int) -> Run:
+    """Own models reach 10, 20, 30 % of the validation and 1 less of the test; the common one 40, 60, 50 %."""
+    rows, modes = [], {}
+    for number, own, common in ((1, 0.1, 0.4), (2, 0.2, 0.6), (3, 0.3, 0.5)):
+        of = {"validation": {"accuracy": common}, "test": {"accuracy": common - 0.01}}
+        test = {"accuracy": own - 0.01}
+        rows.append(round_tree(number, {"accuracy": own}, test=test, modes={"aggregate_local": of}))
+    for mode, at, score in (("own_local", 3, 0.3), ("aggregate_local", 2, 0.6)):
+        scores = {"validation": {"accuracy": score}, "test": {"accuracy": score - 0.01}}
+        modes[mode] = {"best_round": at, "scenarios": {}, **scores}
+    seed = seed_tree(rounds=rows, modes=modes, reported=reported, best_round=best, last_round=3)
+    return Run(Path(reported), record_of(result_tree(seeds=[seed]), RunRecord))
+
+
+def _marks(figure: Any) -> tuple[dict[str, list[Any]], list[tuple[float, float]]]:
+    marks = figure.plots["accuracy"].marks
+    dots = [point for mark in marks if isinstance(mark, Dots) for point in zip(mark.x, mark.y, strict=True)]
+    return {mark.name: list(mark.y) for mark in marks if isinstance(mark, Line)}, dots
+
+
+def test_curves_and_dots_are_of_the_reported_model() -> None:
+    figure = curves.curves(_of_two_models("aggregate_local", 2))[0]
+    assert _marks(figure) == (
+        {"Validation": [40, 60, 50], "Test": [39, 59, 49], "Test, clients' own models": [9, 19, 29]}, [(2, 59)],
+    )  # fmt: skip
+    assert "Validation and test: common model (aggregate)." in figure.caption
+    lines, dots = _marks(curves.curves(_of_two_models("own_local", 3))[0])
+    assert (lines["Test"], lines["Test, common model (aggregate)"], dots) == ([9, 19, 29], [39, 59, 49], [(3, 29)])
+
+
+def test_runs_side_by_side_have_the_curves_of_the_model_in_the_table() -> None:
+    runs = [_of_two_models("aggregate_local", 2), _of_two_models("own_local", 3)]
+    assert _marks(curves.overlaid_curves(runs, "ab")[0]) == ({"a": [39, 59, 49], "b": [9, 19, 29]}, [(2, 59), (3, 29)])
+    asked = _marks(curves.overlaid_curves(runs, "ab", "aggregate_local")[0])
+    assert asked == ({"a": [39, 59, 49], "b": [39, 59, 49]}, [(2, 59), (2, 59)])
+
+
+def test_what_each_silo_chooses_is_no_line_of_another_model() -> None:
+    run = _of_two_models("silo_local", 3)
+    figure = curves.curves(run)[0]
+    lines, dots = _marks(figure)
+    assert (sorted(lines), dots) == (["Test, clients' own models", "Test, common model (aggregate)"], [])
+    assert "has no line" in figure.caption
+    figure = curves.overlaid_curves([run, _of_two_models("own_local", 3)], "ab")[0]
+    assert (list(_marks(figure)[0]), "Without a:" in figure.caption) == (["b"], True)

@@ -32,7 +32,8 @@ def describe(runs: Sequence[Run], table: Compared) -> Page:
     # In one figure a method of several columns is several lines
     labels = [f"{row.label}, {each.title}" if each.title else row.label for each, row, _ in pairs]
     main = table.metrics[0] if table.metrics else "accuracy"
-    curves = overlaid_curves(runs, labels)
+    modes = {column.mode for each in tables for column in each.columns if column.is_score}
+    curves = overlaid_curves(runs, labels, modes.pop() if len(modes) == 1 else None)
     sizes = [
         None if row.spent.upload_bytes is None else (row.spent.upload_bytes + (row.spent.download_bytes or 0)) / 1e6
         for _, row, _ in pairs

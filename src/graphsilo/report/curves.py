@@ -9,7 +9,7 @@ import numpy as np
 
 from graphsilo.evaluate.metrics import metric_of, sort_metrics
 from graphsilo.experiments.storage.records import Seed
-from graphsilo.report.formats import MODES, in_sentence, mean, when_scored, words
+from graphsilo.report.formats import MODES, in_sentence, join_words, mean, when_scored, words
 from graphsilo.report.plot import METRIC, Axis, Dots, Figure, Line, Mark, Plot, axis_title, short, size_unit, thin
 from graphsilo.report.record import Run
 
@@ -24,8 +24,8 @@ _Band = tuple[list[float], list[float], list[float], list[float]]
 def curves(run: Run) -> list[Figure]:
     """Validation and test scores by round, and by megabytes where rounds differ in these; one choice per metric.
 
-    Lines are means over the seeds at the rounds that all of them reached, bands one standard deviation to each side;
-    dots mark the rounds that validation chose.
+    Lines are of the reported model, means over the seeds at the rounds that all of them reached, bands one standard
+    deviation to each side; dots mark the rounds that validation chose. Other models have a test line each.
     """
     tracks = [_Track(seed) for seed in run.seeds]
     names = sort_metrics(name for track in tracks for name in track.metrics)
@@ -35,7 +35,9 @@ def curves(run: Run) -> list[Figure]:
         names = [run.main_metric] + [name for name in names if name != run.main_metric]
     band = "; bands: one standard deviation over seeds to each side" if len(tracks) > 1 else ""
     dots = when_scored(run.seeds, "rounds").removeprefix("at ")
-    kinds = [("rounds", "round", f"By communication round, mean over seeds{band}. Dots: {dots}.")]
+    kinds = [
+        ("rounds", "round", f"By communication round, mean over seeds{band}. {_say_whose(run, tracks)}Dots: {dots}.")
+    ]
     if not all(track.is_even for track in tracks):
         kinds.append(("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both "
                       "directions and all clients together, set-up included."))  # fmt: skip
@@ -48,13 +50,21 @@ def curves(run: Run) -> list[Figure]:
     ]  # fmt: skip
 
 
-def overlaid_curves(runs: Sequence[Run], labels: Sequence[str]) -> list[Figure]:
-    """Mean test scores of several runs, by round and by megabytes; one choice per metric."""
-    tracks = [[_Track(seed) for seed in run.seeds] for run in runs]
+def overlaid_curves(runs: Sequence[Run], labels: Sequence[str], mode: str | None = None) -> list[Figure]:
+    """Mean test scores of several runs, by round and by megabytes; one choice per metric.
+
+    Args:
+        runs, labels: What is drawn.
+        mode: Whose model; None takes what each run reports.
+    """
+    tracks = [[_Track(seed, mode) for seed in run.seeds] for run in runs]
     names = sort_metrics(name for group in tracks for track in group for name in track.metrics)
     band = "; bands: one standard deviation to each side" if any(len(group) > 1 for group in tracks) else ""
     chosen = when_scored((seed for run in runs for seed in run.seeds), "rounds").removeprefix("at ")
-    kinds = [("compare-rounds", False, f"Test score by communication round, mean over seeds{band}. Rings: {chosen}.")]
+    lacking = [label for group, label in zip(tracks, labels, strict=True) if not any(track.is_drawn for track in group)]
+    without = f" Without {join_words(lacking)}: what is reported there is not scored by round." if lacking else ""
+    caption = f"Test score of the model in the table by communication round, mean over seeds{band}. Rings: {chosen}."
+    kinds = [("compare-rounds", False, caption + without)]
     costs = [track.per_round for group in tracks for track in group]
     if not all(track.is_even for group in tracks for track in group) or max(costs) > (1 + _EVEN) * min(costs):
         kinds.append(("compare-size", True, "Test score by megabytes sent so far, both directions, set-up included."))
@@ -176,20 +186,37 @@ def server_work(run: Run) -> list[Figure]:
     return figures
 
 
-class _Track:
-    """Scores and cumulative bytes of one seed along its rounds."""
+def _say_whose(run: Run, tracks: Sequence[_Track]) -> str:
+    """Whose model the lines are, where there is more than one."""
+    if len(run.modes) < 2:
+        return ""
+    reported = MODES.get(run.reported, run.reported)
+    if all(track.is_drawn for track in tracks):
+        return f"Validation and test: {reported}. "
+    return f"Reported: {reported}; that choice is scored at the chosen round alone and has no line. "
 
-    def __init__(self, seed: Seed) -> None:
+
+class _Track:
+    """Scores and cumulative bytes of one seed along its rounds, of the reported mode or the one that is given."""
+
+    def __init__(self, seed: Seed, mode: str | None = None) -> None:
         rows = seed.rounds
         picked = thin(len(rows), _POINTS)
         self.rows = [rows[i] for i in picked]
         self.rounds = [row.round for row in self.rows]
-        self.best, self.seed = seed.best_round, seed.seed
+        self.mode, self.seed, self._of = mode or seed.mode, seed.seed, seed
+        self.best = seed.best_round if mode is None or mode not in seed.modes else seed.modes[mode].best_round
+        # A round's own scores are of the first mode
+        self.modes = list(
+            dict.fromkeys([next(iter(seed.modes), ""), *(key for row in rows for key in row.modes or {})])
+        )
+        self.is_drawn = self.mode in self.modes
         self.metrics = sort_metrics(
             name
             for row in self.rows
             for group in ("test", "validation")
-            for name, value in row.curve(group).items()
+            for each in self.modes
+            for name, value in seed.curve(row, group, each).items()
             if value is not None
         )
         each = [row.upload_bytes + row.download_bytes for row in rows]
@@ -200,8 +227,11 @@ class _Track:
         self.is_even = not _varies(each) and start <= max(self.per_round, 1)
 
     def line(self, group: str, name: str, mode: str | None = None) -> dict[int, float]:
-        """Score by round, where it was recorded; of the reported mode or another."""
-        values = zip(self.rounds, (row.curve(group, mode).get(name) for row in self.rows), strict=True)
+        """Score by round, where it was recorded; of the track's mode or another."""
+        wanted = mode or self.mode
+        if wanted not in self.modes:
+            return {}
+        values = zip(self.rounds, (self._of.curve(row, group, wanted).get(name) for row in self.rows), strict=True)
         return {when: score for when, score in values if score is not None}
 
     def sizes(self) -> dict[int, float]:
@@ -221,8 +251,9 @@ def _curve(tracks: Sequence[_Track], name: str, *, by_size: bool) -> Plot:
         if x:
             dash = int(group == "validation")
             marks.append(Line(words(group), x, y, position, dash, low, high))
-    modes = dict.fromkeys(mode for track in tracks for row in track.rows for mode in row.modes or {})
-    for position, mode in enumerate(modes, start=2):
+    modes = dict.fromkeys(mode for track in tracks for mode in track.modes)
+    others = [mode for mode in modes if any(track.mode != mode for track in tracks)]
+    for position, mode in enumerate(others, start=2):
         x, y, *_ = _mean_line(tracks, "test", name, by_size=by_size, mode=mode)
         if x:
             marks.append(Line(f"Test, {MODES.get(mode, words(mode))}", x, y, position, 2))
