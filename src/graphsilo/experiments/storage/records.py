@@ -324,7 +324,7 @@ class Seed(Record, kw_only=True):
         rounds: Every round; its own scores are of the first mode.
         clients: Size, splits, missing classes and test scores of each.
         setup: Costs of what comes before round 1.
-        confusion: [true][predicted] test counts of all clients.
+        confusion: ``[true][predicted]`` test counts of all clients.
         per_class_f1: As in ``test``.
         one_class: [client, class] of clients that answered one class for everything.
         untrained: [class, test items] of classes that nobody trains.
