@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,16 @@ def test_every_setting_of_the_run_that_changes_numbers_is_compared(tmp_path: Pat
     ]
     notes = beside(runs, ["one", "other"], columns(runs, None)).notes
     assert {note.split(" ")[0] for note in notes} == {f"run.{name}" for name in names}
+
+
+def test_whose_model_is_scored_differs_only_where_the_table_names_none(tmp_path: Path, sample: ModuleType) -> None:
+    runs = [load(sample.make_run(tmp_path / name, seeds=2, rounds=3)) for name in ("one", "two")]
+    for seed in runs[0].seeds:
+        seed.reported = "aggregate_local"
+    said = "Whose model is scored differs (one: common model (aggregate); two: clients' own models)."
+    assert said in beside(runs, ["one", "two"], columns(runs, None)).notes
+    asked = beside(runs, ["one", "two"], columns(runs, None, "aggregate"))
+    assert not any(note.startswith("Whose model") for note in asked.notes)
 
 
 def test_sampling_of_neighbours_is_part_of_the_schedule(tmp_path: Path) -> None:

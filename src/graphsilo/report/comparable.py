@@ -224,7 +224,7 @@ def compare_settings(
         elif section not in differing:
             warnings.append(f"The runs may not be comparable: {sentence}")
     scored = [MODES.get(run.reported, run.reported) for run in runs]
-    if len(set(scored)) > 1:
+    if as_reported and len(set(scored)) > 1:
         notes.append(f"Whose model is scored differs ({_format_distinct(labels, scored)}).")
     if len({run.result.fingerprint for run in runs}) < len(runs):
         notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
