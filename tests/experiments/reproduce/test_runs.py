@@ -50,8 +50,12 @@ def test_names_in_any_spelling(tmp_path: Path) -> None:
     assert {job.line.label for job in found.jobs if job.line.paper} == {"FedSage+"}
     with pytest.raises(ConfigError, match=r"FedOV is not in graphsilo; nearest in kind: DENSE"):
         plan("O-pFGL", "1", methods=["Fed-OV"], out=tmp_path)
-    with pytest.raises(ConfigError, match=r"FedGen stands in the paper of FedPG, and is not in these tables here"):
+    with pytest.raises(ConfigError, match=r"FedGen is printed in .* \(FedPG: VI\), and is not in these tables here"):
         plan("FedPG", "VI", methods=["fedgen"], out=tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"FedAvg is printed in .* \(O-pFGL: 1,.*; FedPG: V,.*\), and is not in these"
+    ):
+        plan("FedPG", "VII", methods=["fedavg"], out=tmp_path)
 
 
 def test_names_may_be_joined_and_variants_named(tmp_path: Path) -> None:

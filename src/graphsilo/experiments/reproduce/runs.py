@@ -231,12 +231,15 @@ def _spell_names(what: str, asked: Sequence[str] | None, known: set[str]) -> lis
 
 
 def _missing(name: str) -> str:
-    """That a method is known and not here, or stands in a paper alone; empty for any other name."""
-    printed = {plain_name(each.method): each for each in read_scores()}.get(plain_name(name))
-    alone = (
-        f"{printed.method} stands in the paper of {printed.paper}, and is not in these tables here." if printed else ""
-    )
-    return missing(name) or alone
+    """That a method is known and not here, or stands in papers alone; empty for any other name."""
+    printed = [each for each in read_scores() if plain_name(each.method) == plain_name(name)]
+    if missing(name) or not printed:
+        return missing(name)
+    papers: dict[str, dict[str, None]] = {}
+    for each in printed:
+        papers.setdefault(each.paper, {})[each.table] = None
+    where = "; ".join(f"{paper}: {', '.join(numbers)}" for paper, numbers in papers.items())
+    return f"{printed[0].method} is printed in tables of papers ({where}), and is not in these tables here."
 
 
 def settings_of(
