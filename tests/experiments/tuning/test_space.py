@@ -47,6 +47,8 @@ class Lowest:
         ({"data.scale": ["none", "huge"]}, "data.scale must be one of none, standard, robust, unit_rows"),
         ({"run.seeds": [[1], [2]]}, "'run.seeds' cannot be drawn"),
         ({"method.name": ["fedavg"]}, "'method.name' cannot be drawn"),
+        ({"method.rounds": [5, 50]}, "'method.rounds' cannot be drawn: trials are held against each other"),
+        ({"fedavg": {"method.rounds": {"low": 5, "high": 50}}}, "'method.rounds' cannot be drawn"),
         ({"lr": [0.1]}, "a space holds settings, such as method.lr"),
         ({"fedporx": {"method.mu": [1]}}, "did you mean 'fedprox'"),
         ({"fedprox": [1]}, "the space of fedprox is a table of settings"),

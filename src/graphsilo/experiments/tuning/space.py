@@ -27,6 +27,8 @@ TUNED = ("method", "model")
 SCALE = "data.scale"
 """What else can be: with it the same data is another question to a model, and the same one to who scores it."""
 CHOSEN = ("method.name", "model.name", "model.pool")
+ROUNDS = "method.rounds"
+"""What all trials have alike."""
 MOST_POINTS = 1_000
 """Spaces that are larger count as endless: nobody tries all of them."""
 
@@ -239,6 +241,11 @@ def _values(name: str, value: Any) -> Values:
         raise ConfigError(
             f"'{name}' cannot be drawn: trials differ in settings of {' and '.join(TUNED)} and in {SCALE}, and share "
             f"other data, cut, split and seeds. Say it in the configuration; --method names several methods."
+        )
+    if name == ROUNDS and (isinstance(value, Mapping) or (isinstance(value, list) and len(value) > 1)):
+        raise ConfigError(
+            f"'{name}' cannot be drawn: trials are held against each other, and stopped, round by round, and the "
+            f"longest would win. Give all the most that any should have (--rounds): each is reported at its best one."
         )
     if isinstance(value, Mapping):
         return _range(name, value)
