@@ -23,6 +23,7 @@ from graphsilo.testing.conformance import (
     check_late_client,
     check_lost_answers,
     check_poor_clients,
+    check_reduction,
     check_resume,
     check_state,
     hide_labels,
@@ -118,6 +119,13 @@ def test_a_method_of_one_task_is_checked_on_it(monkeypatch, task):
     assert prepare(small_config(method, {}), method).task == task
     for check in (check_state, check_poor_clients, check_labels_stay, check_late_client):
         check(method, {})
+
+
+def test_a_method_that_is_not_what_it_says_hears_which_number_differs(monkeypatch):
+    method = register(monkeypatch, reduces_to=("fedavg", {"lr": 0.02}))
+    said = r"tried: METHOD.reduces_to: with \{'lr': 0.02\} and all other settings by default it is not fedavg: "
+    with pytest.raises(ConformanceError, match=said + r"after three rounds, client 0's \S+ differs by up to 0\.\d+"):
+        check_reduction(method, {})
 
 
 def test_different_models_that_do_not_work_are_found(monkeypatch):

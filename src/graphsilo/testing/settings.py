@@ -15,6 +15,9 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+import torch
+from torch import Tensor
+
 from graphsilo.data.silos.silo import Silo
 from graphsilo.errors import ConfigError, UnsupportedError
 from graphsilo.experiments.config import load_config
@@ -222,6 +225,37 @@ def train_states(
         found = b"".join(encode_tree(tree).tobytes() for tree in trees)
         _LEARNED.append((key, found))
     return found
+
+
+def find_difference(one: tuple[Method, Mapping[str, Any]], other: tuple[Method, Mapping[str, Any]], task: Task) -> str:
+    """Where two methods' models differ after three rounds, in words: by how much, or that one lacks them; empty where
+    they are the same, bit for bit.
+
+    Args:
+        one, other: Each with its settings; the first is what the second should be.
+        task: Of both.
+    """
+    if train_states(*one, task, models=True) == train_states(*other, task, models=True):
+        return ""
+    wanted, got = (_list_weights(method, settings, task) for method, settings in (one, other))
+    for place in dict.fromkeys((*wanted, *got)):
+        if place not in wanted or place not in got or wanted[place].shape != got[place].shape:
+            return f"after three rounds, only one of them has {place}, or of another shape"
+        if not torch.equal(wanted[place], got[place]):
+            far = (wanted[place] - got[place]).abs().max().item()
+            return f"after three rounds, {place} differs by up to {far:.3g}"
+    return "after three rounds, their models have the same weights in another order or form"
+
+
+def _list_weights(method: Method, settings: Mapping[str, Any], task: Task) -> dict[str, Tensor]:
+    """Every client's weights by where they stand."""
+    clients = _play_rounds(method, method.config(**settings), task, "float32")
+    return {
+        f"client {place}'s {view}/{name}": tensor
+        for place, client in enumerate(clients)
+        for view, weights in client.final_models().items()
+        for name, tensor in weights.items()
+    }
 
 
 _LEARNED: deque[tuple[Any, bytes]] = deque(maxlen=16)
