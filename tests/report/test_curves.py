@@ -110,6 +110,6 @@ def test_what_each_silo_chooses_is_no_line_of_another_model() -> None:
     figure = curves.curves(run)[0]
     lines, dots = _marks(figure)
     assert (sorted(lines), dots) == (["Test, clients' own models", "Test, common model (aggregate)"], [])
-    assert "has no line" in figure.caption
+    assert figure.caption.endswith("at the chosen round alone and has no line.")  # and says nothing of dots
     figure = curves.overlaid_curves([run, _of_two_models("own_local", 3)], "ab")[0]
     assert (list(_marks(figure)[0]), "Without a:" in figure.caption) == (["b"], True)

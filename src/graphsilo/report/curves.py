@@ -35,9 +35,7 @@ def curves(run: Run) -> list[Figure]:
         names = [run.main_metric] + [name for name in names if name != run.main_metric]
     band = "; bands: one standard deviation over seeds to each side" if len(tracks) > 1 else ""
     dots = when_scored(run.seeds, "rounds").removeprefix("at ")
-    kinds = [
-        ("rounds", "round", f"By communication round, mean over seeds{band}. {_say_whose(run, tracks)}Dots: {dots}.")
-    ]
+    kinds = [("rounds", "round", f"By communication round, mean over seeds{band}. {_say_whose(run, tracks, dots)}")]
     if not all(track.is_even for track in tracks):
         kinds.append(("size", "cumulative megabytes", "By megabytes that crossed the silos' boundaries so far, both "
                       "directions and all clients together, set-up included."))  # fmt: skip
@@ -186,14 +184,13 @@ def server_work(run: Run) -> list[Figure]:
     return figures
 
 
-def _say_whose(run: Run, tracks: Sequence[_Track]) -> str:
-    """Whose model the lines are, where there is more than one."""
-    if len(run.modes) < 2:
-        return ""
+def _say_whose(run: Run, tracks: Sequence[_Track], dots: str) -> str:
+    """Whose model the lines are, where there is more than one; and what the dots are."""
     reported = MODES.get(run.reported, run.reported)
-    if all(track.is_drawn for track in tracks):
-        return f"Validation and test: {reported}. "
-    return f"Reported: {reported}; that choice is scored at the chosen round alone and has no line. "
+    if not all(track.is_drawn for track in tracks):
+        return f"Reported: {reported}; that choice is scored at the chosen round alone and has no line."
+    whose = f"Validation and test: {reported}. " if len(run.modes) > 1 else ""
+    return f"{whose}Dots: {dots}."
 
 
 class _Track:
