@@ -50,5 +50,5 @@ def test_a_view_has_the_aggregates_weights_and_else_the_clients_own():
 
 
 def test_who_decides_by_more_than_a_network_is_refused():
-    with pytest.raises(UnsupportedError, match="this method scores otherwise"):
+    with pytest.raises(UnsupportedError, match="it scores otherwise than by ridges"):
         _client_of(Doubtful).portable()

@@ -277,7 +277,8 @@ class _Run:
         by = selection_metric(self.config.evaluation, self.simulation).name
         same = at_silos or registry.load(config.method.name).alone
         reuse = self.simulation if same and not registry.load(self.config.method.name).pooled else None
-        if self.elsewhere is not None:  # of silos apart no more is known than their cards
+        # Of silos apart no more is known than their cards; and a row without a backbone has no precision of one.
+        if self.elsewhere is not None or (reuse is not None and not at_silos):
             models = model_specs(config, list(self.simulation.clients))
             reuse = dataclasses.replace(self.simulation, models=models)
         folder = self.folder.reference(name)
