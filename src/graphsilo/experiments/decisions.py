@@ -42,7 +42,7 @@ def positive_class(config: EvaluationConfig, schema: Schema, rare: int | None) -
     return names.index(wanted) if wanted in names else int(wanted)
 
 
-_FEW = 5
+_SHAKY = 5
 """Validation items of the class looked for below which a threshold is chance."""
 
 
@@ -55,7 +55,7 @@ def threshold_warnings(config: EvaluationConfig, participants: Participants) -> 
     for silo in getattr(participants, "silos", ()):
         seen = silo.seen
         count = int((seen.graph.labels[seen.items.get("val", [])] == positive).sum())
-        if 0 < count < _FEW:
+        if 0 < count < _SHAKY:
             few[silo.client] = count
     if not few:
         return []

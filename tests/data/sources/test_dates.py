@@ -53,5 +53,5 @@ def test_dates_that_are_not_yet_are_told(steps: str, later: bool, tmp_path: Path
         "edges: {path: e.csv, source: a, target: b}\n"
     )
     said = [text for text in read_tables(read_spec(tmp_path / "t.yaml")).graph.notes if "today" in text]
-    told = "'nodes': 50 rows are dated later than today, up to 2091-12-24: is the year right?"
-    assert said == ([told] if later else [])
+    warning = "'nodes': 50 rows are dated later than today, up to 2091-12-24: is the year right?"
+    assert said == ([warning] if later else [])

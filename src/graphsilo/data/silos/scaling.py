@@ -219,15 +219,16 @@ def find_lost_values(graph: Graph, how: ScaleName) -> list[str]:
     has_columns = how in ("standard", "robust")
     scale = scale_of_rows(graph.features, how, graph.types) if has_columns else None
     said = []
-    made = starts_of(graph)
+    made, types = starts_of(graph), graph.types
+    owners = [-1] * features.shape[1] if types is None else types.of_feature.tolist()
+    looked_at: dict[int, NDArray[np.int64]] = {}
+    for kind in set(owners):
+        rows = np.arange(len(features)) if types is None or kind < 0 else np.flatnonzero(types.of_node == kind)
+        looked_at[kind] = rows[:: -(-len(rows) // _LOOKED_AT) or 1]
     for column in range(features.shape[1]):
         if graph.feature_names and graph.feature_names[column].startswith(made):
             continue  # sums over links, of which nobody can make two columns
-        owner = -1 if graph.types is None else graph.types.of_feature[column]
-        rows = (
-            features[:, column] if graph.types is None or owner < 0 else features[graph.types.of_node == owner, column]
-        )
-        values = np.unique(rows[:: -(-len(rows) // _LOOKED_AT) or 1])
+        values = np.unique(features[looked_at[owners[column]], column])
         kept = values if scale is None else (values - scale.shift[column]) * scale.factor[column]
         count = 1 + int(np.count_nonzero(np.diff(kept.astype(np.float32))))
         if count < (1 - _LOST) * len(values):

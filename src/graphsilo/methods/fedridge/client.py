@@ -542,9 +542,9 @@ class Client(ClientBase[FedRidgeConfig]):
 
     def same_view(self, view: str) -> str:
         """The view that predicts the same: the aggregate is the common model of whoever has that."""
-        common, found = self._models.get("common", {}), self._aggregate
-        is_common = found is not None and are_equal(found, common)
-        return "common" if view == "aggregate" and is_common else view
+        if view != "aggregate" or self._aggregate is None:
+            return view
+        return "common" if are_equal(self._aggregate, self._models.get("common", {})) else view
 
     def install_aggregate(self, weights: Tensors) -> None:
         for name, tensor in weights.items():

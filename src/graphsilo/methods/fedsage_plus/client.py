@@ -42,6 +42,7 @@ from graphsilo.training import impaired as impaired_graph
 from graphsilo.training import neighgen
 from graphsilo.training.impaired import AllNodes, Targets
 from graphsilo.training.neighgen import Demand, NeighGen, Sight
+from graphsilo.training.sharing import are_equal
 
 
 class Client(PastClient[FedSagePlusConfig], fedsage.Client[FedSagePlusConfig]):
@@ -309,8 +310,7 @@ class Client(PastClient[FedSagePlusConfig], fedsage.Client[FedSagePlusConfig]):
             if self.mended is not None:
                 self.install_mended(None)
             return
-        same = self.mended is not None and all(torch.equal(self.mended.state()[key], state[key]) for key in state)
-        if not same:
+        if self.mended is None or not are_equal(self.mended.state(), state):
             self.install_mended(Mended(**state))
 
     def count_trained(self) -> int:

@@ -1,4 +1,4 @@
-"""FGGP — FedAvg that classifies by clusters of prototypes, and trains on a second view with links drawn anew.
+"""FGGP — FedAvg that classifies by clusters of prototypes, and trains on a second view with links drawn again.
 
 Wan, Huang, Ye. "Federated Graph Learning under Domain Shift with Generalizable Prototypes". AAAI 2024.
 
