@@ -22,7 +22,7 @@ from kit.silos import WORDS
 
 
 def make_card(name: str, **changes: Any) -> dict[str, Any]:
-    counts = {"nodes": 9, "links": 8, "graphs": 0, "train": 3, "val": 3, "test": 3, "classes": 2}
+    counts = {"nodes": 9, "links": 8, "edges": 16, "graphs": 0, "train": 3, "val": 3, "test": 3, "classes": 2}
     return {
         "graphsilo": "0.1.0", "name": name, "tasks": ["node", "link"], "features": 3, "feature_names": ["a", "b", "c"],
         "one_hot": {}, "open_words": [], "booleans": {}, "classes": 2, "class_names": ["no", "yes"],
@@ -37,9 +37,9 @@ def test_a_card_holds_plain_values_and_no_row(trio: list[SiloFile]) -> None:
     made = card(trio[1], 1)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(made)) == made
     assert set(made) == {*make_card("x"), "outside", "layout"}
+    edges = trio[1].read().graph.num_edges
     assert made["counts"] == {
-        "nodes": 31, "links": trio[1].read().graph.num_edges // 2, "graphs": 0, "train": 12, "val": 9, "test": 10,
-        "classes": 2,
+        "nodes": 31, "links": edges // 2, "edges": edges, "graphs": 0, "train": 12, "val": 9, "test": 10, "classes": 2,
     }  # fmt: skip
     assert made["one_hot"] == {"word": WORDS}
     text = str(made)

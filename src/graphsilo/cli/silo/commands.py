@@ -400,6 +400,8 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
         split = f"{split} {shares}, seed {text['split']['seed']}"
     items = ", ".join(f"{count(counts[name])} {name}" for name in ("train", "val", "test"))
     held = f"{count(counts['graphs'])} graphs, " if counts["graphs"] else ""
+    usual = counts["edges"] == counts["links"] * (1 if text["directed"] else 2)
+    dated = "" if usual else f" ({count(counts['edges'])} edges, none back in time)"
     return [
         ("name", text["name"]),
         ("software", f"graphsilo {text['graphsilo']}"),
@@ -411,7 +413,7 @@ def card_rows(text: dict[str, Any]) -> list[tuple[str, str]]:
         ("scaled", Scaling(text["scale"], text["scale_by"]).words()),
         ("targets" if has_targets else "classes", classes),
         ("links", "with a direction" if text["directed"] else "without direction"),
-        ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links; {items}"),
+        ("counts", f"{held}{count(counts['nodes'])} nodes, {count(counts['links'])} links{dated}; {items}"),
         *_card_tables(text["layout"]),
         *((f"links to {silo}", f"{count(links)}, and a checksum") for silo, (links, _) in text["outside"].items()),
         ("split", split),

@@ -52,6 +52,7 @@ class ItemCounts:
     Attributes:
         nodes: Of all its graphs.
         links: Undirected ones count once.
+        edges: As a graph counts them: both directions of an undirected link, but for those back in time.
         graphs: Graphs of a collection; 0 where the silo is one graph.
         train, val, test: Items of each split: nodes, graphs, or links.
         classes: How many classes occur among the labels.
@@ -59,6 +60,7 @@ class ItemCounts:
 
     nodes: Count
     links: Count
+    edges: Count
     graphs: Count
     train: Count
     val: Count
@@ -180,6 +182,7 @@ def card_of(silo_file: SiloFile, silo: Silo) -> dict[str, Any]:
         counts=ItemCounts(
             nodes=graph.num_nodes,
             links=graph.num_edges if directed else links,
+            edges=graph.num_edges if silo.links is None else 2 * links,
             graphs=len(whole) if isinstance(whole, GraphCollection) else 0,
             train=train,
             val=len(items["val"]),

@@ -86,7 +86,7 @@ def remote_participants(
                 "client": client,
                 "silo": card["name"],
                 "nodes": counts["nodes"],
-                "edges": counts["links"] * (1 if card.get("directed") else 2),  # as in a graph: both directions
+                "edges": counts["edges"],
                 **{kind: counts.get(kind, 0) for kind in ("train", "val", "test")},
             }
         )
