@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from graphsilo.errors import ConfigError, UnsupportedError, several
-from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.experiments.client_names import client_number
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.runner import run
@@ -23,7 +22,7 @@ FOLDER = "without"
 
 @dataclass(frozen=True)
 class Contribution:
-    """Test scores by the metric that models were selected by, means over seeds; of several clients weighted by items.
+    """Test scores by the metric that models were selected by, means over seeds; several clients count as in the result.
 
     Attributes:
         client: Its number.
@@ -80,7 +79,7 @@ def contribution(
     if absent := sorted(set(wanted) - set(known)):
         having = several((names[each] for each in known), 8)
         raise ConfigError(f"the run has clients {having}; {absent[0]} was asked for (--clients).")
-    metric = find_selecting(load_config(folder / "config.yaml").evaluation.select_by or "accuracy", whole.task).name
+    metric = whole.config["evaluation"]["select_by"]  # as it was resolved for these data
     found = []
     for client in wanted:
         others = [each for each in known if each != client]
@@ -105,7 +104,12 @@ def _run_without(folder: Path, clients: list[ClientId], name: str, say: Callable
 
 
 def _mean(record: RunRecord, clients: list[ClientId], metric: str) -> float:
-    rows = [row for seed in record.seeds for row in seed.clients if row.client in clients]
-    scores = [(row.test.numbers.get(metric), row.test_items or 0) for row in rows]
-    known = [(value, items) for value, items in scores if value is not None and items]
-    return float(np.average([v for v, _ in known], weights=[n for _, n in known])) if known else float("nan")
+    """The mean over seeds, and over clients by their n_k, as the result's own means are."""
+    found = []
+    for seed in record.seeds:
+        scores = [
+            (row.test.numbers.get(metric), row.weight or row.nodes) for row in seed.clients if row.client in clients
+        ]
+        if known := [(value, size) for value, size in scores if value is not None and size]:
+            found.append(np.average([value for value, _ in known], weights=[size for _, size in known]))
+    return float(np.mean(found)) if found else float("nan")
