@@ -64,6 +64,23 @@ def test_shares_of_a_target_are_in_its_own_unit(tmp_path, task):
         assert sum(each.share for each in shares) == pytest.approx(off, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.parametrize("method", [
+    {"name": "fedridge"}, {"name": "fedridge", "features": "columns"}, {"name": "fedtrees", "rounds": 2},
+])  # fmt: skip
+def test_a_silo_without_training_nodes_has_the_mean_of_all_to_hold_against(tmp_path, method):
+    rows = [(float(k % 7), "xy"[k % 2], ("ok", "mule")[k % 3 == 0], k % 4) for k in range(24)]
+    unknown = [(balance + 1, word, "", paid) for balance, word, _, paid in rows[:9]]
+    banks = [write_bank(tmp_path, name, each, 9) for name, each in (("a", rows), ("b", rows), ("c", unknown))]
+    config = {"data.name": list(map(str, banks)), "method": method, "run.references": []}
+    run(load_config(overrides=config), out=tmp_path / "run")
+    asked = open_member(tmp_path / "run", client="c")
+    found = explain_items(asked, np.arange(9))  # its accounts, which come first
+    assert found[0].against == "the mean of the silo's nodes, none of which is trained on"
+    assert found[0].base == pytest.approx(np.mean([each.score for each in found]), abs=1e-5)
+    known = explain_items(open_member(tmp_path / "run", client="a"), np.arange(1))[0]
+    assert known.against == "the mean of the silo's training nodes"
+
+
 def test_who_is_asked(runs):
     found = why(runs / "fedridge", 3)
     assert found.node == "3"

@@ -25,7 +25,8 @@ def explain_rows(
     shares: Floats,
     base: float,
     items: NDArray[np.int64],
-    train: NDArray[np.int64],
+    usual: NDArray[np.int64],
+    against: str,
     described: Described,
 ) -> list[Shares]:
     """Shares of columns as such of raw features and of nodes.
@@ -34,12 +35,17 @@ def explain_rows(
         rows: [n, p] columns of all nodes.
         shares: [m, p] of the items' columns.
         base: The mean score.
-        items, train: Numbers of the items, and of the training nodes.
+        items, usual, against: Numbers of the items, and of the nodes that they are held against; these in words.
         described: What the columns are.
     """
-    usual = (rows[train] if len(train) else rows).mean(axis=0, dtype=np.float64)
+    mean = rows[usual].mean(axis=0, dtype=np.float64)
     return [
-        Shares(base, tuple(described.parts(rows, usual, item, each)), *described.nodes(rows, usual, item, each))
+        Shares(
+            base,
+            tuple(described.parts(rows, mean, item, each)),
+            *described.nodes(rows, mean, item, each),
+            against=against,
+        )
         for item, each in zip(items, shares, strict=True)
     ]
 

@@ -1,7 +1,7 @@
 """Why a score is what it is: shares of columns and of nodes that add up to it.
 
 A score is split twice, each time without rest: among the columns that a model looks at, and among the nodes that they
-came from, the node itself and its neighbours. What it is held against is the mean score of the silo's training items.
+came from, the node itself and its neighbours. What it is held against is the mean score of ``usual`` nodes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphsilo.models.view import Matrix
+from graphsilo.models.node_columns import list_classified
+from graphsilo.models.view import GraphTensors, Matrix
 
 Floats: TypeAlias = "NDArray[np.float64]"
 
+TRAINED = "the mean of the silo's training nodes"
 PLACES = ("", "around it", "two links away")
 """Where the numbers of a column stand that is a mean over nodes so many links away."""
 
@@ -61,7 +63,7 @@ class Shares:
     nodes: NDArray[np.int64]
     node_shares: Floats
     gap: float = 0.0
-    against: str = "the mean of the silo's training nodes"
+    against: str = TRAINED
 
     @property
     def score(self) -> float:
@@ -78,7 +80,16 @@ def add_shares(found: Sequence[Shares], factor: float = 1.0) -> Shares:
     nodes, place = np.unique(np.concatenate([each.nodes for each in found]), return_inverse=True)
     every = np.concatenate([each.node_shares for each in found])
     shares: Floats = np.bincount(place, every, minlength=len(nodes)).astype(np.float64)
-    return Shares(factor * sum(each.base for each in found), tuple(parts.values()), nodes, factor * shares)
+    base, gap = (factor * sum(getattr(each, name) for each in found) for name in ("base", "gap"))
+    return Shares(base, tuple(parts.values()), nodes, factor * shares, gap, found[-1].against)
+
+
+def list_usual(data: GraphTensors, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:
+    """The nodes whose mean score others are held against, and that mean in words: training nodes, or where there are
+    none, all that are classified."""
+    if len(train):
+        return train, TRAINED
+    return np.arange(data.num_nodes)[list_classified(data)], "the mean of the silo's nodes, none of which is trained on"
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +141,13 @@ class Linear:
                 total += step
         return total
 
-    def _mean(self, train: NDArray[np.int64]) -> Floats:
-        """[d] the columns' mean shares over training items."""
+    def _mean(self, usual: NDArray[np.int64]) -> Floats:
+        """[d] the columns' mean shares over usual nodes."""
         if self.without_self:  # sums that have it all, less what comes back
-            rows = [self._rows(train[start : start + 4096]).sum(axis=0) for start in range(0, len(train), 4096)]
-            mean = np.asarray(sum(rows)).ravel() / max(len(train), 1) if rows else np.zeros(len(self.outer))
+            rows = [self._rows(usual[start : start + 4096]).sum(axis=0) for start in range(0, len(usual), 4096)]
+            mean = np.asarray(sum(rows)).ravel() / max(len(usual), 1) if rows else np.zeros(len(self.outer))
         else:
-            mean = self._mean_row(train)
+            mean = self._mean_row(usual)
         return np.asarray((mean * self.inner) @ self.numbers).ravel() * self.weights
 
     def _column(self, column: int) -> Floats:
@@ -153,26 +164,26 @@ class Linear:
                 top, below = top + found, below + ones
         return np.divide(top, below, out=np.zeros(len(top)), where=below > 0)
 
-    def explain(self, items: NDArray[np.int64], train: NDArray[np.int64]) -> list[Shares]:
-        """Shares of each item."""
-        rows, mean = self._rows(items), self._mean(train)
+    def explain(self, items: NDArray[np.int64], usual: NDArray[np.int64], against: str) -> list[Shares]:
+        """Shares of each item, held against the mean over ``usual`` nodes."""
+        rows, mean = self._rows(items), self._mean(usual)
         weighted = rows @ sp.diags(self.inner)
         columns = weighted @ self.numbers
         each_column = np.asarray(columns.toarray() if sp.issparse(columns) else columns) * self.weights - mean
         said = self.inner * np.asarray(self.numbers @ self.weights).ravel()
-        found, usual = list[Shares](), float(mean.sum())
+        found, base = list[Shares](), float(mean.sum())
         for item, row, each in zip(items, rows_of(rows), each_column, strict=True):
             total = row.data.sum()
             nodes, shares = row.indices.astype(np.int64), row.data * said[row.indices]
             if total > 0:
-                shares = shares - usual * row.data / total
+                shares = shares - base * row.data / total
             else:
-                nodes, shares = np.append(nodes, item), np.append(shares, -usual)
+                nodes, shares = np.append(nodes, item), np.append(shares, -base)
             parts = tuple(
                 Part(self.names[k], float(each[k]), k if self.features else None, read=partial(self._column, k))
                 for k in np.flatnonzero(each).tolist()
             )
-            found.append(Shares(usual, parts, nodes, shares))
+            found.append(Shares(base, parts, nodes, shares, against=against))
         return found
 
 
@@ -204,9 +215,9 @@ def name_columns(names: Sequence[str] | None, count: int, place: str) -> list[st
 
 
 def explain_sum(
-    terms: Iterable[Linear], bias: float, items: NDArray[np.int64], train: NDArray[np.int64]
+    terms: Iterable[Linear], bias: float, items: NDArray[np.int64], usual: NDArray[np.int64], against: str
 ) -> list[Shares]:
     """Shares of scores that are a sum of linear parts and a number."""
-    each = [term.explain(items, train) for term in terms]
+    each = [term.explain(items, usual, against) for term in terms]
     none = Shares(bias, (), np.zeros(0, dtype=np.int64), np.zeros(0))
     return [add_shares([none, *(found[place] for found in each)]) for place in range(len(items))]

@@ -46,7 +46,7 @@ from graphsilo.methods.fedridge.private import NOISY, SENSITIVITY, weighted_sums
 from graphsilo.methods.fedridge.solve import corrections, pack, upper_product
 from graphsilo.models.columns import BLOCK, label_columns
 from graphsilo.models.node_columns import list_classified, place_classified, views_of
-from graphsilo.models.shares import Linear, Shares, explain_sum
+from graphsilo.models.shares import Linear, Shares, explain_sum, list_usual
 from graphsilo.models.view import GraphTensors
 from graphsilo.training.losses import binary_focal
 from graphsilo.training.sharing import are_equal
@@ -455,7 +455,7 @@ class Client(ClientBase[FedRidgeConfig]):
             if name.endswith(LABELLED):
                 terms += label_parts(data, *self._labels_on(data), weights[width:], self.class_names)
         scale = [replace(term, weights=factor * term.weights) for term in terms]
-        return explain_sum(scale, factor * bias, items, self._labels_on(data)[0])
+        return explain_sum(scale, factor * bias, items, *list_usual(data, self._labels_on(data)[0]))
 
     def _explain_columns(
         self, data: GraphTensors, items: NDArray[np.int64], name: str, weights: Tensor, bias: float
@@ -463,20 +463,21 @@ class Client(ClientBase[FedRidgeConfig]):
         from graphsilo.methods.fedridge.shares import require_linear
         from graphsilo.models.column_shares import describe_columns, explain_rows
 
-        schema, recipe, train = self.silo.schema, self._recipe(name), self._labels_on(data)[0]
+        schema, recipe = self.silo.schema, self._recipe(name)
+        usual, against = list_usual(data, self._labels_on(data)[0])
         require_linear(data, recipe)
         place = recipe.columns
         bias += float(CONSTANT * weights[place])
         weights = torch.cat([weights[:place], weights[place + 1 :]])
         numbers = self._columns(data, recipe)[:, : len(weights)].astype(np.float64)
-        usual = numbers[place_classified(data, train)].mean(axis=0)
+        mean = numbers[place_classified(data, usual)].mean(axis=0)
         shares = np.zeros((len(items), sum(self._widths)))
-        shares[:, : len(weights)] = (numbers[place_classified(data, items)] - usual) * weights.numpy()
+        shares[:, : len(weights)] = (numbers[place_classified(data, items)] - mean) * weights.numpy()
         dim, seed = columns.features_taken(schema, self.config.dim), self.context.seed
         raw = columns.raw_columns(data, schema, self.config.dim, seed)
         none = np.zeros((data.num_features, 0), dtype=np.float32)
         described = describe_columns(views_of(data, schema), raw, none, dim, seed, None, (), schema)
-        return explain_rows(raw, shares, bias + float(usual @ weights.numpy()), items, train, described)
+        return explain_rows(raw, shares, bias + float(mean @ weights.numpy()), items, usual, against, described)
 
     def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
         from graphsilo.methods.fedridge.shares import portable_part

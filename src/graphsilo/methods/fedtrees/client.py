@@ -393,16 +393,18 @@ class Client(ClientBase[FedTreesConfig]):
     def explain(self, data: GraphTensors, items: NDArray[np.int64], output: Tensor, view: str = "own") -> list[Shares]:
         from graphsilo.methods.fedtrees.shares import tree_shares
         from graphsilo.models.column_shares import describe_columns, explain_rows
+        from graphsilo.models.shares import list_usual
 
         known = self._aggregate if view == "aggregate" else self._forests.get(self._track(view))
         if known is None or data.collection is not None:
             return super().explain(data, items, output, view)
         weights, rows = output.double().numpy(), self._make_rows(data)
         weights = weights[1:] if len(known["base"]) < len(weights) else weights  # of two classes one has no trees
-        base, shares = tree_shares(rows[items], self._trained, known, weights)
         train, labels = self.train, None
         if data.graph is not self.data.graph:
             train = data.graph.rows_of(self.data.graph.global_ids[train])
+        usual, against = list_usual(data, train)
+        base, shares = tree_shares(rows[items], self._trained if len(train) else rows[usual], known, weights)
         if self.config.has_labels(self.silo.schema):
             shape = (data.num_nodes, self.silo.schema.num_classes)
             labels = sp.csr_matrix((np.ones(len(train)), (train, self._labels)), shape=shape)
@@ -410,7 +412,7 @@ class Client(ClientBase[FedTreesConfig]):
             views_of(data, self.silo.schema), rows, self._directions.numpy(), self.config.dim, self.context.seed,
             labels, self.class_names, self.silo.schema,
         )  # fmt: skip
-        return explain_rows(rows, shares, base, items, train, described)
+        return explain_rows(rows, shares, base, items, usual, against, described)
 
     def portable(self, view: str = "own", *, labelled: bool = True) -> list[dict[str, Any]]:
         from graphsilo.methods.fedtrees.shares import portable_forest
