@@ -368,6 +368,6 @@ def test_the_reported_round_is_the_best_in_the_direction_of_the_metric():
             for number, counts in enumerate(rounds, start=1):
                 both = np.stack([counts, counts])[None]
                 scores = {"own": {"seen": SetScores(("val", "test"), both, np.array([4]), clients=(0,))}}
-                progress.note(number, scores, ("own_local",), metric, alone=alone)
+                progress.note(number, scores, ("own_local",), metric, "run", alone=alone)
             assert progress.views["own_local"].best_round == best
             assert progress.best_score == (value, best)

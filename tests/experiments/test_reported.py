@@ -9,8 +9,10 @@ from graphsilo.errors import GraphsiloError
 from graphsilo.evaluate.metrics import METRICS
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.evaluation import SetScores
+from graphsilo.experiments.observer import Observer
 from graphsilo.experiments.progress import SeedProgress
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.storage.records import reported_scores
 from graphsilo.report.formats import describe_weights
 from kit.doors import SMALL
 from kit.runs import only
@@ -33,8 +35,17 @@ def right_of_ten(validation, test):
 
 def seed_of(own, common):
     progress = SeedProgress()
-    progress.note(1, {"own": right_of_ten(*own), "aggregate": right_of_ten(*common)}, MODES, ACCURACY)
+    progress.note(1, {"own": right_of_ten(*own), "aggregate": right_of_ten(*common)}, MODES, ACCURACY, "run")
     return progress
+
+
+class Heard(Observer):
+    def __init__(self):
+        self.events = []
+
+    def on_progress(self, progress):
+        self.events.append(progress)
+        assert progress.clients  # which are of the moment
 
 
 def accuracy(reported):
@@ -60,6 +71,31 @@ def test_each_silo_by_its_own_validation():
     assert accuracy(chosen) == pytest.approx(0.6)
 
 
+def test_what_is_shown_of_a_round_and_ends_a_run_is_of_the_reported_mode():
+    """Own is best in round 1, with 6 of 10 right, and the common model gets better from round to round."""
+    progress = SeedProgress()
+    for number, (own, common) in enumerate([(6, 5), (5, 7), (4, 8), (3, 8)], start=1):
+        scores = {"own": right_of_ten([own], [own]), "aggregate": right_of_ten([common], [common])}
+        progress.note(number, scores, MODES, ACCURACY, "run")
+        assert reported_scores(progress.current)["validation"]["accuracy"] == max(own, common) / 10
+        assert progress.current.get("reported") == (None if number == 1 else "aggregate_local")
+    assert (progress.best_score, progress.since_best) == ((0.8, 3), 1)
+
+
+def test_silos_that_choose_have_a_line_of_what_they_prefer_by_then():
+    progress = SeedProgress()
+    lines = []
+    # Own 8 and 4, common 7 and 7: client 0 prefers its own. Then the common model is right of 9 and 6, by which it is
+    # better on average (15 > 14) and at client 0 (9 > 8). Then of 5 and 5, which leaves the choice as it was.
+    for number, (own, common) in enumerate([([8, 4], [7, 7]), ([2, 3], [9, 6]), ([8, 3], [5, 5])], start=1):
+        scores = {"own": right_of_ten(own, own[::-1]), "aggregate": right_of_ten(common, common[::-1])}
+        progress.note(number, scores, MODES, ACCURACY, "silo")
+        assert progress.current["reported"] == "silo_local"
+        lines.append([reported_scores(progress.current)[name]["accuracy"] for name in ("validation", "test")])
+    assert lines == [[0.75, 0.55], [0.75, 0.75], [0.5, 0.5]]  # 8 + 7 and 4 + 7; 9 + 6 both times; 5 + 5
+    assert (progress.best_score, progress.since_best) == ((0.75, 1), 2)
+
+
 def test_of_equals_the_first():
     progress = seed_of(([5, 5], [1, 1]), ([5, 5], [9, 9]))
     assert progress.choose_reported(MODES, ACCURACY, "run").mode == "own_local"
@@ -72,9 +108,19 @@ def test_a_run_says_which(small, tmp_path):
     assert seed["reported"] == max(MODES, key=validations.__getitem__)
     assert seed["test"] == seed["modes"][seed["reported"]]["test"]
     assert seed["best_round"] == seed["modes"][seed["reported"]]["best_round"]
-    mixed = only(run(small(method__rounds=4, evaluation__model="silo")))
-    assert mixed["reported"] == "silo_local"
-    assert {row["mode"] for row in mixed["clients"]} <= set(MODES)
+    heard = Heard()
+    result = run(small(method__rounds=4, evaluation__model="silo"), observer=heard)
+    (mixed,) = result.record.seeds
+    assert mixed.mode == "silo_local"
+    assert {row.mode for row in mixed.clients} <= set(MODES)
+    for row, event in zip(mixed.rounds, heard.events, strict=True):
+        line = mixed.curve(row, "validation")
+        assert line == row.modes["silo_local"].validation == event.validation
+        each = [(one.validation, part.weight) for one, part in zip(event.clients, mixed.clients, strict=True)]
+        mean = sum(score * weight for score, weight in each) / sum(weight for _, weight in each)
+        assert line["accuracy"] == pytest.approx(mean)
+    assert mixed.curve(mixed.rounds[0], "test", "own_local") == mixed.rounds[0].test
+    assert mixed.curve(mixed.rounds[0], "test", "own_global") == {}
     named = only(run(small(method__rounds=4, evaluation__modes=["own_local", "aggregate_local"])))
     assert named["reported"] == "own_local"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphsilo.experiments.storage.records import RunRecord, record_of
+from graphsilo.experiments.storage.records import CurvePair, RunRecord, record_of
 from graphsilo.report import curves
 from graphsilo.report.plot import Dots, Line
 from graphsilo.report.record import Run, load
@@ -103,6 +103,18 @@ def test_runs_side_by_side_have_the_curves_of_the_model_in_the_table() -> None:
     assert _marks(curves.overlaid_curves(runs, "ab")[0]) == ({"a": [39, 59, 49], "b": [9, 19, 29]}, [(2, 59), (3, 29)])
     asked = _marks(curves.overlaid_curves(runs, "ab", "aggregate_local")[0])
     assert asked == ({"a": [39, 59, 49], "b": [39, 59, 49]}, [(2, 59), (2, 59)])
+
+
+def test_what_each_silo_prefers_by_then_is_a_line_without_dots() -> None:
+    run = _of_two_models("silo_local", 3)
+    chosen = CurvePair({"accuracy": 0.5}, {"accuracy": 0.25})
+    for row in run.result.seeds[0].rounds:
+        row.modes["silo_local"] = chosen
+    figure = curves.curves(run)[0]
+    lines, dots = _marks(figure)
+    assert (lines["Validation"], lines["Test"], dots) == ([50] * 3, [25] * 3, [])
+    assert lines["Test, clients' own models"] == [9, 19, 29]
+    assert "Dots" not in figure.caption
 
 
 def test_what_each_silo_chooses_is_no_line_of_another_model() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -112,7 +113,9 @@ class SetScores:
             return [None if math.isnan(value) else value for value in pairs[:, 0].tolist()]
         if self.counts is None or kind not in self.kinds:
             return [None] * len(self.clients)
-        return [row.get(metric) for row in metrics.score_clients(self.of(kind), rare=self.rare)]
+        if kind not in self._each:
+            self._each[kind] = metrics.score_clients(self.of(kind), rare=self.rare)
+        return [row.get(metric) for row in self._each[kind]]
 
     def select(self, clients: Collection[ClientId]) -> SetScores:
         """The rows of some clients."""
@@ -143,6 +146,16 @@ class SetScores:
             rare=self.rare,
             tables={name: np.concatenate([table, other.tables[name]])[order] for name, table in self.tables.items()},
         )
+
+    @cached_property
+    def _each(self) -> dict[str, list[dict[str, Any]]]:
+        """What ``each`` has made of counts, by kind."""
+        return {}
+
+    @cached_property
+    def means(self) -> dict[str, dict[str, float | None]]:
+        """``light()``, made once."""
+        return self.light()
 
     def light(self, *, single: bool = False) -> dict[str, dict[str, float | None]]:
         """Node-weighted means of every kind, for a curve; ``single`` adds those of each of several targets."""

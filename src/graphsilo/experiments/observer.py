@@ -143,7 +143,8 @@ class Progress(SeedEvent):
 
     Attributes:
         round, rounds: Which of how many rounds.
-        validation, test: The first view's scores of this round, or None when it was not evaluated.
+        validation, test: This round's scores of the view that validation prefers so far, or None when it was not
+            evaluated.
         best: Best validation score so far, and its round.
         upload_bytes, download_bytes: So far, set-up included.
         seconds: Wall time of this seed so far in this process.

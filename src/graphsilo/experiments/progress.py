@@ -34,6 +34,7 @@ class SeedProgress:
     stopped: bool = False
     current: dict[str, Any] = field(default_factory=dict)
     best_score: tuple[float, int] | None = None
+    best_worth: tuple[int, float, float] | None = None
 
     def note(
         self,
@@ -41,17 +42,20 @@ class SeedProgress:
         scores: RoundScores,
         modes: tuple[str, ...],
         metric: Metric,
+        choice: str,
         *,
         alone: bool = False,
         patience: float = math.inf,
-    ) -> dict[str, Improved]:
-        """Keep what is best by validation, per mode; says which of them has never been better.
+    ) -> tuple[dict[str, Improved], SetScores]:
+        """Keep what is best by validation, per mode; says which of them has never been better, and gives this round's
+        scores of the mode that is reported as things stand.
 
         Args:
             number: Of the round.
             scores: What the clients' answers came to.
             modes: What was scored, the first one first.
             metric: Of validation.
+            choice: As of ``choose_reported``.
             alone: Whether every client has a best round of its own; then those that have just had it are returned.
             patience: With ``alone``, rounds without a better one after which nothing of a client counts any more.
         """
@@ -63,7 +67,7 @@ class SeedProgress:
             view = view_of(mode)
             found = scores.get(view, {})
             sets = {name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")}
-            light = sets[first_set(mode)].light()
+            light = sets[first_set(mode)].means
             if place == 0:
                 self.current = {"validation": light.get("validation", {}), "test": light.get("test", {})}
                 scenarios = {name: value.light() for name, value in sets.items() if name != first_set(mode)}
@@ -89,21 +93,34 @@ class SeedProgress:
             worth, tie = worth_of(light.get("validation", {}), metric)
             better = value is not None and (scored, worth) > (before, kept.best_worth)
             if value is not None and (scored, worth) == (before, kept.best_worth):
-                better = tie > worth_of(kept.best[first_set(mode)].light()["validation"], metric)[1]
+                better = tie > worth_of(kept.best[first_set(mode)].means["validation"], metric)[1]
             # Without anything to validate on no round is better than another: the last one is reported.
             if better or not kept.best or (value is None and kept.best_worth == float("-inf")):
                 kept.best, kept.best_round = sets, number
                 if value is not None:
                     kept.best_worth = worth
                 improved[mode] = True
-        if improved.get(modes[0]):
-            first = self.views[modes[0]]
-            value = first.best[first_set(modes[0])].light().get("validation", {}).get(metric.name)
-            self.since_best = 0
-            self.best_score = (metric.goodness(first.best_worth) if value is None else value, number)
-        else:
-            self.since_best += 1
-        return improved
+        return improved, self._note_reported(number, modes, metric, choice, bool(improved.get(modes[0])) and alone)
+
+    def _note_reported(
+        self, number: int, modes: tuple[str, ...], metric: Metric, choice: str, is_better: bool
+    ) -> SetScores:
+        """Name the mode that would be reported now, and count the evaluations since it, or a client, was best."""
+        found = self.choose_reported(modes, metric, choice)
+        best, last = (sets[first_set(found.mode)] for sets in (found.view.best, found.view.last))
+        if found.mode != modes[0]:
+            self.current["reported"] = found.mode
+        if found.mode not in modes:  # of each silo another
+            light = {name: last.means.get(name, {}) for name in ("validation", "test")}
+            self.current.setdefault("modes", {})[found.mode] = light
+        validation = best.means.get("validation", {})
+        worth, value = (best.scored, *worth_of(validation, metric)), validation.get(metric.name)
+        self.since_best += 1
+        # Without anything to validate on no round is better than another.
+        if is_better or value is None or self.best_worth is None or worth > self.best_worth:
+            self.since_best, self.best_worth = 0, worth
+            self.best_score = None if value is None else (value, number)
+        return last
 
     def choose_reported(self, modes: tuple[str, ...], metric: Metric, choice: str) -> Reported:
         """The mode that stands for the seed, and its evaluations.
@@ -191,7 +208,7 @@ class ViewProgress:
     def worth(self, mode: str, metric: Metric) -> tuple[float, float]:
         """Its best validation score and what decides between equals, such that more is better; minus infinity where
         nothing was validated."""
-        return worth_of(self.best[first_set(mode)].light().get("validation", {}), metric)
+        return worth_of(self.best[first_set(mode)].means.get("validation", {}), metric)
 
     def summary(self, mode: str) -> ModeScores:
         """What the result says of this mode."""

@@ -28,7 +28,7 @@ from graphsilo.experiments.observer import ClientRound, Observer, Progress, Seed
 from graphsilo.experiments.participants import Federations, Participants, asks_for, selection_metric
 from graphsilo.experiments.progress import Aggregates, Improved, Reported, SeedProgress, first_set
 from graphsilo.experiments.simulation import Simulation
-from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, tree_of
+from graphsilo.experiments.storage.records import Round, RoundCost, Seed, record_of, reported_scores, tree_of
 from graphsilo.experiments.storage.results import seed_result
 from graphsilo.federation.codec import encode
 from graphsilo.federation.compression import Compression
@@ -186,11 +186,11 @@ class SeedRun:
             if number < server.rounds and not progress.stopped and self._is_due(number):
                 # Before anybody is sent the round: who stops a run then, stops it where it can go on.
                 self._save(server, federation)
-            last = progress.rounds[-1]
+            last, shown = progress.rounds[-1], reported_scores(progress.rounds[-1])
             sent = {key: size + last[key] for key, size in sent.items()}
             observer.on_progress(
                 Progress(
-                    *place, number, server.rounds, last.get("validation"), last.get("test"), progress.best_score,
+                    *place, number, server.rounds, shown.get("validation"), shown.get("test"), progress.best_score,
                     sent["upload_bytes"], sent["download_bytes"], time.perf_counter() - started,
                     row=_round_tree(last), each_client=self._last_clients, label=label,
                 )
@@ -379,10 +379,12 @@ class SeedRun:
                 minimum=self.method_config.min_clients, to=self.scored, holders=self.holders,
                 summed=config.report == "federation",
             )  # fmt: skip
-            asked = replace(asked, scores=scores.get(self.modes[0].split("_")[0], {}).get(first_set(self.modes[0])))
             stop = self.config.run.early_stopping if self.config.run.alone else None
             wait = math.inf if stop is None else stop * config.every
-            better = progress.note(number, scores, self.modes, self.metric, alone=self.own_rounds, patience=wait)
+            better, shown = progress.note(
+                number, scores, self.modes, self.metric, self.choice, alone=self.own_rounds, patience=wait
+            )
+            asked = replace(asked, scores=shown)
             if self.keeps_models:
                 self._remember(better, server, federation)
             failures += federation.failures

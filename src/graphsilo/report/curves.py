@@ -17,6 +17,9 @@ _POINTS = 200
 _EVEN = 0.02
 """Largest part by which the bytes of rounds may differ for megabytes to say no more than rounds do."""
 
+_SILO = "silo_"
+"""Modes of which each silo has its own."""
+
 _Band = tuple[list[float], list[float], list[float], list[float]]
 """x, mean, and the edges of one standard deviation to each side; these are empty with one seed."""
 
@@ -189,6 +192,8 @@ def _say_whose(run: Run, tracks: Sequence[_Track], dots: str) -> str:
     reported = MODES.get(run.reported, run.reported)
     if not all(track.is_drawn for track in tracks):
         return f"Reported: {reported}; that choice is scored at the chosen round alone and has no line."
+    if run.reported.startswith(_SILO):
+        return f"Validation and test: {reported} by then. What is reported is of these models' best rounds."
     whose = f"Validation and test: {reported}. " if len(run.modes) > 1 else ""
     return f"{whose}Dots: {dots}."
 
@@ -203,6 +208,8 @@ class _Track:
         self.rounds = [row.round for row in self.rows]
         self.mode, self.seed, self._of = mode or seed.mode, seed.seed, seed
         self.best = seed.best_round if mode is None or mode not in seed.modes else seed.modes[mode].best_round
+        if self.mode.startswith(_SILO):  # several rounds together are no dot of the line
+            self.best = 0
         # A round's own scores are of the first mode
         self.modes = list(
             dict.fromkeys([next(iter(seed.modes), ""), *(key for row in rows for key in row.modes or {})])

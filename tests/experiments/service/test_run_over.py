@@ -18,6 +18,7 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.jobs import Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.experiments.storage import reading
+from graphsilo.experiments.storage.records import reported_scores
 from graphsilo.experiments.tracking import JSONLines
 from graphsilo.federation.journal import read
 from graphsilo.federation.policy import DEFAULT_KINDS
@@ -290,7 +291,8 @@ def test_a_tracker_at_the_coordinator_has_every_round(sites: Any, tmp_path: Path
     tree = run_over(sites.transport, config, out=tmp_path / "out", observer=JSONLines(), **arguments).tree
     lines = [json.loads(line) for line in (tmp_path / "out" / "track.jsonl").read_text().splitlines()]
     rounds = [line for line in lines if line["event"] == "round" and line["label"] == ""]
-    assert [line["test"] for line in rounds] == [row["test"] for seed in tree["seeds"] for row in seed["rounds"]]
+    rows = [row for seed in tree["seeds"] for row in seed["rounds"]]
+    assert [line["test"] for line in rounds] == [reported_scores(row)["test"] for row in rows]
     each = [client["upload_bytes"] for client in rounds[0]["clients"]]
     assert sum(each) == rounds[0]["upload_bytes"]
     assert all(client["cpu_seconds"] >= 0 for client in rounds[0]["clients"])

@@ -17,6 +17,7 @@ import pytest
 from graphsilo.errors import ConfigError
 from graphsilo.experiments.observer import Observer, Several
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.storage.records import reported_scores
 from graphsilo.experiments.tracking import base, tracker
 
 mlflow = pytest.importorskip("mlflow")
@@ -93,7 +94,7 @@ def test_runs_metrics_and_files(tmp_path, small, server):
         mine = runs["run", str(seed["seed"])]
         assert mine.data.tags["mlflow.parentRunId"] == whole.info.run_id
         for group, name in (("validation", "accuracy"), ("test", "macro_f1")):
-            wanted = [(row["round"], row[group][name]) for row in seed["rounds"]]
+            wanted = [(row["round"], reported_scores(row)[group][name]) for row in seed["rounds"]]
             assert history(client, mine, f"{group}/{name}") == wanted
         assert history(client, mine, "upload_bytes") == [(row["round"], row["upload_bytes"]) for row in seed["rounds"]]
     assert {file.path for file in client.list_artifacts(whole.info.run_id)} == {"config.yaml", "result.json"}
@@ -111,7 +112,7 @@ def test_every_round_once_after_kill_9(tmp_path, killed, server, monkeypatch):
     client, runs, found = runs_of(server, "killed")
     assert len(found) == 6
     for seed in result["seeds"]:
-        wanted = [(row["round"], row["validation"]["accuracy"]) for row in seed["rounds"]]
+        wanted = [(row["round"], reported_scores(row)["validation"]["accuracy"]) for row in seed["rounds"]]
         assert history(client, runs["run", str(seed["seed"])], "validation/accuracy") == wanted
         assert [step for step, _ in history(client, runs["local", str(seed["seed"])], "test/accuracy")] == [
             1, 2, 3, 4, 5, 6,
@@ -152,7 +153,7 @@ def test_a_server_that_is_killed_does_not_end_the_run(request, tmp_path, small, 
     else:
         assert len(told) == 1
     client, runs, _ = runs_of(own, "struck")
-    wanted = [(row["round"], row["test"]["accuracy"]) for row in result.tree["seeds"][0]["rounds"]]
+    wanted = [(row["round"], reported_scores(row)["test"]["accuracy"]) for row in result.tree["seeds"][0]["rounds"]]
     assert history(client, runs["run", "0"], "test/accuracy") == wanted
     assert runs["run", "all"].info.status == "FINISHED"
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.storage.records import reported_scores
 from graphsilo.experiments.tracking import TensorBoard
 
 pytest.importorskip("tensorboard")
@@ -26,7 +27,7 @@ def test_curves_are_those_of_the_result(tmp_path, small):
     ).tree
     for seed in tree["seeds"]:
         found, tags = scalars(tmp_path / "tensorboard" / f"seed-{seed['seed']}", "validation/accuracy")
-        wanted = {row["round"]: pytest.approx(row["validation"]["accuracy"]) for row in seed["rounds"]}
+        wanted = {row["round"]: pytest.approx(reported_scores(row)["validation"]["accuracy"]) for row in seed["rounds"]}
         assert found == wanted
         assert {"test/macro_f1", "upload_bytes", "setup/upload_bytes", "client/2/cpu_seconds"} <= set(tags["scalars"])
     assert scalars(tmp_path / "tensorboard" / "local" / "seed-3", "test/accuracy")[0].keys() == {1, 2, 3}

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from graphsilo.experiments.runner import run
+from graphsilo.experiments.storage.records import reported_scores
 from graphsilo.experiments.tracking.wandb import records
 
 wandb = pytest.importorskip("wandb")
@@ -62,7 +63,7 @@ def test_offline_files_hold_the_rounds(tmp_path, small, monkeypatch):
     tree = run(small(run__seeds=[3, 4]), out=tmp_path, observer=WandB("papers")).tree
     name = json.loads((tmp_path / "tracking.json").read_text())["run"]
     for seed in tree["seeds"]:
-        wanted = [(row["round"], row["validation"]["accuracy"]) for row in seed["rounds"]]
+        wanted = [(row["round"], reported_scores(row)["validation"]["accuracy"]) for row in seed["rounds"]]
         assert curve(tmp_path, f"{name}-{seed['seed']}", "validation/accuracy") == wanted
     (facts,) = [one.run for one in records_of(tmp_path, f"{name}-3") if one.WhichOneof("record_type") == "run"][:1]
     assert (facts.project, facts.run_group, facts.job_type) == ("papers", name, "run")
@@ -78,5 +79,5 @@ def test_every_round_once_after_kill_9(tmp_path, killed, monkeypatch):
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     name = json.loads((tmp_path / "run" / "tracking.json").read_text())["run"]
     for seed in result["seeds"]:
-        wanted = [(row["round"], row["validation"]["accuracy"]) for row in seed["rounds"]]
+        wanted = [(row["round"], reported_scores(row)["validation"]["accuracy"]) for row in seed["rounds"]]
         assert curve(tmp_path / "run", f"{name}-{seed['seed']}", "validation/accuracy") == wanted

@@ -231,7 +231,9 @@ class Round(RoundCost, kw_only=True):
     Attributes:
         round: From 1.
         participants: How many clients sent what the round is made of; for a method's only round that is sent in set-up.
-        validation, test, scenarios, modes: Each score's mean over clients, of the first mode and of the others.
+        validation, test, scenarios, modes: Each score's mean over clients, of the first mode and of the others; where
+            silos choose, ``silo_local`` is of the modes that they preferred by then.
+        reported: The mode that validation preferred by then; None: the first.
     """
 
     round: int
@@ -240,12 +242,19 @@ class Round(RoundCost, kw_only=True):
     test: Curve | None = None
     scenarios: dict[str, Curve] | None = None
     modes: dict[str, CurvePair] | None = None
+    reported: str | None = None
 
     def curve(self, group: str, mode: str | None = None) -> Curve:
         """Scores of ``validation`` or ``test``, of the first mode or a further one; empty where not evaluated."""
         source = self if mode is None else (self.modes or {}).get(mode)
         found: Curve | None = getattr(source, group, None)
         return found or {}
+
+
+def reported_scores(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``validation`` and ``test`` of a round's row, of the mode that was reported as things stood."""
+    found: Mapping[str, Any] = row if row.get("reported") is None else row["modes"][row["reported"]]
+    return found
 
 
 class ModeScores(Record):
@@ -370,10 +379,9 @@ class Seed(Record, kw_only=True):
         return self.reported or next(iter(self.modes), "")
 
     def curve(self, row: Round, group: str, mode: str | None = None) -> Curve:
-        """``validation`` or ``test`` of a round in a mode, by default the reported one; of the first where that is of
-        several."""
+        """``validation`` or ``test`` of a round in a mode, by default the reported one; empty where not scored."""
         wanted = mode or self.mode
-        return row.curve(group, wanted if wanted in (row.modes or {}) else None)
+        return row.curve(group, None if wanted == next(iter(self.modes), "") else wanted)
 
     @property
     def failures(self) -> int:

@@ -23,6 +23,7 @@ from graphsilo.experiments.observer import (
     SetUp,
 )
 from graphsilo.experiments.storage import disk
+from graphsilo.experiments.storage.records import reported_scores
 
 RETRY_SECONDS = 30.0
 """Least time between two tries of a store that has failed."""
@@ -150,7 +151,7 @@ class Tracker(Observer):
     ) -> None:
         kept = self._kept[place]
         if number not in kept:
-            self.keep(*place, number, row, clients)
+            self.keep(*place, number, _as_reported(row), clients)
             kept.add(number)
 
     def _do(self, action: Callable[[], None]) -> None:
@@ -172,6 +173,15 @@ class Tracker(Observer):
                              f"tried again now and then.")  # fmt: skip
                 return
             self._waiting.popleft()
+
+
+def _as_reported(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A round's row with the scores of the mode that was reported as things stood; those of the first are a mode's."""
+    if row.get("reported") is None:
+        return row
+    both = ("validation", "test")
+    modes = {"first": {name: row[name] for name in both}, **row["modes"]}
+    return {**row, **{name: reported_scores(row)[name] for name in both}, "modes": modes}
 
 
 def _identity(run: RunStarted) -> str:
