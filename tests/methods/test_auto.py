@@ -88,12 +88,12 @@ def test_trees_are_taken_once_validation_prefers_them(kit, silos):
     client = federation.client(0)
     assert (server.preferred, client._chosen) == ([0, 0], 0)
     assert {name.partition("/")[0] for name in server.aggregate()} == {"ridge-common"}
-    for number in range(2, 5):
+    for number in range(2, 4):
         server.round(federation, number)
         assert "chosen_7" not in server.log
-    server.round(federation, 5)
-    assert server.log["chosen_7"] > 0  # every fourth step
-    for number in range(6, 22):
+    server.round(federation, 4)
+    assert server.log["chosen_7"] > 0  # every fourth round
+    for number in range(5, 21):
         server.round(federation, number)
     assert server.preferred == [2, 2]
     assert {name.partition("/")[0] for name in server.aggregate()} == {"trees-common"}
@@ -104,7 +104,7 @@ def test_trees_are_taken_once_validation_prefers_them(kit, silos):
 @pytest.mark.parametrize("select_by", ["accuracy", "auc"])
 def test_the_choice_adds_up(kit, silos, select_by):
     """Counts of every silo's validation nodes, for each choice."""
-    server, federation = played(kit, silos, 9, select_by=select_by)
+    server, federation = played(kit, silos, 8, select_by=select_by)
     clients = [federation.client(client) for client in range(3)]
     answers = [client.score(ScoreRequest(choices=8, course=True)) for client in clients]
     total = sum(answer.counts for answer in answers)
@@ -160,10 +160,10 @@ def test_trees_that_stay_behind_are_given_up(kit, silos, curve, ridge, hopeless)
 
 
 @pytest.mark.slow
-def test_how_trees_get_on_is_asked_after_8_16_and_32_steps(kit, silos, monkeypatch):
+def test_how_trees_get_on_is_asked_in_rounds_8_16_and_32(kit, silos, monkeypatch):
     asked = []
     monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server: asked.append(len(server.curve)))
-    server, _ = played(kit, silos, 34)
+    server, _ = played(kit, silos, 33)
     assert (len(server.curve), asked) == (3, [2, 3])
 
 
@@ -171,10 +171,11 @@ def test_a_run_ends_with_the_last_step_that_may_pay(monkeypatch):
     """Its last round is scored and kept as any other's."""
     monkeypatch.setattr(auto.Server, "_is_hopeless", lambda server: True)
     monkeypatch.setattr(auto, "FEWEST", 4)
-    config = {**GRAPH, "method": {"name": "auto", "rounds": 50}, "evaluation": {"every": 3}}
-    [seed] = graphsilo.run(config, report=False).tree["seeds"]
-    assert [row["round"] for row in seed["rounds"]] == [1, 2, 3, 4, 5]
-    assert ["validation" in row for row in seed["rounds"]] == [False, False, True, False, True]
+    for every, scored in ((3, [3, 4]), (1, [1, 2, 3, 4]), (None, [4])):
+        config = {**GRAPH, "method": {"name": "auto", "rounds": 50}, "evaluation": {"every": every}}
+        [seed] = graphsilo.run(config, report=False).tree["seeds"]
+        assert [row["round"] for row in seed["rounds"]] == [1, 2, 3, 4]
+        assert [row["round"] for row in seed["rounds"] if "validation" in row] == scored
 
 
 def test_with_one_round_it_is_fedridge():
@@ -189,6 +190,7 @@ def test_graphs_are_classified_by_both(tmp_path):
     found = []
     for method in ({"name": "fedridge"}, {"name": "auto", "rounds": 1}, {"name": "auto", "rounds": 4}):
         config = {"task": "graph", "data": data, "partition": {"clients": 3}, "model": {}, "method": method}
+        config["evaluation"] = {"every": 1}
         [seed] = graphsilo.run(config, report=False).tree["seeds"]
         found.append((len(seed["rounds"]), seed["rounds"][0]["validation"]))
     assert [rounds for rounds, _ in found] == [1, 1, 4]

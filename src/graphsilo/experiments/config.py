@@ -141,7 +141,10 @@ class EvaluationConfig(Settings):
         "that validation prefers, seed by seed; silo: the same for each silo by itself; first: the one that its paper "
         "reports, or that evaluation.modes names first, which is taken where modes are named",
     )
-    every: int = setting(1, "evaluate every so many rounds, and after the last", ge=1)
+    every: int | None = setting(
+        None, "evaluate every so many rounds, and after the last; none: as often as the method's models are worth it, "
+        "which is every round, or every fourth where clients choose their models anew as often", ge=1,
+    )  # fmt: skip
     share: float = setting(
         1.0,
         "share of the clients that are scored, at least one; the same ones throughout, drawn from the seed",
@@ -445,6 +448,10 @@ class RunConfig(Settings):
 
         kind = registry.load(self.method.name).config
         return kind.of(self.method.options, owner=registry.resolve_name(self.method.name))
+
+    def rounds_per_evaluation(self) -> int:
+        """How many rounds there are from one evaluation to the next."""
+        return self.evaluation.every or self.method_config().rounds_per_evaluation
 
     def find_own(self, section: str) -> dict[str, Own]:
         """What the person brought along for a section and this configuration uses, by name."""

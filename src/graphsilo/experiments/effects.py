@@ -441,7 +441,7 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
     # One place always answers; by themselves silos may still fail to say that they are done.
     "method.min_clients": (lambda run, value: value and not run.config.run.references and run.pooled,),
     "method.rounds": (_one_round,),
-    "evaluation.every": (lambda run, value: value > 1 and _one_round(run, value),),
+    "evaluation.every": (lambda run, value: (value or 1) > 1 and _one_round(run, value),),
     "evaluation.model": (_nothing_to_choose,),
     "evaluation.select_by": (_other_metric,),
     "evaluation.embeddings": (  # between machines every job has a folder, and every site its own

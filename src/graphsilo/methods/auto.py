@@ -3,7 +3,7 @@
 graphsilo's own; FedRidge and FedTrees.
 
 The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
-where the forest would not catch up. After every fourth step all silos' validation items together say, by counts, which
+where the forest would not catch up. In every fourth round all silos' validation items together say, by counts, which
 kind of model is best: of one method or a mean of both; common, corrected by each silo, or of its own rows. All silos
 take that kind, and one departs from it where its own items say so clearly: a choice of each silo's, among few items, is
 worse.
@@ -75,16 +75,17 @@ SHARED = tuple(place for place, models in enumerate(CHOICES) if all(view == COMM
 _OF_TREES = tuple(place for place, models in enumerate(CHOICES) if all(name == "trees" for name, _ in models))
 COURSE = "auc"
 """By which is said how trees get on, where the task has it: of one common class, accuracy begins late."""
-EVERY = 4
-"""Steps of boosting from one choice to the next: a choice costs as much as a step, and of many some win by chance."""
 FEWEST = 16
-"""Steps of boosting before anything is said about more of them."""
+"""Rounds before anything is said about more of them."""
 
 
 class AutoConfig(MethodConfig):
     """Settings of Auto."""
 
     reaches_all: ClassVar[bool] = True
+    rounds_per_evaluation: ClassVar[int] = 4
+    """From one choice to the next: a choice costs as much as a step, as does a score, and of many some win by chance.
+    """
 
     rounds: int = setting(
         100, "rounds at most: FedRidge's one, then steps of FedTrees as long as they may catch up",
@@ -418,7 +419,7 @@ class Server(ServerBase[AutoConfig]):
         parts: The server of each method.
         preferred: Numbers of the choice that all silos' validation items together liked best, and of the best one of
             which all silos have the same model.
-        curve: AUC of FedTrees' best models after 8, 16, 32, ... of its steps.
+        curve: AUC of FedTrees' best models in rounds 8, 16, 32, ...
         ridge: AUC of FedRidge's.
     """
 
@@ -446,8 +447,8 @@ class Server(ServerBase[AutoConfig]):
         steps = number - 1
         self._run("trees" if steps else "ridge", lambda part, its: part.round(its, steps or 1), federation)
         self.log["chosen"] = float(self.preferred[0])
-        if steps % EVERY == 0 or number == self.config.rounds:
-            self._choose(federation, steps)
+        if not steps or number % self.config.rounds_per_evaluation == 0 or number == self.config.rounds:
+            self._choose(federation, number)
 
     def _run(self, name: str, run: Callable[[ServerBase[Any], Federation], None], federation: Federation) -> None:
         part = self.parts[name]
@@ -455,10 +456,11 @@ class Server(ServerBase[AutoConfig]):
         self.log.update({f"{name}_{key}": value for key, value in part.log.items()})
         part.log.clear()
 
-    def _choose(self, federation: Federation, steps: int) -> None:
-        choices = len(CHOICES) if steps else FIRST
-        # After 8, 16, 32, ... steps, or none.
-        course = steps == 0 or (steps >= FEWEST // 2 and steps & (steps - 1) == 0)
+    def _choose(self, federation: Federation, number: int) -> None:
+        is_first = number == 1  # without a tree
+        choices = FIRST if is_first else len(CHOICES)
+        # In rounds 1, 8, 16, 32, ...
+        course = is_first or (number >= FEWEST // 2 and number & (number - 1) == 0)
         request = ScoreRequest(choices=choices, course=course)
         found = federation.sum(Client.score, request).require(self.config.min_clients)
         metric = find_selecting(self.context.select_by, self.schema.task)
@@ -468,7 +470,7 @@ class Server(ServerBase[AutoConfig]):
             return
         shared = [place for place in SHARED if place < choices]
         self.preferred = [int(np.argmax(values)), max(shared, key=values.__getitem__)]  # the first of equals
-        if not steps and "trees" in self.parts:
+        if is_first and "trees" in self.parts:
             # Silos chose their own ridges by the same nodes that choose the reported round, which would be this one.
             self.preferred[0] = self.preferred[1]
         chosen = ChooseRequest(choices=choices, preferred=self.preferred[0])
@@ -477,14 +479,14 @@ class Server(ServerBase[AutoConfig]):
         self.ends_early = "trees" not in self.parts
         if course:
             each = rate_candidates(course_of(self.schema.task), found.counts.numpy(), found.ranked) or values
-            if not steps:
+            if is_first:
                 self.ridge = max(each)
                 return
             self.curve.append(max(each[place] for place in _OF_TREES))
-            self.ends_early = steps >= FEWEST and self._is_hopeless()
+            self.ends_early = number >= FEWEST and self._is_hopeless()
 
     def _is_hopeless(self) -> bool:
-        """Whether the trees would stay behind, if each doubling of the steps gained half of what the last one did."""
+        """Whether the trees would stay behind, if each doubling of the rounds gained half of what the last one did."""
         before, now = self.curve[-2:]
         return now + max(now - before, 0.0) < self.ridge
 

@@ -240,8 +240,8 @@ class Client(ClientBase[FedRidgeConfig]):
                     counts += confusions(labels[part], output.argmax(3).flatten(1).numpy(), classes)
             found.append(counts)
             if self.metric.ranking is not None:  # all items at once, one candidate after the other
-                outputs = (features.times(each, items) + shift for each in candidates for shift in shifts)
-                ranked += [self.metric.rank(labels, self._say(output).numpy()) for output in outputs]
+                for output in (features.times(each, items) for each in candidates):
+                    ranked += [self.metric.rank(labels, self._say(output + shift).numpy()) for shift in shifts]
         self._forget_others(self._seen, request.candidates, request.dim)
         return Candidates(
             counts=torch.from_numpy(np.concatenate(found)),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from scipy.linalg import lapack
 from torch import Tensor
+
+from graphsilo.errors import RunError
 
 RANK = 1e-11
 """What is smaller than this share of the largest diagonal entry counts as zero in float64."""
@@ -90,10 +93,17 @@ def corrections(rows: Tensor, wanted: Sequence[tuple[Tensor, Sequence[float]]]) 
 
 def _ridges(matrix: Tensor, right: Tensor, penalties: Sequence[float]) -> list[Tensor]:
     """(matrix + penalty · I)⁻¹ right; of the matrix the upper triangle is read."""
-    matrix = matrix.clone()
-    diagonal = matrix.diagonal().clone()
+    source = matrix.numpy().T  # the upper triangle by rows is to LAPACK the lower one by columns
+    work = np.empty_like(source, order="F")
     solved = []
     for penalty in penalties:
-        torch.add(diagonal, penalty, out=matrix.diagonal())
-        solved.append(torch.cholesky_solve(right, torch.linalg.cholesky(matrix, upper=True), upper=True))
+        np.copyto(work, source)
+        np.einsum("ii->i", work)[:] += penalty
+        _, found, failed = lapack.dposv(work, right.numpy(), lower=1, overwrite_a=1)
+        if failed:
+            raise RunError(
+                f"sums of columns cannot be solved with a penalty of {penalty:g}: they are too large for it, or not "
+                "numbers. Choose larger values of method.ridge and method.own_ridge."
+            )
+        solved.append(torch.from_numpy(found))
     return solved
