@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Tracks, round_line, score, short_time
+from graphsilo.cli.progress import LiveProgress, Log, PlainProgress, Tracks, headline, round_line, score, short_time
 from graphsilo.experiments.observer import Progress, RunStarted, Several, Working
 
 DESCRIPTION = RunStarted(
@@ -28,6 +28,9 @@ def test_a_line_about_every_tenth_of_the_rounds():
     lines: list[str] = []
     observer = PlainProgress(lines.append)
     observer.on_start(replace(DESCRIPTION, rounds=40))
+    dated = replace(DESCRIPTION, bounds="training up to 2025-07-31")
+    assert ": random, 2 clients, by time (training up to 2025-07-31); gcn;" in headline(dated)
+    assert "by time" not in headline(replace(dated, label="local"))  # as above it
     for number in range(1, 41):
         observer.on_progress(event(number, rounds=40))
     assert lines[0] == (

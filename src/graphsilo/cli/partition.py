@@ -32,7 +32,7 @@ def partition_command(overrides: Mapping[str, Any], assignments: Sequence[str], 
 
 def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
     """The partition of a configuration, its audit, and remarks on settings that were not used."""
-    from graphsilo.data.partition.time_splits import time_remarks
+    from graphsilo.data.partition.time_splits import describe_bounds, time_remarks
     from graphsilo.experiments import simulation
     from graphsilo.experiments.effects import check_clients, drop_idle
 
@@ -47,7 +47,10 @@ def cut(config: RunConfig) -> tuple[Partition, Mapping[str, Any], list[str]]:
         partition, facts, task = prepared.partition, prepared.cut, prepared.task
     check_clients(config, partition)
     config = drop_idle(config, task=task, partition=partition)
-    said = time_remarks(loaded, partition) if isinstance(loaded, Graph) else []
+    said = []
+    if isinstance(loaded, Graph):
+        bounds = describe_bounds(loaded, partition)
+        said = [*([f"divided by time: {bounds}"] if bounds else []), *time_remarks(loaded, partition)]
     return partition, facts, [*config.remarks, *said]
 
 

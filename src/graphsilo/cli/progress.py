@@ -38,9 +38,10 @@ def headline(run: RunStarted) -> str:
     ]
     if "graphs" in data:
         counts = [item for item in counts if not item.endswith((" nodes", " edges"))]
+    bounds = f", by time ({run.bounds})" if run.bounds and not run.label else ""
     return (
         f"{title(run)} on {data['name']} ({', '.join(counts)}): "
-        f"{run.rule}, {_many(run.clients, 'client')}; {', '.join(run.models)}; "
+        f"{run.rule}, {_many(run.clients, 'client')}{bounds}; {', '.join(run.models)}; "
         f"{_many(run.rounds, 'round')}; {'seed' if len(run.seeds) == 1 else 'seeds'} {', '.join(map(str, run.seeds))}"
         f"{f'; {run.workers} workers' if run.workers > 1 else ''}"
     )

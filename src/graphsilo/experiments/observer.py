@@ -39,6 +39,7 @@ class RunStarted:
         clients: How many there are.
         names: What they are called, where they have names.
         rule: How the data was cut.
+        bounds: Of a split by time, up to when items are trained on, validated and tested on; else empty.
         models: Backbones.
         seeds: Seeds of training.
         rounds: How many each has.
@@ -57,6 +58,7 @@ class RunStarted:
     clients: int
     names: Mapping[ClientId, str] = field(default_factory=dict)
     rule: str
+    bounds: str = ""
     models: Sequence[str]
     seeds: Sequence[int]
     rounds: int

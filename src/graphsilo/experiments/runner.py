@@ -323,6 +323,7 @@ class _Run:
                 clients=len(simulation.holders),
                 names={row["client"]: row["silo"] for row in simulation.cut["per_client"] if row.get("silo")},
                 rule=simulation.rule,
+                bounds=str(simulation.cut.get("bounds", "")),
                 models=sorted({spec.name for spec in simulation.models.values()})
                 if method.backbone
                 else ["no backbone"],

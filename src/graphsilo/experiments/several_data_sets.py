@@ -156,7 +156,9 @@ def _check_directions(graphs: Mapping[ClientId, Graph], config: RunConfig) -> No
         )
 
 
-def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: SplitMode | None) -> Partition:
+def one_file_per_silo(
+    config: RunConfig, graph: Graph, sizes: list[int], split: SplitMode | None, names: Sequence[str]
+) -> Partition:
     if config.scenario.name not in ("seen", "inductive"):
         raise UnsupportedError(
             f"scenario '{config.scenario.name}' cuts the data itself; with one file per silo only 'seen' and "
@@ -174,4 +176,5 @@ def one_file_per_silo(config: RunConfig, graph: Graph, sizes: list[int], split: 
         seed=chosen.seed,
         split_index=chosen.split_index,
         times=chosen.times,
+        names=names,
     )

@@ -236,7 +236,12 @@ def _prepare_graph(
     """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each."""
     task = task_of(config, whole)
     check_backbone(config, task)
-    named = cut(config, whole, sizes)
+    called: Sequence[str] = ()
+    if sizes:
+        from graphsilo.experiments.client_names import tell_apart
+
+        called = tell_apart([graph.name for graph in read])
+    named = cut(config, whole, sizes, called)
     names = whole.owners.names if whole.owners is not None and named.rule == "natural" else ()
     partition = wide = named
     if config.run.without:
@@ -275,13 +280,11 @@ def _prepare_graph(
     made = made.with_names(names)
     if whole.time is None or task == "link":
         return made
-    from graphsilo.data.partition.time_splits import time_remarks
+    from graphsilo.data.partition.time_splits import describe_bounds, time_remarks
 
-    if sizes:
-        from graphsilo.experiments.client_names import tell_apart
-
-        names = tuple(tell_apart([graph.name for graph in read]))
-    return replace(made, notes=(*made.notes, *time_remarks(whole, partition, names)))
+    bounds = {"bounds": found} if (found := describe_bounds(whole, partition)) else {}
+    notes = (*made.notes, *time_remarks(whole, partition, called or names))
+    return replace(made, notes=notes, cut={**made.cut, **bounds})
 
 
 def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
@@ -294,13 +297,13 @@ def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:
     return None if settings.is_nothing else partial(perturb, options=settings, seed=config.partition.seed)
 
 
-def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Partition:
+def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None, names: Sequence[str] = ()) -> Partition:
     """The partition of a configuration.
 
     Args:
         config: Says rule, clients, seed and splits, or names a stored partition.
         graph: What is cut.
-        sizes: Nodes of each file, where the graph came from one file per silo.
+        sizes, names: Nodes of each file, where the graph came from one file per silo, and what silos are called.
     """
     chosen = config.partition
     if chosen.file is not None:
@@ -311,7 +314,7 @@ def cut(config: RunConfig, graph: Graph, sizes: list[int] | None = None) -> Part
     if sizes is not None:
         from graphsilo.experiments.several_data_sets import one_file_per_silo
 
-        return one_file_per_silo(config, graph, sizes, split)
+        return one_file_per_silo(config, graph, sizes, split, names)
     rule = usual_rule(graph) if chosen.rule == "auto" else chosen.rule
     counted = entry(rule).counts and not config.is_given("partition.clients")
     # Ratios of links say nothing of nodes, where these have masks.

@@ -286,6 +286,8 @@ def _partition(run: Run) -> list[Block]:
         facts.append(("Left out", absent))
     if partition.seed is not None:
         facts.append(("Seed", str(partition.seed)))
+    if partition.bounds:
+        facts.append(("Divided by time", partition.bounds))
     for key, title, shape in (
         ("nodes", "Nodes per client", integer),
         ("train", "Training items per client", integer),

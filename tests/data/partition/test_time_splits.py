@@ -10,7 +10,9 @@ import pytest
 import graphsilo
 from graphsilo.data.graph import Graph
 from graphsilo.data.partition import Partition, partition
-from graphsilo.data.partition.time_splits import time_remarks
+from graphsilo.data.partition.rule import TimeOptions
+from graphsilo.data.partition.time_splits import describe_bounds, time_remarks
+from graphsilo.data.silos.union import own_partition
 from graphsilo.errors import ConfigError, DataError
 from kit.link_tables import dated_graph
 
@@ -53,8 +55,9 @@ def test_dates_are_the_last_of_their_part() -> None:
     assert val.min() > last
     assert (val.max(), made.ratios) == (20_058.5, None)
     assert test.min() > 20_058.5
-    [said] = time_remarks(graph, made)
-    assert said.startswith("divided by time: training up to 2024-11-10, validation up to 2024-12-01, tests up to ")
+    assert time_remarks(graph, made) == []
+    said = describe_bounds(graph, made)
+    assert said.startswith("training up to 2024-11-10, validation up to 2024-12-01, tests up to ")
 
 
 def test_nodes_without_label_or_time_are_in_no_split() -> None:
@@ -88,6 +91,14 @@ def test_what_cannot_be_divided_is_said() -> None:
         divide(graph, train_until="2024-11-10", val_until="2024-11-10")
     with pytest.raises(DataError, match=r"labelled nodes begin later \(those of client 0 from 2024-10-06"):
         divide(graph, train_until="2023-01-01", val_until="2023-06-01")
+    early = TimeOptions(train_until="2023-01-01", val_until="2023-06-01")
+    for how, text in ((early, r"begin later \(those of silo 'adler' from .*; those of silo 'birch' from"),
+                      (TimeOptions(), r"^silo 'birch': labelled nodes have too few different times")):  # fmt: skip
+        alike = replace(graph, time=np.where(np.arange(100) < 50, graph.time, 30_000.0))
+        with pytest.raises(DataError, match=text):
+            own_partition(
+                alike, [50, 50], mode="time", ratios=(0.6, 0.2, 0.2), seed=0, times=how, names=("adler", "birch")
+            )
     with pytest.raises(DataError, match="no labelled node is later"):
         divide(graph, train_until="2026-01-01", val_until="2026-06-01")
     with pytest.raises(ConfigError, match="is a date, and times of nodes are numbers from 2 to 99"):
@@ -102,6 +113,8 @@ def test_what_cannot_be_divided_is_said() -> None:
 
 def test_a_split_that_tells_the_past_from_the_future_is_remarked() -> None:
     graph = dated_graph(4, nodes=100)
-    [said] = time_remarks(graph, partition(graph, "random", clients=2))
+    made = partition(graph, "random", clients=2)
+    [said] = time_remarks(graph, made)
+    assert describe_bounds(graph, made) == ""
     assert "training nodes are later than the first node" in said
     assert "the split is stratified" in said

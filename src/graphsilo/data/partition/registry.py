@@ -183,8 +183,9 @@ def partition(
         mode = mode or ("predefined" if graph.has_own_splits else chosen.split)
         if mode == "predefined":
             refuse_ratios(graph, ratios)
+        names = graph.owners.names if graph.owners is not None and chosen.name == "natural" else ()
         splits = splits_for(
-            graph, cut.nodes, mode=mode, ratios=shares, seed=seed, split_index=split_index, times=common
+            graph, cut.nodes, mode=mode, ratios=shares, seed=seed, split_index=split_index, times=common, names=names
         )
         label = mode
     return Partition(

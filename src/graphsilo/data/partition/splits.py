@@ -177,6 +177,7 @@ def splits_for(
     seed: int,
     split_index: int = 0,
     times: TimeOptions | None = None,
+    names: Sequence[str] = (),
 ) -> list[Split]:
     """Splits of every client of one graph in the mode asked for, as global ids.
 
@@ -188,6 +189,7 @@ def splits_for(
         seed: Of ``stratified`` and ``global``.
         split_index: Column, where there are several predefined splits.
         times: Of ``time``; None leaves all to the ratios.
+        names: Of the clients, for errors, where they have some.
 
     Raises:
         DataError: ``predefined`` or ``time`` is asked for, and the data has no such split, or no times.
@@ -197,7 +199,7 @@ def splits_for(
     if mode == "time":
         from graphsilo.data.partition.time_splits import time_splits
 
-        return time_splits(graph, clients, ratios, times or TimeOptions())
+        return time_splits(graph, clients, ratios, times or TimeOptions(), names)
     from graphsilo.data.partition.whole_splits import global_split, map_to_clients, predefined_split
 
     if mode == "global":

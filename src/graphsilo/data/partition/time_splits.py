@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,9 @@ class _Bounds:
     val: float
 
 
-def time_splits(graph: Graph, clients: Sequence[NodeIds], ratios: Ratios, options: TimeOptions) -> list[Split]:
+def time_splits(
+    graph: Graph, clients: Sequence[NodeIds], ratios: Ratios, options: TimeOptions, names: Sequence[str] = ()
+) -> list[Split]:
     """The splits of every client by the times of its nodes; equal times are always on one side.
 
     Args:
@@ -38,6 +40,7 @@ def time_splits(graph: Graph, clients: Sequence[NodeIds], ratios: Ratios, option
         ratios: Shares of training, validation and test nodes, where there are no dates: each boundary lies between two
             times, as near to the share as these allow.
         options: The dates, or whose nodes the ratios count; all clients' unless it says ``silo``.
+        names: Of all clients, where they have some.
 
     Returns:
         Global ids, in the order of the client's own list.
@@ -54,14 +57,13 @@ def time_splits(graph: Graph, clients: Sequence[NodeIds], ratios: Ratios, option
     known = (graph.labels >= 0) & ~np.isnan(graph.time)
     usable = [nodes[known[nodes]] for nodes in clients]
     times = [graph.time[nodes] for nodes in usable]
+    who = [f"silo '{name}'" for name in names] or [f"client {client}" for client in range(len(clients))]
     if options.train_until is not None or options.val_until is not None:
         found = [_given_bounds(options, np.concatenate(times), graph.name)] * len(clients)
-        _check_ranges(found[0], times, graph.name)
+        _check_ranges(found[0], times, graph.name, who)
     elif options.split_by == "silo":
         alone = len(clients) == 1
-        found = [
-            _bounds_of(each, ratios, graph.name if alone else f"client {client}") for client, each in enumerate(times)
-        ]
+        found = [_bounds_of(each, ratios, graph.name if alone else name) for name, each in zip(who, times, strict=True)]
     else:
         together = graph.time[np.unique(np.concatenate(usable))]
         found = [_bounds_of(together, ratios, graph.name)] * len(clients)
@@ -102,12 +104,12 @@ def last_time(moment: Moment) -> float:
     return float(np.nextafter(days + 1, 0.0)) if is_day else days
 
 
-def _check_ranges(bounds: _Bounds, times: Sequence[NDArray[np.float64]], name: str) -> None:
+def _check_ranges(bounds: _Bounds, times: Sequence[NDArray[np.float64]], name: str, who: Sequence[str]) -> None:
     """Refuse dates before which a client has nothing, or after which nobody has."""
     late = [(client, each) for client, each in enumerate(times) if len(each) and each.min() > bounds.train]
     if late:
         ranges = "; ".join(
-            f"{'' if len(times) == 1 else f'those of client {client} '}from {show_time(each.min())} to "
+            f"{'' if len(times) == 1 else f'those of {who[client]} '}from {show_time(each.min())} to "
             f"{show_time(each.max())}"
             for client, each in late[:_LISTED]
         )
@@ -154,37 +156,51 @@ def _nearest(places: NDArray[np.int64], wanted: int) -> int:
     return int(places[np.argmin(np.abs(places - wanted))])
 
 
+def describe_bounds(graph: Graph, partition: Partition) -> str:
+    """Up to when items are trained on, validated and tested on; empty where that is no split by time, or each silo's
+    own."""
+    known = _times_of(graph, partition) if partition.split == "time" else {}
+    if not len(known.get("training", ())) or _count_late(known)[0]:
+        return ""
+    return ", ".join(f"{what} up to {show_time(times.max())}" for what, times in known.items() if len(times))
+
+
+def _times_of(graph: Graph, partition: Partition) -> dict[str, NDArray[np.float64]]:
+    if graph.time is None or not partition.has_splits:
+        return {}
+    each = {"training": partition.train, "validation": partition.val, "tests": partition.test}
+    found = {what: graph.time[np.concatenate(part).astype(np.int64)] for what, part in each.items()}
+    return {what: times[~np.isnan(times)] for what, times in found.items()}
+
+
+def _count_late(known: Mapping[str, NDArray[np.float64]]) -> tuple[int, float]:
+    """How many training nodes are later than the first that is validated or tested on, and when that is."""
+    asked = np.concatenate([known["validation"], known["tests"]])
+    early = float(asked.min()) if len(asked) else np.inf
+    return int((known["training"] > early).sum()), early
+
+
 def time_remarks(graph: Graph, partition: Partition, names: Sequence[str] = ()) -> list[str]:
-    """What a person should know of times and splits: the boundaries, or that the past is told from the future.
+    """What a person should be warned of in times and splits, such as that the past is told from the future.
 
     Args:
         graph: The whole.
         partition: Its cut.
         names: Of all clients, where they have some.
     """
-    if graph.time is None or not partition.has_splits:
+    known = _times_of(graph, partition)
+    if graph.time is None or not known:
         return []
-    train, val, test = (
-        graph.time[np.concatenate(part).astype(np.int64)] for part in (partition.train, partition.val, partition.test)
-    )
-    train, val, test = (part[~np.isnan(part)] for part in (train, val, test))
     said = []
-    asked = np.concatenate([val, test])
-    early = float(asked.min()) if len(asked) else np.inf
-    late = int((train > early).sum())
+    late, early = _count_late(known)
     if late:
         cause = (
             "dates are each silo's own" if partition.split == "time" else f"the split is {partition.split}"
         )  # fmt: skip
         said.append(
-            f"nodes have times, and {late} of {len(train)} training nodes are later than the first node that is "
-            f"validated or tested on ({show_time(early)}; {cause}): scores then do not tell how well the future is "
-            f"foretold. partition.split=time with one date for all silos (partition.split_by=federation) does."
-        )
-    elif partition.split == "time" and len(train):
-        ends = [("training", train), ("validation", val), ("tests", test)]
-        said.append(
-            f"divided by time: {', '.join(f'{what} up to {show_time(part.max())}' for what, part in ends if len(part))}"
+            f"nodes have times, and {late} of {len(known['training'])} training nodes are later than the first node "
+            f"that is validated or tested on ({show_time(early)}; {cause}): scores then do not tell how well the "
+            f"future is foretold. partition.split=time with one date for all silos (partition.split_by=federation) does."
         )
     if partition.split == "time":
         unknown = int((np.isnan(graph.time) & (graph.labels >= 0)).sum())

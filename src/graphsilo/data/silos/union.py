@@ -187,6 +187,7 @@ def own_partition(
     split_index: int = 0,
     times: TimeOptions | None = None,
     first_client: ClientId = 0,
+    names: Sequence[str] = (),
 ) -> Partition:
     """The partition of a union into the silos it was made of; nothing is cut.
 
@@ -199,6 +200,7 @@ def own_partition(
         split_index: Column, where there are several predefined splits.
         times: Of a split by time; ratios count each silo's own nodes unless it says otherwise.
         first_client: Number of the first silo's client.
+        names: Of the silos, for errors.
 
     Raises:
         DataError: ``predefined`` or ``time`` is asked for, and the data has no such split, or no times.
@@ -213,7 +215,9 @@ def own_partition(
     else:
         chosen = times or TimeOptions()
         each = chosen if chosen.split_by else chosen.model_copy(update={"split_by": "silo"})
-        splits = splits_for(graph, nodes, mode=mode, ratios=ratios, seed=seed, split_index=split_index, times=each)
+        splits = splits_for(
+            graph, nodes, mode=mode, ratios=ratios, seed=seed, split_index=split_index, times=each, names=names
+        )
     return Partition(
         rule="files",
         seed=seed,

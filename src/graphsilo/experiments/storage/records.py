@@ -452,7 +452,8 @@ class Absent(Record):
 
 
 class PartitionFacts(Record, kw_only=True):
-    """Who held what; ``graphsilo.data.partition.audit`` says what the counts are."""
+    """Who held what; ``graphsilo.data.partition.audit`` says what the counts are. ``bounds``: of a split by time, up to
+    when items are trained on, validated and tested on."""
 
     rule: str
     clients: int
@@ -472,6 +473,7 @@ class PartitionFacts(Record, kw_only=True):
     cut_edges: int | None = None
     kept_share: float | None = None
     homophily: Share = None
+    bounds: str | None = None
     per_client: list[Holder]
 
 
