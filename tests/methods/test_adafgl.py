@@ -204,6 +204,15 @@ def test_who_has_nothing_to_train_on_keeps_the_extractor(kit):
     assert torch.equal(client.predict(client.data), client.predict(client.data, "aggregate"))
 
 
+def test_nodes_with_times_are_refused_before_anything_is_trained(kit):
+    """Answers pass between all pairs of nodes: one that is looked at in March would be told of June."""
+    silo = kit.tiny_silo(0)
+    times = np.arange(silo.graph.num_nodes, dtype=np.float64)
+    dated = replace(silo, graph=replace(silo.graph, time=times))
+    with pytest.raises(UnsupportedError, match=r"AdaFGL passes .* between all pairs of nodes, .* have times"):
+        kit.build("adafgl", [dated], **ONE)[1].client(0)
+
+
 @pytest.mark.parametrize("mending", ["soft", "threshold"])
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_small_silos_without_links_have_finite_answers(kit, mending, nodes):

@@ -282,9 +282,9 @@ def _prepare_graph(
         return made
     from graphsilo.data.partition.time_splits import describe_bounds, time_remarks
 
-    bounds = {"bounds": found} if (found := describe_bounds(whole, partition)) else {}
+    until = describe_bounds(whole, partition)
     notes = (*made.notes, *time_remarks(whole, partition, called or names))
-    return replace(made, notes=notes, cut={**made.cut, **bounds})
+    return replace(made, notes=notes, cut={**made.cut, **({"bounds": until} if until else {})})
 
 
 def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:

@@ -200,7 +200,8 @@ def time_remarks(graph: Graph, partition: Partition, names: Sequence[str] = ()) 
         said.append(
             f"nodes have times, and {late} of {len(known['training'])} training nodes are later than the first node "
             f"that is validated or tested on ({show_time(early)}; {cause}): scores then do not tell how well the "
-            f"future is foretold. partition.split=time with one date for all silos (partition.split_by=federation) does."
+            f"future is foretold. partition.split=time with one date for all silos "
+            f"(partition.split_by=federation) does."
         )
     if partition.split == "time":
         unknown = int((np.isnan(graph.time) & (graph.labels >= 0)).sum())
