@@ -14,6 +14,7 @@ from graphsilo.data.links import Targets
 from graphsilo.data.silos.silo import EvaluationSet, Schema, Silo
 from graphsilo.evaluate.metrics import find_selecting
 from graphsilo.federation.message import Empty
+from graphsilo.methods import trees_alone
 
 
 def silo_of():
@@ -42,6 +43,21 @@ def test_it_is_scikit_learn_on_own_rows(kit):
     again = kit.build("trees_alone", [silo], leaves=(4,), min_child=(5,), iterations=30, lr=0.2)[1].client(0)
     again.load_final(client.final_models())
     assert torch.equal(again.predict(again.data), client.predict(client.data))
+
+
+def test_validation_items_are_scored_once_by_every_tree(kit, monkeypatch):
+    """After every tenth step while trees grow, and after the steps that then are left."""
+    scored, of_steps = [], trees_alone._scores
+
+    def count(trees, rows, before=None):
+        scored.append((len(trees["start"]) - 1, len(rows)))
+        return of_steps(trees, rows, before)
+
+    monkeypatch.setattr(trees_alone, "_scores", count)
+    client = kit.build("trees_alone", [silo_of()[0]], leaves=(4,), min_child=(5,), iterations=25, lr=1e-3)[1].client(0)
+    client.grow(Empty())
+    assert scored == [(10, 30), (10, 30), (5, 30)]
+    assert len(client.trees["start"]) - 1 in (10, 20, 25)
 
 
 @pytest.mark.parametrize(("train", "share"), [((0, 2, 4), 1.0), ((), 0.5)])

@@ -99,10 +99,7 @@ class Client(ClientBase[TreesAloneConfig]):
             asked = _Asked(self._worth, labels, rows)
             grown = self._grow(trained, known, leaves, fewest, asked)
             first = first or grown
-            for step, scores in enumerate(_scores(grown, rows), start=1):
-                if step % _STEP and step != len(grown["start"]) - 1:
-                    continue
-                worth = self._worth(labels, grown, scores)
+            for step, worth in asked.about(grown):
                 if worth is not None and worth > best:
                     best, self.trees = worth, {**grown, "start": grown["start"][: step + 1]}
         self.trees = self.trees or first or {}  # where nobody can choose: the first kind, all its steps
@@ -176,6 +173,16 @@ class _Asked:
         self.worth, self.labels, self.rows = worth, labels, rows
         self.best = -np.inf
         self.scores: NDArray[np.float64] | None = None
+        self.worths: list[tuple[int, float | None]] = []
+
+    def about(self, grown: Tensors) -> Iterator[tuple[int, float | None]]:
+        """How good the answers of so many steps are, those that were asked while the trees grew and the last ones."""
+        yield from self.worths
+        done, count = self.worths[-1][0] if self.worths else 0, len(grown["start"]) - 1
+        rest = {**grown, "start": grown["start"][done:]}
+        for step, scores in enumerate(_scores(rest, self.rows, self.scores), start=done + 1):
+            if step % _STEP == 0 or step == count:
+                yield step, self.worth(self.labels, grown, scores)
 
     def __call__(self, model: Any, *rows_and_labels: Any) -> float:
         """How good the best answer so far is; ever better where the items do not say, so that nothing ends early."""
@@ -184,6 +191,7 @@ class _Asked:
             trees = _to_tensors([model], after=step - _STEP)
             *_, scores = _scores(trees, self.rows, self.scores)
             worth, self.scores = self.worth(self.labels, trees, scores), scores
+            self.worths.append((step, worth))
             self.best = max(self.best, _UNDECIDED + step if worth is None else worth)
         return self.best
 
