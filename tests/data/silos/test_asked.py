@@ -59,6 +59,19 @@ def test_numbers_far_from_those_of_training_are_warned_of(folder, known):
         known.read(folder / "tables.yaml")
 
 
+def test_so_they_are_where_features_are_not_scaled(folder):
+    """Ages 10, 20 and 30 have mean 20 and deviation 8.2; a hundred times of them are a few hundred of these off."""
+    plain = Preparation.of(read_silo_file(folder / "silo.yaml").load(0), {}, {"age": 0.0, "size": 7.0}, {})
+    again = Preparation.from_tree(json.loads(json.dumps(plain.tree())), None)
+    assert plain.read(folder / "tables.yaml")[0].features[:, 0].tolist() == [10, 20, 30]
+    (folder / "nodes.csv").write_text("id,kind,age,size\nn0,x,1000,1\nn1,x,2000,\nn2,y,3000,3\n")
+    times = np.sqrt(((np.array([1000, 2000, 3000]) - 20) ** 2).mean() / (200 / 3))
+    for known in (plain, again):
+        with pytest.warns(UserWarning, match=f"numbers of 'age' \\(nodes\\) lie {times:.0f} times as far"):
+            graph, _ = known.read(folder / "tables.yaml")
+        assert graph.features[:, 0].tolist() == [1000, 2000, 3000]
+
+
 def test_what_does_not_fit_is_refused(folder, known):
     (folder / "less.yaml").write_text(TABLES.replace("age, size", "age"))
     with pytest.raises(DataError, match="trained on 2 features"):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from graphsilo import documents
 from graphsilo.data.graph import Graph, GraphCollection
 from graphsilo.data.silos.scaling import FeatureScale, scale_graph
@@ -38,6 +40,7 @@ class Preparation:
         both_ways: Whether links had no directions; None where nodes had times, and edges led from earlier to later
             ones, whatever links are like.
         weighted: Whether links had weights; None where there were no links.
+        usual: Where features were not scaled, by what they would have been: tells numbers that are far from these.
     """
 
     schema: Schema
@@ -47,6 +50,7 @@ class Preparation:
     booleans: Mapping[str, Words] = field(default_factory=dict)
     both_ways: bool | None = None
     weighted: bool | None = None
+    usual: FeatureScale | None = None
 
     @classmethod
     def of(
@@ -63,19 +67,28 @@ class Preparation:
         options = {name: value for name, value in options.items() if name in _PREPARATION}
         both_ways = None if seen.time is not None else is_symmetric(seen)
         weighted = None if not seen.num_edges else seen.edge_weights is not None
-        return cls(silo.schema, options, silo.scale, fills, booleans, both_ways, weighted)
+        usual = None
+        if silo.scale is None or not len(silo.scale.factor):
+            from graphsilo.data.silos.column_scales import own_scale
+
+            usual = own_scale(silo, "standard")
+        return cls(silo.schema, options, silo.scale, fills, booleans, both_ways, weighted, usual)
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], scale: FeatureScale | None) -> Preparation:
         """Of what ``tree`` gave."""
-        schema, booleans = schema_of(tree["schema"]), words_of(tree["booleans"])
-        return cls(schema, tree["options"], scale, tree["fills"], booleans, tree["both_ways"], tree["weighted"])
+        schema, booleans, usual = schema_of(tree["schema"]), words_of(tree["booleans"]), tree["usual"]
+        return cls(
+            schema, tree["options"], scale, tree["fills"], booleans, tree["both_ways"], tree["weighted"],
+            usual and FeatureScale(np.array(usual[0]), np.array(usual[1])),
+        )  # fmt: skip
 
     def tree(self) -> dict[str, Any]:
         """The same as plain values, but for the scale."""
         return {
             "schema": schema_tree(self.schema), "options": dict(self.options), "fills": dict(self.fills),
             "booleans": dict(self.booleans), "both_ways": self.both_ways, "weighted": self.weighted,
+            "usual": self.usual and [self.usual.shift.tolist(), self.usual.factor.tolist()],
         }  # fmt: skip
 
     def read(
@@ -110,16 +123,17 @@ class Preparation:
         self._check_links(spec, found)
         check_finite(found)
         ready = scale_graph(found, self.scale)
-        self._warn_of_far(ready.union)
+        measured = ready if self.usual is None else scale_graph(found, self.usual, clip=True)
+        self._warn_of_far(measured.union, self.usual or self.scale)
         return ready, remark
 
-    def _warn_of_far(self, graph: Graph) -> None:
+    def _warn_of_far(self, graph: Graph, scale: FeatureScale | None) -> None:
         """Warns of numbers, scaled already, as of another unit than where the model was trained."""
-        if self.scale is None:
+        if scale is None:
             return
         from graphsilo.data.silos.column_scales import far_columns
 
-        if far := far_columns(graph, self.scale, self.schema):
+        if far := far_columns(graph, scale, self.schema):
             warnings.warn(
                 f"the numbers of {several(far, 3)} lie {min(far.values()):.0f} times as far from the mean as those "
                 f"that the model was trained on, or further: its scores are a guess there. Are they in the same unit?",
