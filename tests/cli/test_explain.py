@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_explain_a_method_says_what_every_field_discloses(call):
@@ -24,6 +28,20 @@ def test_explain_a_method_says_what_every_field_discloses(call):
 def test_explain_names_the_papers_model(call):
     assert "sage with model.hidden=64, unless --model names another" in call("explain", "fedsage")[1]
     assert "gamlp (task node); gin (task graph), unless --model names another" in call("explain", "fedpg")[1]
+
+
+def test_explain_what_a_file_of_ones_own_holds(call, tmp_path):
+    """The person names it in this command, so that it may run; where it holds nothing, a method is asked for."""
+    method, net = (EXAMPLES / f"{name}.py" for name in ("own_method", "own_net"))
+    code, out, _ = call("explain", str(method))
+    assert (code, out.startswith("FedPer (fedper): A shared encoder")) == (0, True)
+    assert "only sums over clients" in out
+    assert "Two graph convolutions with dropout" in call("explain", f"{net}:Net")[1]
+    assert "unequal shares" in call("explain", str(EXAMPLES / "own_partition.py"))[1]
+    (tmp_path / "empty.py").write_text("ONE = 1\n")
+    code, out, err = call("explain", str(tmp_path / "empty.py"))
+    assert (code, out) == (2, "")
+    assert "wanted is METHOD = Method(...)" in err
 
 
 def test_explain_others(call):

@@ -19,9 +19,9 @@ SAID = [
     (("tune", "--space", "EMPTY"), "the space EMPTY is a folder; name a file in it"),
     (("report", "RUN", "--out", "EMPTY"), "EMPTY is a folder: name a file in a folder."),
     (("compare", "RUN", "--report", "FILE/page.html"), "FILE/page.html is to be written where a file is"),
-    (("explain", "own_method.py"), "explain takes a name, such as fedavg or run.workers, and 'own_method.py' names a"),
+    (("explain", "EMPTY/none.py"), "the file EMPTY/none.py cannot be read (No such file or directory)"),
     (("explain", "FILE:METHOD"), "explain takes a name, such as fedavg or run.workers"),
-    (("explain", "silo.yaml"), "explain takes a name"),
+    (("explain", "silo.yaml"), "and 'silo.yaml' names another file. `graphsilo silo explain` explains a silo.yaml"),
     (("run", *LINKS, "--set", "evaluation.modes=[own_global]"), "leave out the evaluation modes that end in _global"),
     (("run", *LINKS, "--set", "evaluation.modes=[aggregate_global]"), "leave out the evaluation modes"),
 ]

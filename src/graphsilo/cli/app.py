@@ -301,7 +301,7 @@ def list_command(
 @app.command()
 def explain(
     name: str = argument(
-        "NAME", "A method; or a model, partition rule, data set, scenario or section.", complete.topics
+        "NAME", "A method; or a model, partition rule, data set, scenario, section or FILE.py.", complete.topics
     ),
     debug: Debug = False,
 ) -> None:

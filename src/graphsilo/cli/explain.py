@@ -23,11 +23,13 @@ Row: TypeAlias = tuple[str, Any, str, str, str]
 
 def explain_command(name: str) -> None:
     """Explain whatever has this name: a method, a model, a partition rule, a data set, a scenario, a section or a
-    setting (``run.workers``).
+    setting (``run.workers``); of a file of one's own (``FILE.py``) the method, model or rule in it.
 
     Raises:
         ConfigError: Nothing has this name.
     """
+    if Path(name.partition(":")[0]).suffix == ".py":
+        return _explain_own(name)
     from graphsilo.data.partition import rules
     from graphsilo.data.partition.graphs import graph_rules
     from graphsilo.data.silos.scenarios import SCENARIOS
@@ -63,6 +65,26 @@ def explain_command(name: str) -> None:
     raise ConfigError(f"no method, model, partition rule, data set, scenario or section is called '{name}'; {hint}")
 
 
+def _explain_own(file: str) -> None:
+    """Explain what a file holds, the method before a model and that before a rule.
+
+    Raises:
+        ConfigError: It holds none of them, or cannot be imported.
+    """
+    from graphsilo.federation.own import bring
+
+    faults = []
+    for section, explain in (("method", _explain_method), ("model", _explain_model), ("partition", _explain_rule)):
+        try:
+            found = bring(section, file, named=True)
+        except ConfigError as error:
+            faults.append(error)
+            continue
+        assert found is not None
+        return explain(found[0])
+    raise faults[0]
+
+
 def _explain_setting(name: str) -> None:
     """Explain a setting by its dotted name; one that several methods, models or rules have, for each meaning of it.
 
@@ -71,10 +93,10 @@ def _explain_setting(name: str) -> None:
     """
     from graphsilo.experiments.suggestions import every_group
 
-    if "/" in name or Path(name.partition(":")[0]).suffix in (".py", ".yaml", ".yml"):
+    if "/" in name or Path(name).suffix in (".yaml", ".yml"):
         raise ConfigError(
-            f"explain takes a name, such as fedavg or run.workers, and '{name}' names a file. What a method, model or "
-            f"rule of your own takes is said in its file; a run takes it as --method, --model or --partition FILE.py."
+            f"explain takes a name, such as fedavg or run.workers, or the FILE.py of a method, model or rule of your "
+            f"own, and '{name}' names another file. `graphsilo silo explain` explains a silo.yaml."
         )
     section, _, key = _plain(name).partition(".")
     sections = _sections()
