@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import graphsilo
-from graphsilo.cli.reproduce import estimate
+from graphsilo.cli.reproduce import estimate, list_missing
 from graphsilo.experiments.reproduce import runs
 from graphsilo.experiments.reproduce.description import find_tables
 from graphsilo.report import reproduced
@@ -40,6 +40,14 @@ def test_what_a_table_takes_is_said_before_it_runs() -> None:
     assert said == f" With all methods and seeds about {sum(cora):.0f} minutes of one core."
     assert "more than about" in estimate(runs.plan("FairFGL", "II"))  # nobody measured some of its data sets
     assert not estimate(runs.plan("FairFGL", "II", quick=True))
+
+
+def test_what_is_left_out_is_said_in_a_few_lines(capsys) -> None:
+    list_missing("fedpg", "v")
+    assert capsys.readouterr().out.splitlines() == [
+        "Table V, not run: ogbn-papers100M (no such data set here).",
+        "Large graphs, not run unless --data names them: ogbn-arxiv, ogbn-products, Flickr, Reddit.",
+    ]
 
 
 def test_all_figures_are_listed(call) -> None:

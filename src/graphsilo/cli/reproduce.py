@@ -54,6 +54,8 @@ def reproduce(
     }  # fmt: skip
     if number is None or not figures.is_figure(number):
         _print(runs.plan(paper, number, **asked), place)
+        if not (quick or data or methods or clients):
+            list_missing(paper, number)
         return
     from graphsilo.cli.sweep import print_swept
     from graphsilo.report import reproduced
@@ -79,6 +81,19 @@ def _print(planned: Plan, executor: str) -> None:
         tell(found.complaint)
     elif found.failed:
         raise RunError(found.complaint)
+
+
+def list_missing(paper: str, number: str | None) -> None:
+    """What these tables print and was not run, and why."""
+    from graphsilo.experiments.reproduce.coverage import list_left_out
+    from graphsilo.experiments.reproduce.description import find_tables, is_large
+
+    every = find_tables(paper, number)
+    large = dict.fromkeys(row.data for each in every for row in each.rows if is_large(row.data))
+    for text in list_left_out(every[0].paper, None if number is None else every[0].number):
+        say(text)
+    if large:
+        say(f"Large graphs, not run unless --data names them: {', '.join(large)}.")
 
 
 def estimate(planned: Plan) -> str:

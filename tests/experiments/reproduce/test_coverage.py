@@ -8,6 +8,19 @@ from graphsilo.experiments.reproduce import coverage
 from graphsilo.experiments.reproduce.published import read_scores
 
 
+def test_what_a_table_leaves_out_is_named_by_what_is_fewest() -> None:
+    """FairFGL's III has two metrics of three data sets and twelve methods, FedPG's VI two methods, one reason each."""
+    assert list(coverage.list_left_out("FairFGL", "III")) == [
+        "Table III, not run: Min-F1, Hete-Min-F1 (no definition fits what is printed)."
+    ]
+    assert [text.partition(" (")[0] for text in coverage.list_left_out("FedPG", "VI")] == [
+        "Table VI, not run: FedGen", "Table VI, not run: FGGP",
+    ]  # fmt: skip
+    whole = list(coverage.list_left_out("FedPG"))
+    assert "Table V, not run: ogbn-papers100M (no such data set here)." in whole
+    assert "Table I, not run: 16 scores (ranks over its other tables)." in whole
+
+
 def test_there_is_a_row_of_everything_that_is_printed_or_a_reason() -> None:
     cells = {each.printed: each for each in coverage.cells()}
     assert set(cells) == set(read_scores())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from graphsilo.data.sources import entries
+from graphsilo.evaluate.metrics import metric_of
 from graphsilo.experiments.reproduce.description import NO_METHOD, find_method, tables, tree, why_not
 from graphsilo.experiments.reproduce.published import NOT_COMPARED, Printed, read_scores
 
@@ -42,6 +43,28 @@ def cells() -> Iterator[Cell]:
                     rows.setdefault(printed, Cell(printed, row.id, line.label, path))
     for printed in read_scores():
         yield rows.get(printed) or Cell(printed, why=_explain(printed))
+
+
+def list_left_out(paper: str, number: str | None = None) -> Iterator[str]:
+    """What a paper prints, in one of its tables or in all, and is never run: a line for each table and reason."""
+    shown: dict[str, list[Cell]] = {}
+    for cell in cells():
+        if cell.printed.paper == paper and number in (None, cell.printed.table):
+            shown.setdefault(cell.printed.table, []).append(cell)
+    for table, each in shown.items():
+        for why in dict.fromkeys(cell.why for cell in each if cell.why):
+            missing, others = ([cell.printed for cell in each if (cell.why == why) is said] for said in (True, False))
+            yield f"Table {table}, not run: {_name_left_out(missing, others)} ({why})."
+
+
+def _name_left_out(missing: Sequence[Printed], others: Sequence[Printed]) -> str:
+    """The data sets, methods or metrics, whichever are fewest, that these scores have and no others."""
+    found = [f"{len(missing)} scores"]
+    for column in ("data", "method", "metric"):
+        names, known = ({getattr(each, column): None for each in some} for some in (missing, others))
+        if others and names.keys().isdisjoint(known):
+            found.append(", ".join(metric_of(name).title if column == "metric" else name for name in names))
+    return min(found[1:] or found, key=lambda text: text.count(", "))
 
 
 def _explain(printed: Printed) -> str:
