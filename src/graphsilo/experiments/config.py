@@ -142,8 +142,8 @@ class EvaluationConfig(Settings):
         "reports, or that evaluation.modes names first, which is taken where modes are named",
     )
     every: int | None = setting(
-        None, "evaluate every so many rounds, and after the last; none: as often as the method's models are worth it, "
-        "which is every round, or every fourth where clients choose their models anew as often", ge=1,
+        None, "evaluate every so many rounds, and after the last; none: as often as the method's clients take a model, "
+        "which is every round, or with auto the first and every fourth", ge=1,
     )  # fmt: skip
     share: float = setting(
         1.0,
@@ -449,9 +449,13 @@ class RunConfig(Settings):
         kind = registry.load(self.method.name).config
         return kind.of(self.method.options, owner=registry.resolve_name(self.method.name))
 
-    def rounds_per_evaluation(self) -> int:
-        """How many rounds there are from one evaluation to the next."""
-        return self.evaluation.every or self.method_config().rounds_per_evaluation
+    def scored_rounds(self, settings: MethodConfig, last: int) -> list[int]:
+        """The rounds after which models are scored: as ``evaluation.every`` or the method says, and the last one."""
+        every = self.evaluation.every
+        return [
+            number for number in range(1, last + 1)
+            if number == last or (settings.is_scored(number) if every is None else number % every == 0)
+        ]  # fmt: skip
 
     def find_own(self, section: str) -> dict[str, Own]:
         """What the person brought along for a section and this configuration uses, by name."""

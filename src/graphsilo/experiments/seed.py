@@ -79,7 +79,7 @@ class SeedRun:
         self.config, self.method, self.method_config = config, method, method_config
         self.simulation, self.seed, self.elsewhere, self.checkpoints = simulation, seed, elsewhere, checkpoints
         self.offload_folder, self.beside = offload_folder, beside
-        self.every = config.rounds_per_evaluation()
+        self.scored_rounds = config.scored_rounds(method_config, method_config.total_rounds)
         self.scored = scored_clients(config.evaluation, simulation.clients, seed)
         self.modes = modes_of(config.evaluation, method)
         self.choice = choice_of(config)
@@ -373,7 +373,7 @@ class SeedRun:
         asked = _Asked(federation.ledger.traffic(), federation.spent, {failure.client for failure in failures})
         row.update(_bytes(federation.ledger.total("round", number)))
         progress.stopped = server.ends_early
-        if number % self.every == 0 or number == server.rounds or server.ends_early:
+        if number in self.scored_rounds or server.ends_early:
             federation.at("evaluation", number)
             scores = evaluate(
                 federation, server, self.method.client, self.modes, **self.asks,
@@ -381,7 +381,7 @@ class SeedRun:
                 summed=config.report == "federation",
             )  # fmt: skip
             stop = self.config.run.early_stopping if self.config.run.alone else None
-            wait = math.inf if stop is None else stop * self.every
+            wait = math.inf if stop is None else stop * math.ceil(server.rounds / len(self.scored_rounds))
             better, shown = progress.note(
                 number, scores, self.modes, self.metric, self.choice, alone=self.own_rounds, patience=wait
             )

@@ -31,9 +31,6 @@ class MethodConfig(Settings):
     reaches_all: ClassVar[bool] = False
     """Whether all clients are asked in every round, whoever adds to its sums."""
 
-    rounds_per_evaluation: ClassVar[int] = 1
-    """How often models are worth to be scored, where nothing else is said: as often as clients choose theirs."""
-
     tells_apart: ClassVar[tuple[str, ...]] = ("min_count", "weight_by", "weighted", "stragglers")
     """Settings, where a method has them, that decide which silos add to a sum, or how much: sums with one choice and
     with another are equations in what each silo sends, so that secure sums are made with the default alone."""
@@ -51,6 +48,10 @@ class MethodConfig(Settings):
     def total_rounds(self) -> int:
         """Rounds that a run has after set-up; one-shot methods say 1."""
         return self.rounds
+
+    def is_scored(self, number: int) -> bool:
+        """Whether models are scored after a round, where nothing else is said: those that clients take."""
+        return True
 
     def count_asked(self, clients: int) -> int:
         """How many of so many clients a round has: int(clients * participation), at least one."""

@@ -3,11 +3,10 @@
 graphsilo's own; FedRidge and FedTrees.
 
 The first round is FedRidge's: one exact ridge. Every further round is a step of FedTrees' forest, and there are fewer
-where the forest would not catch up. In every fourth round all silos' validation items together say, by counts, which
-kind of model is best: of one method or a mean of both; common, corrected by each silo, or of its own rows. All silos
-take that kind, and one departs from it where its own items say so clearly: a choice of each silo's, among few items, is
-worse.
-The reported round is chosen as in any method.
+where the forest would not catch up. In the first and every fourth round all silos' validation items together say, by
+counts, which kind of model is best: of one method or a mean of both; common, corrected by each silo, or of its own
+rows. All silos take that kind, and one departs from it where its own items say so clearly: a choice of each silo's,
+among few items, is worse. The reported round is chosen as in any method, among these.
 """
 
 from __future__ import annotations
@@ -75,6 +74,8 @@ SHARED = tuple(place for place, models in enumerate(CHOICES) if all(view == COMM
 _OF_TREES = tuple(place for place, models in enumerate(CHOICES) if all(name == "trees" for name, _ in models))
 COURSE = "auc"
 """By which is said how trees get on, where the task has it: of one common class, accuracy begins late."""
+EVERY = 4
+"""Rounds from one choice to the next."""
 FEWEST = 16
 """Rounds before anything is said about more of them."""
 
@@ -83,9 +84,6 @@ class AutoConfig(MethodConfig):
     """Settings of Auto."""
 
     reaches_all: ClassVar[bool] = True
-    rounds_per_evaluation: ClassVar[int] = 4
-    """From one choice to the next: a choice costs as much as a step, as does a score, and of many some win by chance.
-    """
 
     rounds: int = setting(
         100, "rounds at most: FedRidge's one, then steps of FedTrees as long as they may catch up",
@@ -107,6 +105,11 @@ class AutoConfig(MethodConfig):
     min_count: int = setting(
         1, "a class with fewer training nodes at a silo is left out of its sums", source="ours", ge=1
     )
+
+    def is_scored(self, number: int) -> bool:
+        """Those after which silos choose: the first, every fourth and the last. A choice costs as much as a step, as
+        does a score, and of many some win by chance."""
+        return number == 1 or number % EVERY == 0 or number == self.rounds
 
     @property
     def chooses_by_validation(self) -> bool:
@@ -447,7 +450,7 @@ class Server(ServerBase[AutoConfig]):
         steps = number - 1
         self._run("trees" if steps else "ridge", lambda part, its: part.round(its, steps or 1), federation)
         self.log["chosen"] = float(self.preferred[0])
-        if not steps or number % self.config.rounds_per_evaluation == 0 or number == self.config.rounds:
+        if self.config.is_scored(number):
             self._choose(federation, number)
 
     def _run(self, name: str, run: Callable[[ServerBase[Any], Federation], None], federation: Federation) -> None:

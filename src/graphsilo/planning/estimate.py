@@ -131,7 +131,7 @@ def plan_of(
     evaluation = _mean(evaluated[1:] or evaluated[-1:])
     usual = [_mean(first[part][2:] or first[part][-1:]) for part, _ in trial.stages]
     later = _sum([each * (count / rounds) for each, (_, count) in zip(usual, trial.stages, strict=True)])
-    evaluations = math.ceil(rounds / config.rounds_per_evaluation())
+    evaluations = len(config.scored_rounds(config.method_config(), rounds))
     trained = _sum(setup)
     for each, (part, count) in zip(usual, trial.stages, strict=True):
         trained += _sum(first[part][:count]) + each * max(0, count - len(first[part]))
@@ -225,7 +225,7 @@ def _exact(
     # Clients that take turns take other turns later, and with other seeds.
     everyone = bool(_find_active(moved).all() or not moved.any())
     seed, seed_max = is_all or alike, is_all or (alike and everyone and _same(moved[2:]))
-    evaluated = _same(scored[1:]) or (is_all and config.rounds_per_evaluation() == 1)
+    evaluated = _same(scored[1:]) or (is_all and len(config.scored_rounds(config.method_config(), rounds)) == rounds)
     # What is the same in every round is not drawn, and the same with every seed; set-up is seen once.
     fixed = len(moved) > 1 and _same(moved.sum(axis=1)) and _same(scored) and not before.any()
     run = seed and evaluated and (is_one or fixed)

@@ -222,7 +222,7 @@ def _count_evaluations(config: RunConfig, method: Method, settings: MethodConfig
     if config.run.early_stopping is not None:
         return 0
     steps = 2 if config.evaluation.threshold_by == "federation" else 1
-    asked = steps * -(-settings.total_rounds // config.rounds_per_evaluation())
+    asked = steps * len(config.scored_rounds(settings, settings.total_rounds))
     own = [kind for step, kind in answers_of(method.client).items() if step not in READS_ONLY]
     chosen = sum(any(spec.evaluated for spec in kind.specs()) for kind in own) * settings.total_rounds
     return 1 + len(config.run.seeds) * (asked + chosen)
