@@ -68,12 +68,12 @@ from graphsilo.experiments.runner import run
 from graphsilo.experiments.silo_rounds import note_each
 each = {}  # by mode, every client at a best round of its own
 note = progress.SeedProgress.note
-def noted(self, number, scores, modes, metric, **options):
+def noted(self, number, scores, modes, metric, *others, **options):
     for mode in modes:
         found = scores.get(progress.view_of(mode), {})
         sets = {name: value for name, value in found.items() if (name == "global") == mode.endswith("_global")}
         note_each(each.setdefault(mode, progress.ViewProgress()), number, sets, mode, metric)
-    return note(self, number, scores, modes, metric, **options)
+    return note(self, number, scores, modes, metric, *others, **options)
 progress.SeedProgress.note = noted
 tree = run(load_config(json.loads(sys.argv[1]))).tree
 progress.SeedProgress.note = note
