@@ -102,11 +102,15 @@ def _nothing_brought_along_stays() -> Generator[None, None, None]:
         trust.store().unlink(missing_ok=True)
     if "graphsilo.federation.own" in sys.modules:
         from graphsilo.data.partition import registry as rules
+        from graphsilo.evaluate import metrics
         from graphsilo.federation import own, registry
         from graphsilo.models import registry as models
 
+        added = {"model": models._ADDED, "method": registry._REGISTERED, "partition": rules._ADDED,
+                 "metric": metrics._ADOPTED}  # fmt: skip
+        metrics.measure_adopted([])
         for section, name in own._KNOWN:
-            {"model": models._ADDED, "method": registry._REGISTERED, "partition": rules._ADDED}[section].pop(name, None)
+            added[section].pop(name, None)
         if own._KNOWN:
             models._registry.cache_clear()
             rules._rules.cache_clear()

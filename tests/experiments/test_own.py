@@ -40,6 +40,51 @@ def told(call) -> str:
     return str(refused.value)
 
 
+def test_a_metric_of_ones_own_is_measured_where_it_is_named(tmp_path, monkeypatch):
+    """Ten for a missed one of the second class, one for one of the first: by the counts of the confusion."""
+    monkeypatch.chdir(tmp_path)
+    text = """
+import numpy as np
+from graphsilo.evaluate.metrics import Metric
+
+def cost(of):
+    items = of.actual.sum(-1)
+    return ((of.actual - of.hits) * [1, 10, 0][:of.hits.shape[-1]]).sum(-1) / np.where(items, items, np.nan)
+
+COST = Metric("cost", "Cost", "by what was missed", cost, is_share=False, higher_is_better=False, each_round=True)
+"""
+    written(tmp_path, "cost.py", text)
+    result = graphsilo.run(**QUICK, **{"evaluation.metrics": "cost.py"}, out=tmp_path / "run")
+    (seed,) = result.record.seeds
+    missed = np.array(seed.confusion) * (1 - np.eye(3))
+    expected = (missed.sum(axis=1) * [1, 10, 0]).sum() / np.sum(seed.confusion)
+    assert seed.test.beside.pooled.numbers["cost"] == pytest.approx(expected)
+    assert set(seed.rounds[0].test) >= {"cost", "accuracy"}
+    plain = graphsilo.run(**QUICK)
+    assert "cost" not in plain.tree["seeds"][0]["test"]
+    assert plain.record.fingerprint == result.record.fingerprint
+    again = load_config(tmp_path / "run" / "config.yaml")
+    assert (again.evaluation.metrics, list(again.find_own("metric"))) == (["cost"], ["cost"])
+    (tmp_path / "cost.py").write_text("")
+    assert "has changed since" in told(lambda: load_config(tmp_path / "run" / "config.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Metric('auc2', 'A', 'a', ranking='roc_auc')", "computed from counts, which silos send anyway"),
+        ("Metric('accuracy', 'A', 'a', lambda of: of.hits.sum(-1))", "there is a metric 'accuracy' already"),
+        ("Metric('rows', 'A', 'a', lambda of: of.hits)", r"gives (3, 4, 2) of margins of two classes, not (3, 4)"),
+        ("Metric('bad', 'A', 'a', lambda of: of.hit)", "AttributeError"),
+        ("3", "METRIC = Metric"),
+    ],
+)
+def test_what_is_no_metric_is_refused_before_anything_runs(tmp_path, text, said):
+    (tmp_path / "own.py").write_text(f"from graphsilo.evaluate.metrics import Metric\nMETRIC = {text}\n")
+    assert said in told(lambda: graphsilo.run(**QUICK, **{"evaluation.metrics": [str(tmp_path / "own.py")]}))
+    assert "no metric of your own" in told(lambda: graphsilo.run(**QUICK, **{"evaluation.metrics": ["accuracy"]}))
+
+
 def test_every_door_gives_the_same_numbers(brought, monkeypatch):
     """As files, as objects, in YAML with paths beside it, and on the command line."""
     monkeypatch.chdir(brought)

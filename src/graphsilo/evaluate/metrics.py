@@ -249,6 +249,50 @@ def register(metric: Metric) -> Metric:
     return metric
 
 
+_ADOPTED: dict[str, Metric] = {}
+"""What persons brought along in this process, whether a run measures it or not."""
+
+
+def adopt(name: str, thing: Any) -> str:
+    """Make a metric known that a person brought along; returns its name. ``name`` is where it comes from.
+
+    Raises:
+        ConfigError: It is no metric of counts, or has the name of one that graphsilo has.
+    """
+    if not isinstance(thing, Metric) or thing.counts is None or thing.selects:
+        raise ConfigError(
+            f"a metric of your own is METRIC = Metric(name, title, meaning, counts=...), computed from counts, which "
+            f"silos send anyway, and not from scores; it chooses no round (selects). {name} is another thing."
+        )
+    if thing.name in METRICS and thing.name not in _ADOPTED:
+        raise ConfigError(f"there is a metric '{thing.name}' already; give yours ({name}) another name.")
+    wanted = (3, len(GROUPS), 2)[: 3 if thing.per_class or thing.of_rare else 2]
+    try:
+        found = str(np.shape(thing.counts(group_margins(np.ones((3, CELLS, 2, 2), dtype=np.int64)))))
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    if found != str(wanted):
+        raise ConfigError(f"metric '{thing.name}' ({name}) gives {found} of margins of two classes, not {wanted}.")
+    _ADOPTED[thing.name] = thing
+    return thing.name
+
+
+def measure_adopted(names: Collection[str]) -> None:
+    """From now on measure these of those that were brought along, and no others.
+
+    Raises:
+        ConfigError: Nobody brought one of this name.
+    """
+    if unknown := sorted(set(names) - _ADOPTED.keys()):
+        raise ConfigError(
+            f"evaluation.metrics names '{unknown[0]}', which is no metric of your own: say its file, FILE.py. What "
+            f"graphsilo has is measured unasked."
+        )
+    for name, metric in _ADOPTED.items():
+        METRICS.pop(name, None)
+        METRICS.update({name: metric} if name in names else {})
+
+
 def metric_of(name: str) -> Metric:
     """The metric of this name, whatever view stands before it (``aggregate.accuracy``); of a name that is not in the
     table, a cost or one that is shown as a plain number."""

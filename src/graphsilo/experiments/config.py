@@ -46,7 +46,7 @@ RunReference = Literal[
 REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
 """Settings of ``run`` that change no number."""
-OUTPUTS = frozenset({"models", "embeddings"})
+OUTPUTS = frozenset({"models", "embeddings", "metrics"})
 """Settings of ``evaluation`` that only say what is written."""
 NO_NUMBERS = {f"run.{name}" for name in WITHOUT_EFFECT} | {f"evaluation.{name}" for name in OUTPUTS} | {"data.root"}
 """Settings in which a run that goes on may differ from what it was begun with."""
@@ -169,6 +169,9 @@ class EvaluationConfig(Settings):
     positive: str | int | None = setting(
         None,
         "of two classes the one that is looked for, by name or number; none: the one that fewer training items have",
+    )
+    metrics: list[str] = setting(
+        [], "metrics of your own, measured beside the others: FILE.py with METRIC = Metric(..., counts=...)"
     )
     budget: float | None = setting(
         None, "how many items a silo can look into, the highest scores first; below 1 a share of them; none: 1 %", gt=0
@@ -463,6 +466,7 @@ class RunConfig(Settings):
             "method": [self.method.name],
             "partition": [] if self.partition.file is not None else [self.partition.rule],
             "model": self.model_names(),
+            "metric": self.evaluation.metrics,
         }
         found = own_of(self.own).get(section, {})
         return {name: one for name, one in found.items() if name in names[section]}
@@ -667,7 +671,8 @@ def _admit_own(base: Door, call: Door) -> dict[str, dict[str, Own]]:
 
 def _is_renamed(section: str, call: Door) -> bool:
     """Whether the call chooses another name for the section."""
-    return any(f"{section}.{key}" in call.values for key in CHOICES[section])
+    names = [f"{section}.{key}" for key in CHOICES[section]] if section in CHOICES else ["evaluation.metrics"]
+    return any(name in call.values for name in names)
 
 
 def door_of(title: str, folder: Path | None = None, *, is_call: bool = False) -> Door:

@@ -46,8 +46,8 @@ FLAGS = {
     "run.precision": "--precision", "run.without": "--without",
 }  # fmt: skip
 """Flags of ``run`` and ``plan``, by the setting that they stand for."""
-OWN = ("method", "model", "partition")
-"""Sections whose names may stand for something of a person's own."""
+OWN = ("method", "model", "partition", "metric")
+"""Sections whose names may stand for something of a person's own, and metrics."""
 RECORDS = ("given", "remarks", "replaces", "own")
 """What a written-out configuration says of itself; no settings."""
 
@@ -169,6 +169,8 @@ class Door:
                 {**item, "name": self.name_own(section, item.get("name"))}
                 if isinstance(item, Mapping) and "name" in item else self.name_own(section, item) for item in value
             ]  # fmt: skip
+        if (section, rest) == ("evaluation", ["metrics"]):
+            return [self.name_own("metric", item) for item in (value if isinstance(value, list) else [value])]
         return self.name_own(section, value) if section in OWN and rest in ([], [NAMES[section]]) else value
 
     def name_own(self, section: str, value: Any) -> Any:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from graphsilo.data.sources import catalog
 from graphsilo.errors import FederationError, UnsupportedError
+from graphsilo.evaluate.metrics import measure_adopted
 from graphsilo.experiments.checks import (
     check_data,
     check_device,
@@ -121,6 +122,7 @@ def run(
 def check_settings(config: RunConfig, folder: Place, *, remote: bool) -> RunConfig:
     """The configuration without what has no effect; refuses what can be refused before data is read."""
     config = drop_idle(config, out=folder.path, remote=remote)
+    measure_adopted(config.evaluation.metrics)
     check_device(config.run.device, config.run.precision)
     check_models(config, method_of(config), config.method_config())
     if config.run.workers > 1:

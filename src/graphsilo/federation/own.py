@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 from graphsilo.data import partition
 from graphsilo.errors import ConfigError, nearest, several
+from graphsilo.evaluate.metrics import Metric
+from graphsilo.evaluate.metrics import adopt as adopt_metric
 from graphsilo.federation import registry, trust
 from graphsilo.federation.registry import Method
 from graphsilo.models.registry import adopt as adopt_model
@@ -95,7 +97,10 @@ KINDS = {
     "method": Kind("METHOD", "METHOD = Method(...)", lambda thing: isinstance(thing, Method), registry.adopt),
     "model": Kind("MODEL", "a class that derives from torch.nn.Module", _is_module, adopt_model),
     "partition": Kind("RULE", "a function (graph, clients, seed)", _is_rule, partition.adopt),
+    "metric": Kind("METRIC", "METRIC = Metric(...)", lambda thing: isinstance(thing, Metric), adopt_metric),
 }
+
+_ENTRIES = Method | ModelEntry | partition.Rule | Metric
 
 _KNOWN: dict[tuple[str, str], Own] = {}
 _RAN: dict[str, str] = {}  # keys of the files that were run here
@@ -107,7 +112,7 @@ def bring(
     """Make known what a person says of a section where it is something of their own.
 
     Args:
-        section: ``method``, ``model`` or ``partition``.
+        section: ``method``, ``model``, ``partition`` or ``metric``.
         value: ``net.py``, ``net.py:Net``, ``package.module:Net``, or the thing itself.
         folder: What paths are relative to; None: where the process is.
         named: Whether the person says it in this very command; what a file says must be trusted.
@@ -129,7 +134,7 @@ def bring(
         module, digest = _open_module(value, where)
         name, thing = _choose(kind, module, said["name"], value)
         place = f"{where}:{name}"
-    elif isinstance(value, Method | ModelEntry | partition.Rule) or inspect.isclass(value) or inspect.isroutine(value):
+    elif isinstance(value, _ENTRIES) or inspect.isclass(value) or inspect.isroutine(value):
         thing, place = value, place_of(value)
         if is_findable(place):
             _allow_again(place)
@@ -246,7 +251,7 @@ def class_at(module: str, name: str, file: str) -> Any:
 
 def _homes(thing: Any) -> Iterator[tuple[types.ModuleType, str]]:
     """Modules and names under which a thing may be found, the likeliest first."""
-    near = {Method: "client", partition.Rule: "cut"}
+    near = {Method: "client", partition.Rule: "cut", Metric: "counts"}
     owner = getattr(thing, near.get(type(thing), ""), thing)
     own = thing.path.partition(":")[0] if isinstance(thing, ModelEntry) else getattr(owner, "__module__", None)
     for name in dict.fromkeys((own, SESSION)):
@@ -507,8 +512,8 @@ def _code(thing: Any, seen: set[int]) -> Iterator[Any]:
     elif inspect.isfunction(thing):
         yield repr(thing.__defaults__) if _is_plain(thing.__defaults__) else ""
         yield from _code(thing.__code__, seen)
-    elif isinstance(thing, partition.Rule):
-        yield from _code(thing.cut, seen)
+    elif isinstance(thing, partition.Rule | Metric):
+        yield from _code(thing.cut if isinstance(thing, partition.Rule) else thing.counts, seen)
 
 
 def _is_plain(values: Any) -> bool:
