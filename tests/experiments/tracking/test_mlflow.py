@@ -131,28 +131,27 @@ class Striking(Observer):
 
 
 @pytest.mark.parametrize("start_again", [4, None])
-def test_a_server_that_is_killed_does_not_end_the_run(request, tmp_path, small, monkeypatch, start_again):
+def test_a_server_that_is_killed_does_not_end_the_run(server, tmp_path, small, monkeypatch, start_again):
     """It misses nothing where it is there again before the run ends."""
     from graphsilo.experiments.tracking import MLflow
 
     monkeypatch.setattr(base, "RETRY_SECONDS", 0.0 if start_again else 60.0)
     monkeypatch.setattr("graphsilo.experiments.tracking.mlflow.EVERY", 0.0)
-    own = Server(tmp_path).start()
-    request.addfinalizer(own.kill)
-    tracker, told = MLflow(own.uri, experiment="struck"), []
+    experiment = f"struck, started again at {start_again}"
+    tracker, told = MLflow(server.uri, experiment=experiment), []
     tracker.say = told.append
     result = run(
-        small(method__rounds=6), out=tmp_path / "run", observer=Several(Striking(2, own, start_again), tracker)
+        small(method__rounds=6), out=tmp_path / "run", observer=Several(Striking(2, server, start_again), tracker)
     )
     assert result.tree["seeds"][0]["last_round"] == 6
     if start_again is None:
         assert len(told) == 2
         assert "events of the run could not be kept" in told[1]
-        own.start()
+        server.start()
         run(small(method__rounds=6), out=tmp_path / "run", resume=True, observer=tracker)  # sends what is missing
     else:
         assert len(told) == 1
-    client, runs, _ = runs_of(own, "struck")
+    client, runs, _ = runs_of(server, experiment)
     wanted = [(row["round"], reported_scores(row)["test"]["accuracy"]) for row in result.tree["seeds"][0]["rounds"]]
     assert history(client, runs["run", "0"], "test/accuracy") == wanted
     assert runs["run", "all"].info.status == "FINISHED"
