@@ -271,7 +271,7 @@ def test_silos_alone_have_best_rounds_of_their_own() -> None:
     progress = SeedProgress()
     steps = [{0: 4, 1: 9}, {0: 7, 1: 5, 2: 2}, {0: 6, 1: 9, 2: 8}]
     better = [
-        progress.note(number, {"own": own_scores(right)}, ("own_local",), METRICS["accuracy"], alone=True)
+        progress.note(number, {"own": own_scores(right)}, ("own_local",), METRICS["accuracy"], "run", alone=True)[0]
         for number, right in enumerate(steps, 1)
     ]
     assert [each["own_local"] for each in better] == [{0, 1}, {0, 2}, {2}]
@@ -292,11 +292,11 @@ def test_of_rounds_with_equal_macro_f1_the_better_ranking_is_taken(alone: bool) 
     for number, ranked in enumerate([0.02, 0.3, 0.1], 1):
         scores = own_scores({0: 5})
         scores["seen"].scores = {f"{kind}/ap": np.array([[ranked, 10.0]]) for kind in ("val", "test")}
-        progress.note(number, {"own": scores}, ("own_local",), METRICS["macro_f1"], alone=alone)
+        progress.note(number, {"own": scores}, ("own_local",), METRICS["macro_f1"], "run", alone=alone)
     assert progress.views["own_local"].best_round == 2
     progress = SeedProgress()
     for number in (1, 2):  # without a ranking the first of equals
-        progress.note(number, {"own": own_scores({0: 5})}, ("own_local",), METRICS["macro_f1"], alone=alone)
+        progress.note(number, {"own": own_scores({0: 5})}, ("own_local",), METRICS["macro_f1"], "run", alone=alone)
     assert progress.views["own_local"].best_round == 1
 
 
