@@ -168,18 +168,18 @@ def test_requests_of_many_threads_reach_their_sites(federation: Federation) -> N
 
 def test_a_slow_site_holds_up_nobody(federation: Federation) -> None:
     with ThreadPoolExecutor(1) as threads:
-        slow = threads.submit(federation.transport.request, "north", b"wait 3", timeout=30)
+        slow = threads.submit(federation.transport.request, "north", b"wait 5", timeout=30)
         time.sleep(0.2)
-        assert federation.transport.request("north", b"quick", timeout=2) == b"quick"
-        assert federation.transport.request("west", b"quick", timeout=2) == b"quick"
+        assert federation.transport.request("north", b"quick", timeout=30) == b"quick"
+        assert federation.transport.request("west", b"quick", timeout=30) == b"quick"
         assert not slow.done()
-        assert slow.result() == b"wait 3"
+        assert slow.result() == b"wait 5"
 
 
 def test_an_answer_that_comes_too_late_is_none(federation: Federation) -> None:
     with pytest.raises(Unreachable, match=r"site 'north' gave no answer: no answer within 0\.5 s"):
         federation.transport.request("north", b"wait 2", timeout=0.5)
-    assert federation.transport.request("north", b"next", timeout=10) == b"next"
+    assert federation.transport.request("north", b"next", timeout=30) == b"next"
 
 
 def test_a_site_that_nobody_knows(federation: Federation) -> None:
@@ -223,9 +223,9 @@ def test_a_site_whose_engine_was_killed_comes_back(federation: Federation) -> No
         until(lambda: health(transport)["south"]["state"] == "lost")
         with pytest.raises(Unreachable, match="it is not connected"):
             transport.request("south", b"", timeout=5)
-        assert transport.request("west", b"others go on", timeout=5) == b"others go on"
+        assert transport.request("west", b"others go on", timeout=30) == b"others go on"
     federation.wait_for(["south"], 40)
-    assert transport.request("south", b"name", timeout=10) == b"south"
+    assert transport.request("south", b"name", timeout=30) == b"south"
     assert site.pid != before
     assert transport.pid == coordinator
 
@@ -235,8 +235,8 @@ def test_a_site_without_a_supervisor_is_no_site(federation: Federation) -> None:
     until(lambda: health(federation.transport)["west"]["state"] == "lost")
     assert "nobody serves the silos there" in health(federation.transport)["west"]["problem"]
     federation.supervisors["west"] = Supervisor("west", federation.sites["west"].socket_path)
-    federation.wait_for(SITES, 10)
-    assert federation.transport.request("west", b"name", timeout=10) == b"west"
+    federation.wait_for(SITES, 40)
+    assert federation.transport.request("west", b"name", timeout=30) == b"west"
 
 
 def test_the_coordinators_engine_is_started_again_when_it_is_killed(federation: Federation) -> None:
@@ -246,7 +246,7 @@ def test_the_coordinators_engine_is_started_again_when_it_is_killed(federation: 
     with pytest.raises(Unreachable, match="being started again"):
         transport.request("north", b"", timeout=5)
     until(lambda: all(entry["state"] == "up" for entry in health(transport).values()))
-    assert transport.request("north", b"name", timeout=10) == b"north"
+    assert transport.request("north", b"name", timeout=30) == b"north"
 
 
 def test_sites_stay_while_the_coordinator_is_away(federation: Federation) -> None:
@@ -258,7 +258,7 @@ def test_sites_stay_while_the_coordinator_is_away(federation: Federation) -> Non
     federation.transport = NvflareTransport(federation.folder / "coordinator", signed=False)
     federation.transport.start()
     federation.wait_for(SITES, 60)
-    assert federation.transport.request("north", b"name", timeout=10) == b"north"
+    assert federation.transport.request("north", b"name", timeout=30) == b"north"
     assert [site.pid for site in federation.sites.values()] == pids
 
 
@@ -271,7 +271,7 @@ def test_another_federations_kit_is_refused(federation: Federation) -> None:
         site.start()
         until(lambda: "was not certified by the root of federation 'demo'" in site._problem)
         assert site._state == "never seen"
-        assert federation.transport.request("north", b"name", timeout=10) == b"north"
+        assert federation.transport.request("north", b"name", timeout=30) == b"north"
         assert supervisor.seen == 0
     finally:
         site.close()
@@ -299,7 +299,7 @@ def test_a_site_cannot_pose_as_another(federation: Federation) -> None:
     try:
         keeper.start()
         until(lambda: "authenticated as 'west' but claimed endpoint 'north'" in log.read_text())
-        assert federation.transport.request("north", b"name", timeout=10) == b"north"
+        assert federation.transport.request("north", b"name", timeout=30) == b"north"
         assert supervisor.seen == 0
     finally:
         keeper.close()
