@@ -69,6 +69,15 @@ COST = Metric("cost", "Cost", "by what was missed", cost, is_share=False, higher
     assert "has changed since" in told(lambda: load_config(tmp_path / "run" / "config.yaml"))
 
 
+def test_a_metric_that_is_infinite_is_missing_and_links_have_none(tmp_path):
+    text = "METRIC = Metric('odd', 'O', 'o', lambda of: of.hits.sum(-1) / 0.0)"
+    written(tmp_path, "odd.py", f"from graphsilo.evaluate.metrics import Metric\n{text}")
+    asked = {"evaluation.metrics": str(tmp_path / "odd.py")}
+    with np.errstate(all="ignore"):
+        assert graphsilo.run(**QUICK, **asked).tree["seeds"][0]["test"]["odd"] is None
+    assert "this task has none" in told(lambda: graphsilo.run(**QUICK, task="link", **asked))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -13,6 +13,7 @@ import pytest
 from graphsilo import report
 from graphsilo.report.html import render_comparison
 from graphsilo.report.record import load
+from graphsilo.report.run_page import sentence
 from kit import result_tree, round_tree, seed_tree
 from kit.pages import Page
 
@@ -137,3 +138,18 @@ def test_no_deviation_is_explained_where_there_is_one_seed(tmp_path: Path, sampl
     assert "standard deviation" not in render_comparison([load(one), load(other)])
     many = [load(sample.make_run(tmp_path / name, seeds=2, rounds=3, clients=3, title=name)) for name in ("a", "b")]
     assert "standard deviation" in render_comparison(many)
+
+
+@pytest.mark.parametrize(
+    ("had", "said"),
+    [([3, 3], "for 3 rounds,"), ([2], "for 2 of at most 3 rounds,"), ([1, 3], "for 1 to 3 of at most 3 rounds,")],
+    ids=str,
+)
+def test_a_run_that_ended_early_says_how_many_rounds_it_had(tmp_path: Path, had: list[int], said: str) -> None:
+    tree = result_tree(method={"rounds": 3})
+    tree["seeds"] = [
+        seed_tree(seed, rounds=[round_tree(number) for number in range(1, rounds + 1)])
+        for seed, rounds in enumerate(had)
+    ]
+    (tmp_path / "result.json").write_text(json.dumps(tree))
+    assert said in sentence(load(tmp_path))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -273,7 +273,13 @@ def adopt(name: str, thing: Any) -> str:
         found = f"{type(error).__name__}: {error}"
     if found != str(wanted):
         raise ConfigError(f"metric '{thing.name}' ({name}) gives {found} of margins of two classes, not {wanted}.")
-    _ADOPTED[thing.name] = thing
+    counts = thing.counts
+
+    def count(margins: Any) -> Values:
+        value = np.asarray(counts(margins), dtype=np.float64)
+        return np.where(np.isfinite(value), value, np.nan)  # an infinite one is missing, too
+
+    _ADOPTED[thing.name] = replace(thing, counts=count)
     return thing.name
 
 

@@ -26,7 +26,7 @@ from graphsilo.federation.kinds import LARGEST_RATIO, LARGEST_WEIGHT
 from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, OneRoundConfig
 from graphsilo.settings import Settings, above
-from graphsilo.types import Task
+from graphsilo.types import TARGET_TASKS, Task
 
 Rule: TypeAlias = "Callable[[Case, Any], str | bool | None]"
 """Given a run and a setting's value: why it changes nothing; falsy where it may."""
@@ -444,6 +444,10 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
     "evaluation.every": (lambda run, value: (value or 1) > 1 and _one_round(run, value),),
     "evaluation.model": (_nothing_to_choose,),
     "evaluation.select_by": (_other_metric,),
+    "evaluation.metrics": (
+        _where(lambda run, value: value and run.task in ("link", *TARGET_TASKS),
+               "metrics of your own are made of counts of classes, and this task has none"),
+    ),
     "evaluation.embeddings": (  # between machines every job has a folder, and every site its own
         _where(lambda run, value: value and not run.out and not run.remote,
                "there is no folder to write to; name one as out"),

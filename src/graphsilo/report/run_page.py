@@ -119,7 +119,7 @@ def sentence(run: Run) -> str:
         f"{run.result.method.title}{_describe_model(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
         f"{integer(data.edges)} edges, {data.outputs}), held by "
         f"{_many(partition.clients, 'silo')} ({_describe_cut(run)}{f', without {absent}' if absent else ''}), for "
-        f"{_many(run.result.method.rounds, 'round')}"
+        f"{_describe_rounds(run)}"
     )
     if run.scenario != "seen":
         text += f", scenario {run.scenario}"
@@ -129,6 +129,14 @@ def sentence(run: Run) -> str:
     )
     part = " at some of the silos" if describe_share(run.result) else ""
     return f"{text}; scored: the {MODES.get(run.reported, run.reported)}{part}."
+
+
+def _describe_rounds(run: Run) -> str:
+    """How many there were, and how many there might have been."""
+    planned, had = run.result.method.rounds, sorted({len(seed.rounds) for seed in run.seeds if seed.rounds})
+    if had in ([], [planned]):
+        return _many(planned, "round")
+    return f"{' to '.join(map(str, dict.fromkeys((had[0], had[-1]))))} of at most {_many(planned, 'round')}"
 
 
 def _describe_cut(run: Run) -> str:

@@ -48,6 +48,7 @@ def test_another_study_does_not_go_on_in_the_folder(tmp_path):
         ({"device": "cuda"}, "run.device cuda was asked for"),
         ({"run.top_share": 0.1}, "run.top_share would have no effect"),
         ({"method": "majority", "space": None}, "the space of majority is empty"),
+        ({"method": "auto", "space": None}, r"such as tune: \{method.balance: "),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(said, text, tmp_path):

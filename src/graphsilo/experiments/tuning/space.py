@@ -18,6 +18,7 @@ from graphsilo.experiments.effects import drop_idle
 from graphsilo.experiments.options import spell_name
 from graphsilo.experiments.spaces import default_spaces
 from graphsilo.federation import registry
+from graphsilo.federation.settings import MethodConfig
 
 if TYPE_CHECKING:
     import optuna
@@ -179,9 +180,13 @@ def spaces_of(said: Any, methods: Sequence[str], base: Mapping[str, Any]) -> dic
         tables: Sequence[Mapping[str, Any]] = own.get(method) or ([{}] if common else default_spaces(method))
         space = Space(tuple({**common, **{name: _values(name, each) for name, each in t.items()}} for t in tables))
         if not any(space.tables):
+            fields = registry.load(method).config.model_fields
+            known = ["lr", *(name for name in fields if name not in MethodConfig.model_fields)]
+            example = next((name for name in known if name in fields), "rounds")
             raise ConfigError(
                 f"the space of {method} is empty: there is nothing to try. Name settings and their values, such as "
-                f"tune: {{method.lr: [0.003, 0.01, 0.03]}}, in the configuration or a file for --space."
+                f"tune: {{method.{example}: {'[0.003, 0.01, 0.03]' if example == 'lr' else '[...]'}}}, in the "
+                f"configuration or a file for --space."
             )
         try:
             _check(space, method, base)
