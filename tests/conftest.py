@@ -107,7 +107,7 @@ def _nothing_brought_along_stays() -> Generator[None, None, None]:
         from graphsilo.models import registry as models
 
         added = {"model": models._ADDED, "method": registry._REGISTERED, "partition": rules._ADDED,
-                 "metric": metrics._ADOPTED}  # fmt: skip
+                 "metric": metrics.ADOPTED}  # fmt: skip
         metrics.measure_adopted([])
         for section, name in own._KNOWN:
             added[section].pop(name, None)

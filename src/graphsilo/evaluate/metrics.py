@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -249,38 +249,8 @@ def register(metric: Metric) -> Metric:
     return metric
 
 
-_ADOPTED: dict[str, Metric] = {}
+ADOPTED: dict[str, Metric] = {}
 """What persons brought along in this process, whether a run measures it or not."""
-
-
-def adopt(name: str, thing: Any) -> str:
-    """Make a metric known that a person brought along; returns its name. ``name`` is where it comes from.
-
-    Raises:
-        ConfigError: It is no metric of counts, or has the name of one that graphsilo has.
-    """
-    if not isinstance(thing, Metric) or thing.counts is None or thing.selects:
-        raise ConfigError(
-            f"a metric of your own is METRIC = Metric(name, title, meaning, counts=...), computed from counts, which "
-            f"silos send anyway, and not from scores; it chooses no round (selects). {name} is another thing."
-        )
-    if thing.name in METRICS and thing.name not in _ADOPTED:
-        raise ConfigError(f"there is a metric '{thing.name}' already; give yours ({name}) another name.")
-    wanted = (3, len(GROUPS), 2)[: 3 if thing.per_class or thing.of_rare else 2]
-    try:
-        found = str(np.shape(thing.counts(group_margins(np.ones((3, CELLS, 2, 2), dtype=np.int64)))))
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-    if found != str(wanted):
-        raise ConfigError(f"metric '{thing.name}' ({name}) gives {found} of margins of two classes, not {wanted}.")
-    counts = thing.counts
-
-    def count(margins: Any) -> Values:
-        value = np.asarray(counts(margins), dtype=np.float64)
-        return np.where(np.isfinite(value), value, np.nan)  # an infinite one is missing, too
-
-    _ADOPTED[thing.name] = replace(thing, counts=count)
-    return thing.name
 
 
 def measure_adopted(names: Collection[str]) -> None:
@@ -289,12 +259,12 @@ def measure_adopted(names: Collection[str]) -> None:
     Raises:
         ConfigError: Nobody brought one of this name.
     """
-    if unknown := sorted(set(names) - _ADOPTED.keys()):
+    if unknown := sorted(set(names) - ADOPTED.keys()):
         raise ConfigError(
             f"evaluation.metrics names '{unknown[0]}', which is no metric of your own: say its file, FILE.py. What "
             f"graphsilo has is measured unasked."
         )
-    for name, metric in _ADOPTED.items():
+    for name, metric in ADOPTED.items():
         METRICS.pop(name, None)
         METRICS.update({name: metric} if name in names else {})
 

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 from graphsilo.data import partition
 from graphsilo.errors import ConfigError, nearest, several
 from graphsilo.evaluate.metrics import Metric
-from graphsilo.evaluate.metrics import adopt as adopt_metric
 from graphsilo.federation import registry, trust
 from graphsilo.federation.registry import Method
 from graphsilo.models.registry import adopt as adopt_model
@@ -93,11 +92,17 @@ def _is_rule(thing: Any) -> bool:
     return isinstance(thing, partition.Rule) or inspect.isfunction(thing)
 
 
+def _adopt_metric(name: str, thing: Any) -> str:
+    from graphsilo.evaluate.adopting import adopt
+
+    return adopt(name, thing)
+
+
 KINDS = {
     "method": Kind("METHOD", "METHOD = Method(...)", lambda thing: isinstance(thing, Method), registry.adopt),
     "model": Kind("MODEL", "a class that derives from torch.nn.Module", _is_module, adopt_model),
     "partition": Kind("RULE", "a function (graph, clients, seed)", _is_rule, partition.adopt),
-    "metric": Kind("METRIC", "METRIC = Metric(...)", lambda thing: isinstance(thing, Metric), adopt_metric),
+    "metric": Kind("METRIC", "METRIC = Metric(...)", lambda thing: isinstance(thing, Metric), _adopt_metric),
 }
 
 _ENTRIES = Method | ModelEntry | partition.Rule | Metric
