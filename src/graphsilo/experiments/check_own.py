@@ -45,7 +45,8 @@ def check_findable(config: RunConfig, method: Method, why: str) -> None:
     Raises:
         ConfigError: Names it.
     """
-    found = [(section, name, one.place) for section in OWN[:3] for name, one in config.find_own(section).items()]
+    needed = [section for section in OWN if section != "metric"]  # whose code no other process runs
+    found = [(section, name, one.place) for section in needed for name, one in config.find_own(section).items()]
     found += [("method", method.name, own.place_of(part)) for part in (*classes_of(method.client), method.config)]
     for section, name, place in found:
         if not own.is_findable(place):

@@ -240,7 +240,8 @@ class Client(ClientBase[FedRidgeConfig]):
                     counts += confusions(labels[part], output.argmax(3).flatten(1).numpy(), classes)
             found.append(counts)
             if self.metric.ranking is not None:  # all items at once, one candidate after the other
-                for output in (features.times(each, items) for each in candidates):
+                for weights in candidates:
+                    output = features.times(weights, items)
                     ranked += [self.metric.rank(labels, self._say(output + shift).numpy()) for shift in shifts]
         self._forget_others(self._seen, request.candidates, request.dim)
         return Candidates(
