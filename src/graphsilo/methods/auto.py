@@ -200,8 +200,6 @@ class Client(ClientBase[AutoConfig]):
         self._outputs = []
         if name == "ridge":
             self._said.clear()
-            if trees := self._parts.get("trees"):  # one method's columns at a time: each takes as much as the data
-                trees.drop_columns()
         part.round, part.repeat = self.round, self.repeat
         return part
 
@@ -439,15 +437,16 @@ class Server(ServerBase[AutoConfig]):
         return sum(up for up, _ in each), sum(down for _, down in each)
 
     def set_up(self, federation: Federation) -> None:
-        """That of each method, FedRidge's last: its first round needs the columns that it looked at."""
-        for name in reversed(self.parts):
-            self._run(name, lambda part, its: part.set_up(its), federation)
+        """FedRidge's: FedTrees' columns, which take as much memory as the data, are made once FedRidge's are let go."""
+        self._run("ridge", lambda part, its: part.set_up(its), federation)
 
     def round(self, federation: Federation, number: int) -> None:
         """FedRidge's round, or a step of FedTrees; then the choice between them."""
         if self.ends_early:  # alone, other silos may go on
             return
         steps = number - 1
+        if steps == 1:
+            self._run("trees", lambda part, its: part.set_up(its), federation)
         self._run("trees" if steps else "ridge", lambda part, its: part.round(its, steps or 1), federation)
         self.log["chosen"] = float(self.preferred[0])
         if self.config.is_scored(number):

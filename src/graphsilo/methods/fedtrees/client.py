@@ -475,12 +475,6 @@ class Client(ClientBase[FedTreesConfig]):
     def release(self) -> None:
         self._forget()
 
-    def drop_columns(self) -> None:
-        """Make room: columns are made again where they are asked for."""
-        self._forget()
-        for graph in (self.silo.graph, self.silo.seen.graph):
-            self.tensors(graph).forget(COLUMNS)
-
     def _track(self, view: str) -> str:
         """The forest of a view: ``own`` is what was chosen, and who grows none of its own has the common one."""
         track = self._chosen if view == "own" else view
