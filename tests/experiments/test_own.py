@@ -82,7 +82,8 @@ def test_a_metric_that_is_infinite_is_missing_and_links_have_none(tmp_path):
     ("text", "said"),
     [
         ("Metric('auc2', 'A', 'a', ranking='roc_auc')", "computed from counts, which silos send anyway"),
-        ("Metric('accuracy', 'A', 'a', lambda of: of.hits.sum(-1))", "there is a metric 'accuracy' already"),
+        ("Metric('accuracy', 'A', 'a', lambda of: of.hits.sum(-1))", "a metric with the name 'accuracy' already"),
+        ("Metric('mine', 'Accuracy', 'a', lambda of: of.hits.sum(-1))", "a metric with the title 'Accuracy' already"),
         ("Metric('rows', 'A', 'a', lambda of: of.hits)", r"gives (3, 4, 2) of margins of two classes, not (3, 4)"),
         ("Metric('bad', 'A', 'a', lambda of: of.hit)", "AttributeError"),
         ("3", "METRIC = Metric"),

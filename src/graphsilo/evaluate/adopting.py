@@ -23,8 +23,10 @@ def adopt(name: str, thing: Any) -> str:
             f"a metric of your own is METRIC = Metric(name, title, meaning, counts=...), computed from counts, which "
             f"silos send anyway, and not from scores; it chooses no round (selects). {name} is another thing."
         )
-    if thing.name in METRICS and thing.name not in ADOPTED:
-        raise ConfigError(f"there is a metric '{thing.name}' already; give yours ({name}) another name.")
+    for what in ("name", "title"):
+        mine = getattr(thing, what)
+        if mine in {getattr(each, what) for key, each in METRICS.items() if key not in ADOPTED}:
+            raise ConfigError(f"there is a metric with the {what} '{mine}' already; give yours ({name}) another one.")
     wanted = (3, len(GROUPS), 2)[: 3 if thing.per_class or thing.of_rare else 2]
     try:
         found = str(np.shape(thing.counts(group_margins(np.ones((3, CELLS, 2, 2), dtype=np.int64)))))

@@ -227,7 +227,7 @@ def compare_settings(
     if as_reported and len(set(scored)) > 1:
         notes.append(f"Whose model is scored differs ({_format_distinct(labels, scored)}).")
     if len({run.result.fingerprint for run in runs}) < len(runs):
-        notes.append("Some runs have the same fingerprint: the same settings on the same data, run again.")
+        notes.append("Some runs have the same fingerprint: nothing on which a score depends differs between them.")
     return warnings, notes
 
 

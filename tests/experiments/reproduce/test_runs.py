@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from graphsilo.errors import ConfigError
+from graphsilo.data.sources import catalog
+from graphsilo.errors import ConfigError, DataError
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.description import find_tables, tables
-from graphsilo.experiments.reproduce.runs import QUICK_ROUNDS, plan, settings_of
+from graphsilo.experiments.reproduce.runs import QUICK_ROUNDS, carry_out, plan, settings_of
 from graphsilo.federation import registry
 
 
@@ -146,3 +147,28 @@ def test_numbers_of_clients_that_no_row_has_are_refused(tmp_path: Path) -> None:
 def test_what_is_not_in_the_table(tmp_path: Path, asked: dict[str, list[Any]], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         plan("FairFGL", "II", out=tmp_path, **asked)  # type: ignore[arg-type]
+
+
+def test_data_that_is_missing_ends_its_own_runs_alone(
+    tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str, **asked: Any) -> Any:
+        if name != "Cora":
+            raise DataError(f"{name} is not here.")
+        return whole(name, **asked)
+
+    whole = catalog.load
+    monkeypatch.setattr(catalog, "load", load)
+    (tmp_path / "data" / "planetoid").mkdir(parents=True)
+    (tmp_path / "data" / "planetoid" / "Cora").symlink_to(data_root / "planetoid" / "Cora")
+    asked: dict[str, Any] = {"methods": ["FedAvg"], "quick": True, "out": tmp_path, "data_root": tmp_path / "data"}
+    some = plan("FairFGL", "II", data=["CiteSeer", "Cora"], **asked)
+    found = [(job.row.data, outcome.error) for job, outcome in carry_out(some)]
+    reasons = {data: [error for name, error in found if name == data] for data, _ in found}
+    assert reasons["Cora"]
+    assert set(reasons["Cora"]) == {None}
+    first, *others = reasons["CiteSeer"]
+    assert first == "CiteSeer is not here."
+    assert set(others) == {"CiteSeer is missing, as was said of another run."}
+    with pytest.raises(DataError, match="CiteSeer is not here"):
+        list(carry_out(plan("FairFGL", "II", data=["CiteSeer"], **asked)))

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pydantic.fields import FieldInfo
 
 from graphsilo.data.sources import entries
-from graphsilo.errors import ConfigError, nearest
+from graphsilo.errors import ConfigError, DataError, nearest
 from graphsilo.experiments import batch
 from graphsilo.experiments.config import load_config
 from graphsilo.experiments.reproduce.description import Line, Row, Table, find_tables, is_large
@@ -146,26 +146,44 @@ def carry_out(
 
     Raises:
         ConfigError: There is no such executor.
-        DataError: A data set is not here and cannot be downloaded: then nothing is run.
+        DataError: No data set is here or can be downloaded. Where some are, the runs on the others fail.
     """
     with contextlib.closing(
         batch.executor_of(executor)
     ) as place:  # a mistake in it is refused before anything is fetched
-        _fetch(planned)
+        missing = _fetch(planned)
         by_name = {job.name: job for job in planned.jobs}
-        tasks = (batch.Task(job.name, job.config, job.out) for job in planned.jobs)
+        tasks = []
+        for job in planned.jobs:
+            if (data := job.config["data.name"]) not in missing:
+                tasks.append(batch.Task(job.name, job.config, job.out))
+                continue
+            yield job, batch.Outcome(job.name, job.out, missing[data])
+            missing[data] = f"{data} is missing, as was said of another run."
         for outcome in batch.run(tasks, place, follow=follow):
             yield by_name[outcome.name], outcome
 
 
-def _fetch(planned: Plan) -> None:
-    """Download what is not here, once for all runs."""
+def _fetch(planned: Plan) -> dict[str, str]:
+    """Download what is not here, once for all runs; says of each data set that cannot be had, why.
+
+    Raises:
+        DataError: No data set can be had.
+    """
     from graphsilo.data.sources import catalog
 
-    for name, root in dict.fromkeys((job.config["data.name"], job.config.get("data.root")) for job in planned.jobs):
+    missing: dict[str, str] = {}
+    roots = {job.config["data.name"]: job.config.get("data.root") for job in planned.jobs}
+    for name, root in roots.items():
         found = catalog.entry(name)
         if not found.generated and found.source.find(catalog.data_roots(root)) is None:
-            catalog.load(name, root=root)
+            try:
+                catalog.load(name, root=root)
+            except DataError as error:
+                missing[name] = str(error)
+                if len(missing) == len(roots):
+                    raise
+    return missing
 
 
 def _narrow(
