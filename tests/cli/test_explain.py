@@ -42,6 +42,9 @@ def test_explain_what_a_file_of_ones_own_holds(call, tmp_path):
     code, out, err = call("explain", str(tmp_path / "empty.py"))
     assert (code, out) == (2, "")
     assert "wanted is METHOD = Method(...)" in err
+    (tmp_path / "two.py").write_text("from torch.nn import Linear\nclass A(Linear): ...\nclass B(A): ...\n")
+    assert "holds 2 things that could be meant: A, B" in call("explain", str(tmp_path / "two.py"))[2]
+    assert "linear transformation" not in call("explain", f"{tmp_path / 'two.py'}:A")[1]  # what its base says of itself
 
 
 def test_explain_others(call):

@@ -71,7 +71,7 @@ def _explain_own(file: str) -> None:
     Raises:
         ConfigError: It holds none of them, or cannot be imported.
     """
-    from graphsilo.federation.own import bring
+    from graphsilo.federation.own import NothingFound, bring
 
     faults = []
     for section, explain in (("method", _explain_method), ("model", _explain_model), ("partition", _explain_rule)):
@@ -82,7 +82,7 @@ def _explain_own(file: str) -> None:
             continue
         assert found is not None
         return explain(found[0])
-    raise faults[0]
+    raise next((fault for fault in faults if not isinstance(fault, NothingFound)), faults[0])
 
 
 def _explain_setting(name: str) -> None:

@@ -57,6 +57,10 @@ def is_findable(place: str) -> bool:
     return not place.startswith(f"{SESSION}:") and "<" not in place
 
 
+class NothingFound(ConfigError):
+    """A file holds nothing of the kind that is looked for."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """What can be brought along for a section of the settings.
@@ -477,7 +481,7 @@ def _choose(kind: Kind, module: types.ModuleType, name: str | None, said: str) -
     if len(found) == 1:
         return next(iter(found.items()))
     if not found:
-        raise ConfigError(
+        raise NothingFound(
             f"{said} holds nothing that could be meant; wanted is {kind.wanted}. Write one, or name what to take: "
             f"{said}:NAME."
         )

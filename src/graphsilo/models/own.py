@@ -55,7 +55,8 @@ def entry_of(name: str, made_by: Callable[..., Any]) -> ModelEntry:
     widths = _widths(made_by, what)
     settings = settings_of("OwnSettings", OwnSettings, made_by, (*widths, *_RESERVED), what)
     settings.factory, settings.widths = staticmethod(made_by), widths
-    summary = (inspect.getdoc(made_by) or "a module of your own").splitlines()[0].rstrip(".")
+    said = inspect.cleandoc(made_by.__doc__ or "")  # not what a base class says of itself
+    summary = (said or "a module of your own").splitlines()[0].rstrip(".")
     path = f"{__name__}:{OwnModel.__name__}"
     return ModelEntry(name, summary, "your own", settings, path, (*NODE_TASKS, "link", "graph"), edge_weights=True)
 
