@@ -47,7 +47,7 @@ class Public:
     """What everybody knows: settings, names, and that the method's code is open.
 
     Attributes:
-        set_up: Requests that every silo gets before round 1; FedTrees' forests cannot be read without them.
+        set_up: Requests that every silo gets before the first tree; FedTrees' forests cannot be read without them.
     """
 
     method: Method
@@ -221,7 +221,7 @@ def public_of(repetition: Repetition) -> Public:
     set_up = {
         call.step: call
         for call in repetition.recorder.calls
-        if call.phase == "setup" and isinstance(call.request, DirectionsRequest | StartRequest)
+        if isinstance(call.request, DirectionsRequest | StartRequest)
     }
     return Public(
         repetition.method, repetition.config.method_config(), simulation.schema, simulation.models, repetition.seed,
