@@ -17,9 +17,7 @@ from graphsilo.errors import ConfigError, RunError
 from graphsilo.experiments import batch
 from graphsilo.experiments.batch import cluster as cluster_module
 from graphsilo.experiments.batch.cluster import look_at
-from graphsilo.experiments.config import load_config
 from graphsilo.experiments.storage import disk
-from kit.studies import SMALL, trials_of
 
 distributed = pytest.importorskip("distributed")
 
@@ -167,27 +165,3 @@ def _when_it_is_there(cluster, tasks):
 
 def _done(task):
     return (task.out / "result.json").exists()
-
-
-@pytest.mark.slow
-def test_a_study_of_which_a_worker_is_killed_has_the_trials_of_one_process(cluster, until, tmp_path):
-    """Trials of a grid are the same wherever they are made."""
-    pytest.importorskip("optuna")
-    from graphsilo.experiments.tuning import Plan, tune
-
-    config = load_config({**SMALL, "method": {"name": "fedavg", "rounds": 150}})
-    plan = Plan(space={"method.lr": [0.02, 0.05, 0.1]}, sampler="grid", prune=False, final=False)
-    tune(config, plan, out=tmp_path / "here")
-    workers = [cluster.worker(), cluster.worker()]
-    there = tmp_path / "there"
-
-    def kill():
-        noted = there / "trials/fedavg/002/validation.jsonl"
-        until(lambda: noted.exists() and noted.read_text().count("\n") > 20)
-        workers[0].send_signal(signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    tune(config, plan, out=there, executor=cluster.name)
-    killer.join()
-    assert trials_of(there) == trials_of(tmp_path / "here")

@@ -26,7 +26,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "fedtrees": {"method.name": "fedtrees", "method.rounds": 6, "method.min_child": 2},
     "rgcn": {"method.name": "fedavg", "method.rounds": 6, "model.name": "rgcn", "model.hidden": [8]},
 }
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("name", list(RUNS))]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -59,12 +59,9 @@ def asked_for(site: str, step: str) -> Any:
     return lambda name, header: (name, header.get("handler"), header.get("round")) == (site, step, 4)
 
 
-STEPS = {"fedtrees": "histograms", "rgcn": "train"}
-
-
-def test_a_silo_is_killed_in_mid_round_and_while_it_is_scored(name: str, bank: Sites, tmp_path: Path) -> None:
-    apart, here = settings(bank, name)
-    for number, step in enumerate((STEPS[name], "evaluate_bins")):
+def test_a_silo_is_killed_in_mid_round_and_while_it_is_scored(bank: Sites, tmp_path: Path) -> None:
+    apart, here = settings(bank, "fedtrees")
+    for number, step in enumerate(("histograms", "evaluate_bins")):
         with to_be_killed(bank, "south") as strike:
             meddling = Meddling(bank.transport, once(asked_for("south", step), strike))
             tree = run_over(
@@ -73,19 +70,19 @@ def test_a_silo_is_killed_in_mid_round_and_while_it_is_scored(name: str, bank: S
             ).tree  # fmt: skip
         whole = run(load_config(overrides=here)).tree
         assert_same(whole, tree)
-    # What was answered again, to the same questions, counts once. In each round there are two answers, and of FedTrees
+    # What was answered again, to the same questions, counts once. In each round there are two answers, and one of
     # how good each forest is; before them, how many items are of a class. As many are said to be wanted.
     record = read_silo_file(bank.files["south"]).record("evaluated")
-    wanted = 1 + (3 if name == "fedtrees" else 2) * len(whole["seeds"][0]["rounds"])
+    wanted = 1 + 3 * len(whole["seeds"][0]["rounds"])
     assert len(record.read_text().splitlines()) == 2 * wanted
     config = load_config(overrides=apart)
     assert _count_evaluations(config, registry.load(config.method.name), config.method_config()) == wanted
 
 
-def test_the_coordinator_is_killed_while_it_scores_and_started_again(name: str, bank: Sites, tmp_path: Path) -> None:
-    apart, here = settings(bank, name)
+def test_the_coordinator_is_killed_while_it_scores_and_started_again(bank: Sites, tmp_path: Path) -> None:
+    apart, here = settings(bank, "rgcn")
     out = tmp_path / "out"
-    first = coordinator(bank, out, "no", apart, "evaluate_bins", STEPS[name])
+    first = coordinator(bank, out, "no", apart, "evaluate_bins", "train")
     first.communicate(timeout=200)
     assert first.returncode == -signal.SIGKILL
     assert not (out / "result.json").exists()

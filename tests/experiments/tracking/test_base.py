@@ -31,11 +31,10 @@ def without_times(rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_every_round_once_after_kill_9(tmp_path, killed, workers):
+def test_every_round_once_after_kill_9(tmp_path, killed):
     """Killed in seed 1 after round 5, with a checkpoint of round 3; again in the reference row; then to the end."""
     folder = tmp_path / "run"
-    started = killed(folder, "jsonl", workers=workers)
+    started = killed(folder, "jsonl", workers=2)
     started.go(until="1 5")
     again = started.go(until="local 0 2", resume=True)
     assert [line for line in again if not line.startswith("local")] == ["1 4", "1 5", "1 6"]

@@ -121,8 +121,16 @@ def test_site_killed_during_secure_sums(federation: Federation, transport: Nvfla
     same_but_for_bytes(federation.carry_out(transport, config, "out-secure", observer=Struck(3, strike)), config)
 
 
-@pytest.mark.parametrize("whose", ["the coordinator's", "a site's"])
-@pytest.mark.parametrize("step", [f"{CALL}train", SHARE, MASK, CONFIRM, OPEN])
+@pytest.mark.parametrize(
+    ("step", "whose"),
+    [
+        (f"{CALL}train", "a site's"),
+        (SHARE, "the coordinator's"),
+        (MASK, "a site's"),
+        (CONFIRM, "the coordinator's"),
+        (OPEN, "a site's"),
+    ],
+)
 def test_engine_killed_at_each_step_of_a_secure_sum(
     step: str, whose: str, federation: Federation, transport: NvflareTransport
 ) -> None:
