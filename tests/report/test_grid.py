@@ -78,10 +78,16 @@ def test_data_sets_are_columns_and_each_has_a_best(tmp_path: Path) -> None:
     assert any(text.startswith("No difference of ranks is significant (Friedman's test") for text in table.legend)
 
 
+def test_a_method_is_the_baseline_of_every_data_set(tmp_path: Path) -> None:
+    table = grid(comparison(folders(tmp_path), baseline="fedavg"))
+    assert [each.against["accuracy"] for each in table.tables] == [0, 0, 0]
+    assert all(each.is_fixed for each in table.tables)
+
+
 def test_too_few_data_sets_are_said_to_be(tmp_path: Path) -> None:
     two = {name: {key: LEVELS[name][key] for key in ("FedAvg", "FedProx")} for name in ("Cora", "CiteSeer")}
     text = " ".join(grid(comparison(folders(tmp_path, levels=two))).legend)
-    assert "Too few data sets for any difference of ranks to be significant: 2 methods take 6." in text
+    assert "Too few data sets for any difference of ranks to be significant: 2 methods need 6." in text
     assert "Nemenyi" not in text
 
 

@@ -87,7 +87,7 @@ def test_the_best_of_several_is_tested_as_the_choice_that_it_is(tmp_path: Path) 
     assert found[1] is not None
     assert found[1].adjusted_p == pytest.approx(0.09375)
     assert found[1].paired.difference == pytest.approx(-0.01)
-    assert any("4 runs take 8 (7 with a baseline chosen beforehand)" in text for text in open_.legend)
+    assert any("4 runs need 8 seeds (7 with a baseline chosen beforehand)" in text for text in open_.legend)
     three = comparison(folders[:3])
     assert [three.mark("accuracy", place) for place in range(3)] == ["", "†", "†"]  # 3 pairs, 3 p = 0.047
     assert any("over all 3 pairs of runs" in text for text in three.legend)
@@ -190,6 +190,12 @@ def test_backbones_are_compared_where_there_are_some(tmp_path: Path) -> None:
 
     assert notes(gcn=False, sage=False) == notes(gcn=True, sage=False) == ()
     assert notes(gcn=True, gat=True, sage=False) == ("model.name differs (gcn: gcn; gat: gat).",)
+    # What only one of the backbones has is no difference beside that of their names
+    both = [
+        load(run(tmp_path, name, [0.8], config={"model": {"name": name, "hidden": 64, **more}}))
+        for name, more in (("gin", {}), ("gamlp", {"hops": 3}))
+    ]
+    assert beside(both, ["one", "two"], columns(both, None)).notes == ("model.name differs (one: gin; two: gamlp).",)
 
 
 def test_settings_of_the_run_that_change_numbers_are_named(tmp_path: Path) -> None:

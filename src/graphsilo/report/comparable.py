@@ -216,7 +216,9 @@ def compare_settings(
             continue
         if (section in _BY_CONTENT and key not in _SCALING) or key == _SHARE:
             continue
-        if section == "method" and (key.removeprefix("method.") not in _SCHEDULE or _UNSET in values):
+        if section == "method" and key.removeprefix("method.") not in _SCHEDULE:
+            continue
+        if section in ("method", "model") and _UNSET in values:  # only one of two methods or backbones has it
             continue
         sentence = f"{key} differs ({_format_distinct(list(compress(labels, asked)), values)})."
         if section not in _ASKED:

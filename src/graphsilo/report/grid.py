@@ -126,7 +126,7 @@ def _rank_test(table: Grid, name: str) -> str:
     needed = count_needed(len(labels), alpha=ALPHA)
     if ranking.data_sets < needed:
         return (
-            f"{of}too few data sets for any difference of ranks to be significant: {len(labels)} methods take {needed}."
+            f"{of}too few data sets for any difference of ranks to be significant: {len(labels)} methods need {needed}."
         )
     test = f"Friedman's test by permutation over {ranking.data_sets} data sets, p = {ranking.p:.2g}"
     apart = f"{ranking.critical_difference:.2f}"

@@ -209,7 +209,8 @@ def _marks(tables: Sequence[Comparison], of_column: str) -> list[str]:
         needed, chosen = (1 + math.ceil(math.log2(count / ALPHA)) for count in (most, rows - 1))
         fewer = "" if is_fixed or rows < 3 else f" ({chosen} with a baseline chosen beforehand)"
         return [
-            f"Too few common seeds for any difference to be significant: {rows} runs{of_column} take {needed}{fewer}."
+            f"Too few common seeds for any difference to be significant: {rows} runs{of_column} need {needed} seeds"
+            f"{fewer}."
         ]
     return said or [f"No difference is significant ({test})."]
 
@@ -319,7 +320,7 @@ def find_run(baseline: str, runs: Sequence[Run], labels: Sequence[str]) -> int:
         return list(labels).index(baseline)
     names = [(run.path.name, str(run.path), run.result.method.name) for run in runs]
     found = [place for place, each in enumerate(names) if baseline in each]
-    if len(found) == 1:
+    if len({labels[place] for place in found}) == 1:  # one row, of several data sets
         return found[0]
     if found:
         several_ = join_words(f"'{labels[place]}'" for place in found)
