@@ -108,6 +108,15 @@ def test_what_is_listed_is_what_a_method_says():
             assert getattr(listing, name) == getattr(method, name), (listing.name, name)
 
 
+def test_a_setting_means_what_the_nearest_base_says():
+    """Of several bases pydantic takes a field of the first that has it, though another base overrides it."""
+    for name in registry.names():
+        config = registry.load(name).config
+        for key, shown in config.model_fields.items():
+            nearest = next(base for base in config.__mro__ if key in vars(base).get("__annotations__", {}))
+            assert shown.description == nearest.model_fields[key].description, (name, key)
+
+
 def test_names_of_methods_on_the_wire():
     """A method's package may be divided as it likes: what crosses is named after the method, or its base."""
     names = {message.wire_name() for name in registry.names() for message in messages_of(registry.load(name))}

@@ -20,7 +20,7 @@ FEW_COLUMNS = 256
 """Sums of up to so many columns cross in float64, unless set otherwise."""
 
 
-class FedRidgeConfig(PrivateConfig, OneRoundConfig):
+class FedRidgeConfig(OneRoundConfig, PrivateConfig):
     """Settings of FedRidge."""
 
     fewer: ClassVar[str] = "a smaller method.private_dim"

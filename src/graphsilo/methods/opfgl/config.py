@@ -21,7 +21,7 @@ _DISTILLED = {"fine_tune": ("distil",)}
 _OF_LINKS = {"task": ("link",)}
 
 
-class OpFGLConfig(PrivateConfig, CondensationConfig, OneRoundConfig):
+class OpFGLConfig(OneRoundConfig, PrivateConfig, CondensationConfig):
     """Settings of O-pFGL."""
 
     # Which nodes are in the sums: one more or less is the difference of two runs.
