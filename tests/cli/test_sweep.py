@@ -18,6 +18,7 @@ def test_a_sweep(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0
     assert "2 of 2: FedProx, mu 1: done" in err
     assert out.splitlines()[0].split()[:4] == ["mu", "Chosen", "Validation", "accuracy"]
+    assert "Majority class (accuracy)" in out
     assert "Validation chose mu" in out
     folder = Path("runs/sweep-citation-sbm-random3-fedprox")
     page = (folder / "sweep.html").read_text()

@@ -79,7 +79,7 @@ def test_the_files(tmp_path: Path) -> None:
     assert (fairfgl["seeds"], fairfgl["column"]) == ("0 1 2", "Cora")
     text = files[0].read_text()
     assert "| *local only* | 71.0 ± 1.0 | – | – |" in text
-    assert "References, which stand in no paper: local only; FedAvg, Adam 0.01." in text
+    assert "References, which the paper's table does not have: local only; FedAvg, Adam 0.01." in text
     assert r"\label{tab:fairfgl-ii-macro_f1}" in files[1].read_text()
 
 

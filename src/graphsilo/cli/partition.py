@@ -105,7 +105,10 @@ def conclusions(facts: Mapping[str, Any], items: str = "nodes") -> list[str]:
             parts.append(f"{count(facts['duplicates'])} {items} are held by more than one client")
         missing, held_out = facts.get("missing", 0), facts.get("held_out", 0)
         if held_out:
-            parts.append(f"{count(held_out)} {items} are held out by the scenario")
+            parts.append(
+                f"{count(held_out)} {items} are held out by the scenario, which after these counts also takes each "
+                "client's missing classes away"
+            )
         if missing > held_out:
             parts.append(f"{count(missing - held_out)} {items} are held by nobody")
         found = [f"{'; '.join(parts) or f'Not every {items[:-1]} is held by exactly one client'}."]

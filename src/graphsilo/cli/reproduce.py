@@ -126,7 +126,10 @@ def list_tables() -> None:
         grid.add_row(each.paper, each.number, each.protocol, data, str(len(methods)), minutes)
     show(grid)
     say()
-    say("Minutes: about, of one core, for all data sets, methods and seeds; --jobs N shares them among N processes.")
+    say(
+        "Minutes: about, of one core, for all data sets, methods and seeds (>: of those that were timed; –: none was); "
+        "--jobs N shares them among N processes."
+    )
     say("Data in brackets: large graphs, run where --data names them.")
     assumed = "; ".join(f"{paper}, {what}" for paper, what in ASSUMED.items())
     say(f"Assumed, as the paper does not say it: {assumed}.")

@@ -122,9 +122,10 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     clients = len(simulation.clients)
     asked = method_config.count_asked(clients)
     if method_config.min_clients is not None and method_config.min_clients > asked:
+        more = ", or raise method.participation" if asked < clients else ""
         raise ConfigError(
             f"method.min_clients wants {method_config.min_clients} answers, but only {asked} of {clients} clients are "
-            f"asked per round{_describe_left_out(simulation)}. Lower it, or raise method.participation."
+            f"asked per round{_describe_left_out(simulation)}. Lower it{more}."
         )
     check_data(method, simulation)
     if config.evaluation.positive is not None:

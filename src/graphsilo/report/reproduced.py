@@ -34,7 +34,7 @@ from graphsilo.report.views import Column
 from graphsilo.report.writers import to_latex, to_markdown
 from graphsilo.spreadsheets import csv_text
 
-REFERENCES = "References, which stand in no paper: {}."
+REFERENCES = "References, which the paper's table does not have: {}."
 AHEAD = "References ahead of the best of the paper's methods: {}."
 UNDEFINED = "The paper prints this score without a definition that fits: ours is not held against it."
 FAILED = "Runs that failed, and are in no table above:"
@@ -144,6 +144,8 @@ def reproduce_figures(
         if figure.is_count:
             yield _count(figure, folder / name, **asked)
             continue
+        for text in notes:
+            say(text)
         yield sweep(sweeps, folder, executor, title=figure.title, name=name, notes=notes, say=say)
 
 

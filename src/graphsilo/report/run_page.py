@@ -108,6 +108,7 @@ def describe(run: Run) -> Page:
 _OF_RARE = ("precision_at_budget", "threshold_f1", "brier", "calibration_error")
 """Scores whose words are explained where there are some; they are no main ones."""
 _COVER = "Each item at one client"
+_BEFORE = "All this is from before the scenario takes each client's missing classes away."
 
 
 def sentence(run: Run) -> str:
@@ -311,8 +312,8 @@ def _partition(run: Run) -> list[Block]:
     elif partition.is_disjoint_cover is not None:
         flaws = (
             (partition.duplicates, "copies"),
-            (partition.missing, "at no client"),
-            (partition.held_out, "held out"),
+            ((partition.missing or 0) - (partition.held_out or 0), "at no client"),
+            (partition.held_out, "held out by the scenario"),
         )
         facts.append((_COVER, join_words(f"{integer(count)} {what}" for count, what in flaws if count) or "no"))
     for key, title in (("isolated", "Nodes without an edge"), ("components", "Connected components")):
@@ -333,6 +334,7 @@ def _partition(run: Run) -> list[Block]:
     return [
         ("panel", {"facts": facts, "edges": edges}),
         ("wide", present(labels, figures.homophily(partition))),
+        ("note", _BEFORE if partition.held_out else ""),
     ]
 
 

@@ -285,7 +285,10 @@ def cells(found: Found) -> tuple[list[str], list[list[str]]]:
             **({"Chosen": "✓" if row.chosen else ""} if any(each.chosen for each in found.rows) else {}),
             chosen_by: plus_minus(row.validation, row.run.main_metric),
             **{title: plus_minus(row.scores[name], name) for name, title in titles(found.shown).items()},
-            **{title: plus_minus(part.get(found.main), found.main) for title, part in row.references.items()},
+            **{
+                f"{title} ({in_sentence(found.main)})": plus_minus(part.get(found.main), found.main)
+                for title, part in row.references.items()
+            },
             "Sent": sent, "CPU": processor,
         })  # fmt: skip
     head = list(dict.fromkeys(title for row in rows for title in row))

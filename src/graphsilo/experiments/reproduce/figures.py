@@ -114,7 +114,7 @@ def plan(
         return [], folder, []
     sweeps = [_sweep(figure, name, folder / name, quick=quick, **asked) for name in names]
     cut = f"Protocol of its table {said['table']}, with one cut and split for all seeds."
-    look = f"{QUICK} Of each setting that is swept it has two values."
+    look = f"{QUICK} Of each setting that is swept it has two values." if "grid" in said else QUICK
     return sweeps, folder, [text for text in (look if quick else "", cut, said.get("note", "")) if text]
 
 
