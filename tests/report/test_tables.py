@@ -57,6 +57,14 @@ def test_means_come_from_the_seeds_not_from_the_summary(tmp_path: Path) -> None:
     assert score.std == pytest.approx(0.0141421356)  # sqrt(2 * 0.01^2 / 1)
 
 
+def test_nothing_is_best_by_a_metric_whose_direction_is_not_known(tmp_path: Path) -> None:
+    """One's own, ``missed``, of which less is better: without its file the larger one was the best."""
+    folders = [run(tmp_path, str(seed), [0.6 + seed / 10] * 7, metric="missed") for seed in range(2)]
+    table = comparison(folders, metrics=["missed"])
+    assert (table.best, table.against) == ({"missed": ()}, {})
+    assert any(text.startswith("Missed: nothing is bold or marked") for text in table.legend)
+
+
 def test_seven_seeds_show_a_difference_and_three_do_not(tmp_path: Path) -> None:
     good = [0.80, 0.81, 0.82, 0.80, 0.81, 0.82, 0.81]
     bad = [score - 0.05 - 0.001 * place for place, score in enumerate(good)]

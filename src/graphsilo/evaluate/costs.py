@@ -5,13 +5,19 @@ Nothing selects by these numbers or records them under their names.
 
 from __future__ import annotations
 
-from graphsilo.evaluate.metrics import Metric, accuracy
+from graphsilo.evaluate.metrics import METRICS, Metric, accuracy
 
 
 def make_unlisted(name: str) -> Metric:
     """A cost, or what is shown of a name that is in no table: a plain number."""
     known = COURSE.get(name) or COSTS.get(name)
     return known or _number(name, name.replace("_", " ").capitalize(), "not in the table of metrics")
+
+
+def has_direction(name: str) -> bool:
+    """Whether it is known if more of a metric is better: not of one's own that nobody made known in this session."""
+    name = name.rpartition(".")[2]
+    return name in METRICS or name in COURSE or name in COSTS
 
 
 def _number(name: str, title: str, meaning: str, *, more_is_better: bool = True) -> Metric:

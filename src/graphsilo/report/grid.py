@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo.errors import ConfigError
-from graphsilo.evaluate.costs import COURSE
+from graphsilo.evaluate.costs import COURSE, has_direction
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.ranks import Ranking, count_needed, rank
 from graphsilo.report.comparable import distinct_labels, question_titles, questions, with_shared_clients
@@ -245,7 +245,7 @@ def grid(
 def _rankings(tables: Sequence[Comparison], labels: Sequence[str]) -> dict[str, Ranked]:
     known = [table for table in tables if table.is_comparable]
     found = {}
-    for name in tables[0].metrics:
+    for name in filter(has_direction, tables[0].metrics):
         means = {
             label: [
                 score.mean

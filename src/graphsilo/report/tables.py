@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphsilo.errors import ConfigError, nearest
-from graphsilo.evaluate.costs import COSTS, COURSE
+from graphsilo.evaluate.costs import COSTS, COURSE, has_direction
 from graphsilo.evaluate.metrics import metric_of
 from graphsilo.evaluate.significance import PairedComparison, compare_paired, gap_closed, holm
 from graphsilo.experiments.reproduce.published import Printed
@@ -173,6 +173,8 @@ def legend(tables: Sequence[Comparison]) -> list[str]:
     sentences += _marks(tables, of_column)
     for column in first.columns:
         shown = metric_of(column.metric)
+        if not has_direction(column.metric):
+            sentences.append(f"{shown.title}: nothing is bold or marked, as its own file alone says if more is better.")
         if column.metric in COSTS:
             sentences.append(f"{shown.title}: {shown.meaning}.")
         if column.metric in COURSE:
@@ -364,7 +366,7 @@ def _with_shared_gap(row: Row, references: Sequence[Row]) -> Row:
 
 def _best(rows: Sequence[Row], name: str) -> tuple[int, ...]:
     means = {position: score.mean for position, row in enumerate(rows) if (score := row.scores[name]) is not None}
-    if not means:
+    if not means or not has_direction(name):
         return ()
     top = (max if metric_of(name).higher_is_better else min)(means.values())
     return tuple(position for position, value in means.items() if value == top)
