@@ -139,7 +139,8 @@ class Table:
         self._lines = lines
         self.rows: int = data.num_rows
         self.names: list[str] = data.column_names
-        double = next((column for column in self.names if self.names.count(column) > 1), None)
+        self._places = {column: place for place, column in enumerate(self.names)}  # of wide tables at once
+        double = next((column for place, column in enumerate(self.names) if self._places[column] != place), None)
         if double is not None:
             raise DataError(f"the table {where} has two columns called '{double}'; rename one.")
 
@@ -192,6 +193,7 @@ class Table:
             return False
         called = {old: new for new, old in names.items()}
         self.names = [called.get(name, name) for name in self.names]
+        self._places = {column: place for place, column in enumerate(self.names)}
         self._data = self._data.rename_columns(self.names)
         return True
 
@@ -200,8 +202,7 @@ class Table:
         text = self.text(name, key=key)
         place = pc.index_in(text, value_set=pa.array([*words], pa.string()))
         known = pa.array([*words.values()], pa.string()).take(place)
-        place = self.names.index(name)
-        self._data = self._data.set_column(place, name, pc.if_else(pc.is_valid(known), known, text))
+        self._data = self._data.set_column(self._places[name], name, pc.if_else(pc.is_valid(known), known, text))
 
     def sort(self, name: str, *, key: str) -> None:
         """Puts the rows in the order of a column."""
@@ -210,9 +211,10 @@ class Table:
 
     def column(self, name: str, *, key: str) -> Any:
         """A column as one pyarrow array; ``key`` is where the YAML file asked for it."""
-        if name not in self.names:
+        place = self._places.get(name)
+        if place is None:
             raise DataError(f"{self.where} has no column '{name}' ({key}); {nearest(name, self.names)}")
-        column = self._data.column(name)
+        column = self._data.column(place)
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
