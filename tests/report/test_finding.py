@@ -307,7 +307,7 @@ def test_it_says_how_many_single_gains_may_be_chance(tmp_path: Path) -> None:
     """Of two silos with gains of 9, 10, 11 and of -1, 1, 3 points the second interval holds 0."""
     trees = [tree_of([[0.69, 0.49], [0.70, 0.51], [0.71, 0.53]]), tree_of([[0.6, 0.5]] * 3)]
     write_beside(tmp_path / "r", *trees)
-    assert "By itself, the gain of 1 of 2 silos may be chance." in finding(load(tmp_path / "r")).certainty
+    assert "By itself, the difference at 1 of 2 silos may be chance." in finding(load(tmp_path / "r")).certainty
 
 
 def chosen(
@@ -326,7 +326,7 @@ def chosen(
 def test_what_validation_chose_is_said_with_what_it_says_of_each(tmp_path: Path) -> None:
     early, late = {"chosen": 0, "chosen_0": 0.84}, {"chosen": 2, "chosen_0": 0.84, "chosen_1": 0.7, "chosen_2": 0.86}
     each = "86.0 for the common forest, 84.0 for FedRidge's common model and 70.0 for FedRidge's own models"
-    start = "At the reported round accuracy was"
+    start = "At the reported round their accuracy was"
     end = "here a silo counts by its validation items, elsewhere by its nodes."
     assert chosen(tmp_path, [[early, late]]) == (
         f"Validation items of all silos chose the common forest. {start} {each}; {end}"
@@ -336,8 +336,12 @@ def test_what_validation_chose_is_said_with_what_it_says_of_each(tmp_path: Path)
         f"seeds). {start} {each.replace('84.0', '83.0')}; {end}"
     )
     assert chosen(tmp_path, [[{**late, "chosen_3": 0.69}, {**late, "chosen_4": 0.6}]]).endswith(
-        f"{each}, no more for 2 others; {end}"
+        f"{each}, no better for 2 others; {end}"
     )
     assert chosen(tmp_path, [[late, {"chosen": 2}]]).endswith(f"{each}; {end}")  # chosen a round before
+    errors = [[{"chosen": 0, "chosen_0": 0.24, "chosen_1": 0.31}]]
+    assert "their MAE (in standard deviations) was 0.240 for FedRidge's common model and 0.310 for" in chosen(
+        tmp_path, errors, "mae"
+    )
     assert chosen(tmp_path, [[early]], method="fedavg") == ""
     assert chosen(tmp_path, [[{}]]) == ""

@@ -63,9 +63,10 @@ def choice(record: RunRecord) -> str:
     good = metric_of(selected).goodness
     means = sorted(((fmean(values), name) for name, values in said.items() if values), key=lambda each: -good(each[0]))
     each = join_words(f"{metric(value, selected)} for {name}" for value, name in means[:SHOWN])
-    tried = f", no more for {len(means) - SHOWN} others" if len(means) > SHOWN else ""
+    tried = f", no better for {len(means) - SHOWN} others" if len(means) > SHOWN else ""
+    spread = " (in standard deviations)" if selected in ("mae", "rmse") else ""  # silos add up errors in these
     return (
-        f"Validation items of all silos chose {which}. At the reported round {in_sentence(selected)} was "
+        f"Validation items of all silos chose {which}. At the reported round their {in_sentence(selected)}{spread} was "
         f"{each}{tried}; here a silo counts by its validation items, elsewhere by its nodes."
     )
 
@@ -336,10 +337,12 @@ def _items(error: float | None, name: str) -> str:
 
 
 def _single_silos(gains: Sequence[Gain]) -> str:
-    """How many silos' own gains may be chance; empty where none of those that have an interval is."""
+    """How many silos' own differences may be chance; empty where none of those that have an interval is."""
     known = [gain for gain in gains if gain.span is not None]
     chance = sum(gain.may_be_chance for gain in known)
-    return f"By itself, the gain of {chance} of {len(known)} silos may be chance." if chance and len(known) > 1 else ""
+    if not chance or len(known) < 2:
+        return ""
+    return f"By itself, the difference at {chance} of {len(known)} silos may be chance."
 
 
 def say_same(record: RunRecord) -> str:
