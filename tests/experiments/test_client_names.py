@@ -44,6 +44,10 @@ def test_silos_of_one_name_are_numbered(tmp_path: Path) -> None:
     (said,) = [text for text in made.notes if "called" in text]
     assert said.startswith(f"2 silos are called 'ward': {files[0]} is 'ward 1' here, {files[2]} is 'ward 2' here.")
     assert client_number("ward 2", 3, list_client_names(files), "predict") == 2
+    for gone, left in (([1, 2], ["ward"]), ([0], ["north", "ward"])):
+        made = prepare(load_config({"data": files, "run.without": gone}))
+        assert [row["silo"] for row in made.cut["per_client"]] == left
+        assert not [text for text in made.notes if "called" in text]
 
 
 def test_warnings_call_silos_by_their_names() -> None:

@@ -141,7 +141,9 @@ def test_links_of_every_kind_need_no_labels():
     edges = np.random.default_rng(0).integers(0, NODES, (2, 120))
     graph = graphsilo.Graph(np.ones((NODES, 1), np.float32), edges, np.full(NODES, -1), 0)
     for given in (graph, networkx.Graph(edges.T.tolist())):
-        assert graphsilo.run(data=given, task="link", **SHORT).tree["task"] == "link"
+        found = graphsilo.run(data=given, task="link", **SHORT).record
+        assert all(row.train > row.test > 0 for row in found.partition.per_client)  # links, not nodes
+        assert [row.test_items for row in found.seeds[0].clients] == [row.test for row in found.partition.per_client]
 
 
 def test_a_label_too_large_costs_nothing():

@@ -18,7 +18,7 @@ from graphsilo.experiments.config import RunConfig, call_of, configure
 from graphsilo.experiments.tuning import record
 from graphsilo.experiments.tuning.record import FinalRecord, MethodRecord, TrialRecord, TuneRecord
 from graphsilo.loading import load
-from graphsilo.report.formats import MISSING, metric, percent
+from graphsilo.report.formats import MISSING, in_sentence, metric, percent
 
 if TYPE_CHECKING:
     from graphsilo.experiments.tuning import Plan
@@ -142,8 +142,8 @@ def print_study(found: TuneRecord, *, every: bool = False) -> None:
     show(Sheet(f"Validation {title}", columns, [_row(each, found.metric) for each in found.methods]).draw())
     say()
     say(
-        f"Compared by validation {title.lower()} with the training seeds {_list(found.tuning_seeds)}; test scores were "
-        f"not looked at. Untuned: trial 0, with the settings of the configuration."
+        f"Compared by validation {in_sentence(found.metric)} with the training seeds {_list(found.tuning_seeds)}; test "
+        f"scores were not looked at. Untuned: trial 0, with the settings of the configuration."
     )
     for method in found.methods:
         if method.exhausted:

@@ -36,8 +36,9 @@ def tell_apart(names: Sequence[str]) -> list[str]:
 
 
 def alike_notes(names: Sequence[str], files: Sequence[str]) -> Iterator[str]:
-    """Says which silos have one name, and what they are called instead; ``files`` are their data sets."""
-    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+    """Says which silos have one name, and what they are called instead; ``files`` are their data sets.
+    Those with no name are left out of the run."""
+    for name in dict.fromkeys(name for name in names if name and names.count(name) > 1):
         pairs = [
             f"{file} is '{called}' here"
             for own, file, called in zip(names, files, tell_apart(names), strict=True)

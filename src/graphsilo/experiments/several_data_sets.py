@@ -23,15 +23,19 @@ from graphsilo.data.sources.layout import Described, Layout, agree
 from graphsilo.data.sources.vocabulary import Vocabulary
 from graphsilo.data.truth import truth_notes
 from graphsilo.errors import DataError, UnsupportedError
-from graphsilo.experiments.client_names import tell_apart
 from graphsilo.experiments.config import RunConfig
 from graphsilo.types import ClientId
 
 
 def join_graphs(
-    config: RunConfig, graphs: Sequence[Graph], present: Mapping[ClientId, Graph], scaling: Scaling
+    config: RunConfig,
+    graphs: Sequence[Graph],
+    present: Mapping[ClientId, Graph],
+    scaling: Scaling,
+    called: Sequence[str],
 ) -> tuple[Graph, list[int], list[str]]:
-    """The graphs of silos as one, how many nodes each has, and what a person should know of their differences.
+    """The graphs of silos as one, how many nodes each has, and what a person should know of their differences; by what
+    silos are called.
 
     Raises:
         DataError: They do not go together.
@@ -39,8 +43,7 @@ def join_graphs(
     if config.partition.split == "auto":
         _check_masks(present, config.data.names)
     _check_directions(present, config)
-    titles = tell_apart([graph.name for graph in graphs])
-    own, names = list(present.values()), [titles[place] for place in present]
+    own, names = list(present.values()), [called[place] for place in present]
     check_sides(own)
     notes = list(side_notes({graph.name: sides_of(graph) for graph in own}))
     graph, sizes = union(graphs, names=config.data.names)

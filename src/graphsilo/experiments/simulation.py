@@ -206,9 +206,13 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
     scaling = scaling_of(config, without)
     notes = list(_read_notes(list(present.values()), scaling))
     graphs = [item for item in items if isinstance(item, Graph)]
+    called: Sequence[str] = ()
     if isinstance(loaded, list):
         from graphsilo.experiments import several_data_sets
+        from graphsilo.experiments.client_names import alike_notes, tell_apart
 
+        own = [item.name if place in present else "" for place, item in enumerate(items)]  # a stand-in has no name
+        called, alike = tell_apart(own), alike_notes(own, config.data.names)
         notes += several_data_sets.copy_notes(present, config.data.names)
     if not graphs:
         from graphsilo.experiments.graph_collections import prepare_graphs
@@ -216,31 +220,29 @@ def prepare(config: RunConfig, method: Method | None = None) -> Simulation:
         made = prepare_graphs(config, method, [item for item in items if isinstance(item, GraphCollection)])
     elif isinstance(loaded, list):
         single = {place: item for place, item in present.items() if isinstance(item, Graph)}
-        graph, sizes, differences = several_data_sets.join_graphs(config, graphs, single, scaling)
+        graph, sizes, differences = several_data_sets.join_graphs(config, graphs, single, scaling, called)
         notes += differences
-        made = _prepare_graph(config, method, graph, graphs, sizes)
+        made = _prepare_graph(config, method, graph, graphs, sizes, called)
     else:
         made = _prepare_graph(config, method, graphs[0], graphs)
     if isinstance(loaded, list):
-        from graphsilo.experiments.client_names import alike_notes, tell_apart
-
-        called = [item.name for item in items]
-        notes += alike_notes(called, config.data.names)
-        made = made.with_names(tell_apart(called))
+        notes += alike
+        made = made.with_names(called)
     return replace(made, notes=(*made.notes, *notes))
 
 
 def _prepare_graph(
-    config: RunConfig, method: Method | None, whole: Graph, read: Sequence[Graph], sizes: list[int] | None = None
+    config: RunConfig,
+    method: Method | None,
+    whole: Graph,
+    read: Sequence[Graph],
+    sizes: list[int] | None = None,
+    called: Sequence[str] = (),
 ) -> Simulation:
-    """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each."""
+    """Of one graph; ``read`` are the graphs of single silos that it was made of, with so many nodes each, and what
+    these are called."""
     task = task_of(config, whole)
     check_backbone(config, task)
-    called: Sequence[str] = ()
-    if sizes:
-        from graphsilo.experiments.client_names import tell_apart
-
-        called = tell_apart([graph.name for graph in read])
     named = cut(config, whole, sizes, called)
     names = whole.owners.names if whole.owners is not None and named.rule == "natural" else ()
     partition = wide = named
@@ -276,6 +278,8 @@ def _prepare_graph(
         if spoil is not None:
             silos = [spoil(silo) for silo in silos]
     facts = audit(wide, whole).to_dict()
+    if task == "link" and (method is None or not method.pooled):
+        _count_links(facts["per_client"], silos)
     made = make_simulation(config, method, whole, wide, partition.absent, silos, task, facts, (whole,))
     made = made.with_names(names)
     if whole.time is None or task == "link":
@@ -285,6 +289,14 @@ def _prepare_graph(
     until = describe_bounds(whole, partition)
     notes = (*made.notes, *time_remarks(whole, partition, called or names))
     return replace(made, notes=notes, cut={**made.cut, **({"bounds": until} if until else {})})
+
+
+def _count_links(rows: Sequence[dict[str, Any]], silos: Sequence[Silo]) -> None:
+    """Where links are predicted, each client's items are links, and not the nodes that the cut divides."""
+    held = {silo.client: silo.links for silo in silos}
+    for row in rows:
+        if (links := held.get(row["client"])) is not None:
+            row.update(train=links.train.shape[1], val=links.val.shape[1], test=links.test.shape[1])
 
 
 def choose_spoiler(config: RunConfig) -> Callable[[Silo], Silo] | None:

@@ -175,7 +175,7 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
             ("missing_classes", "Classes missing"),
         )
         if any(row.get(key) is not None for row in rows)
-        and (key != "missing_classes" or run.result.data.targets is None)
+        and (key != "missing_classes" or (run.result.data.targets is None and run.result.data.classes))
     ]
     called = run.names
     has_homophily = any(row["homophily"] is not None for row in rows)

@@ -257,8 +257,8 @@ def _format_distinct(labels: Sequence[str], values: Sequence[Any]) -> str:
 
 def _data_identity(run: Run) -> str:
     data = run.result.data
-    counts = f"{data.nodes} nodes, {data.edges} edges, {data.features} features, {data.outputs}"
-    return f"{data.name}, {counts}, hash {short_hash(data.hash)}"
+    counts = (f"{data.nodes} nodes", f"{data.edges} edges", f"{data.features} features", data.outputs)
+    return ", ".join((data.name, *filter(None, counts), f"hash {short_hash(data.hash)}"))
 
 
 def _partition_identity(run: Run) -> str:

@@ -116,11 +116,11 @@ def sentence(run: Run) -> str:
     data, partition = run.result.data, run.result.partition
     absent = absent_clients(partition)
     graphs = "" if data.graphs is None else f"{integer(data.graphs)} graphs, "
+    outputs = f", {data.outputs}" if data.outputs else ""
     text = (
         f"{run.result.method.title}{_describe_model(run)} on {data.name} ({graphs}{integer(data.nodes)} nodes, "
-        f"{integer(data.edges)} edges, {data.outputs}), held by "
-        f"{_many(partition.clients, 'silo')} ({_describe_cut(run)}{f', without {absent}' if absent else ''}), for "
-        f"{_describe_rounds(run)}"
+        f"{integer(data.edges)} edges{outputs}), held by {_many(partition.clients - len(partition.without), 'silo')} "
+        f"({_describe_cut(run)}{f', without {absent}' if absent else ''}), for {_describe_rounds(run)}"
     )
     if run.scenario != "seen":
         text += f", scenario {run.scenario}"

@@ -420,9 +420,10 @@ class DataFacts(Record, kw_only=True):
 
     @property
     def outputs(self) -> str:
-        """How many classes or targets there are, in words."""
-        count, word = (self.classes, "classes") if self.targets is None else (self.targets, "targets")
-        return f"{count:,} {word if count != 1 else word.removesuffix('s')}"
+        """How many classes or targets there are, in words; empty where links are predicted."""
+        count, word = (self.classes, "class") if self.targets is None else (self.targets, "target")
+        many = "es" if word == "class" else "s"
+        return f"{count:,} {word}{'' if count == 1 else many}" if count else ""
 
 
 class Holder(Record, kw_only=True):
