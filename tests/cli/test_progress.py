@@ -95,6 +95,13 @@ def test_time_left_counts_the_seeds_that_follow():
     )
 
 
+def test_errors_are_in_their_own_units():
+    tracks = Tracks()
+    tracks.begin(replace(DESCRIPTION, config={"evaluation": {"select_by": "mae"}}))
+    _, track = tracks.advance(replace(event(3), validation={"mae": 1.447, "rmse": 2.0}, best=(0.971, 2)))
+    assert "validation MAE 1.447, best 0.971 in round 2, sent" in round_line(track)
+
+
 def test_a_round_that_was_not_evaluated_keeps_the_last_score():
     tracks = Tracks()
     tracks.begin(DESCRIPTION)
@@ -102,10 +109,10 @@ def test_a_round_that_was_not_evaluated_keeps_the_last_score():
     _, track = tracks.advance(event(3, measured=False))
     assert track.validation == pytest.approx(0.1)
     assert score(None) is None
-    assert score({"auc": 0.7, "ap": 0.1}) == ("AUC", 0.7)
-    assert score({"accuracy": 0.9, "macro_f1": 0.4}, "macro_f1") == ("Macro-F1", 0.4)
+    assert score({"auc": 0.7, "ap": 0.1}) == ("auc", 0.7)
+    assert score({"accuracy": 0.9, "macro_f1": 0.4}, "macro_f1") == ("macro_f1", 0.4)
     assert score({"accuracy": None}) is None
-    assert score({"accuracy": 0.99, "macro_f1": 0.5}, "macro_f1") == ("Macro-F1", 0.5)  # by which rounds are chosen
+    assert score({"accuracy": 0.99, "macro_f1": 0.5}, "macro_f1") == ("macro_f1", 0.5)  # by which rounds are chosen
 
 
 def test_times():

@@ -338,6 +338,11 @@ def test_the_page_follows_the_federation(browser: Any, page: StatusPage, tree: d
     tree["job"].update(metric="ap")  # the curve is that of the score by which rounds are chosen
     visit.until("#best-name", "Best validation average precision")
     visit.until("#plot", "validation 30.0")
+    tree["rounds"][-1].update(validation={"mae": 1.447})
+    tree["job"].update(metric="mae", best=[0.9712, 12])  # an error is no share
+    visit.until("#best", "0.9712")
+    visit.until("#plot", "validation 1.447")
+    assert "%" not in visit.page.inner_text("#job")
 
     tree["job"] = {**tree["jobs"][0], "id": "0003-fedprox"}
     tree["rounds"], tree["sites"] = [], []

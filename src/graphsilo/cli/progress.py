@@ -15,10 +15,10 @@ from typing import IO, TYPE_CHECKING
 
 from graphsilo.cli import terminal
 from graphsilo.errors import without_secrets
-from graphsilo.evaluate.metrics import find_leading
+from graphsilo.evaluate.metrics import find_leading, metric_of
 from graphsilo.experiments.observer import Observer, Progress, RunStarted, Working
 from graphsilo.experiments.storage import disk
-from graphsilo.report.formats import REFERENCES, data_size, duration, in_sentence, percent
+from graphsilo.report.formats import REFERENCES, data_size, duration, in_sentence, metric, with_unit
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,7 +60,7 @@ def score(values: Mapping[str, float | None] | None, wanted: str = "") -> tuple[
     """The score that stands for a round, and its metric: the one that rounds are selected by, where it is there."""
     name = wanted if wanted in (values or {}) else find_leading(values or ()) or ""
     found = (values or {}).get(name)
-    return None if found is None else (in_sentence(name), float(found))
+    return None if found is None else (name, float(found))
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Track:
         first: Round and seconds at which this process began to count.
         last: The newest event.
         validation: Score of the newest evaluated round.
-        metric: What that is, as inside a sentence.
+        metric: Its name.
         closed: Whether its end was announced.
     """
 
@@ -118,6 +118,7 @@ class Tracks:
             ended = self.finish()
             # The first round seen carries the set-up, so the pace is taken from the rounds after it.
             track = self.current = Track(self.name, (progress.round, progress.seconds), progress)
+            track.metric = self.metric or track.metric
         track.last = progress
         if (found := score(progress.validation, self.metric)) is not None:
             track.metric, track.validation = found
@@ -137,9 +138,9 @@ def round_line(track: Track) -> str:
     event = track.last
     parts = [f"{seed_name(track)}: round {event.round}/{event.rounds}"]
     if track.validation is not None:
-        parts.append(f"validation {track.metric} {percent(track.validation)} %")
+        parts.append(f"validation {in_sentence(track.metric)} {with_unit(track.validation, track.metric)}")
     if event.best is not None:
-        parts.append(f"best {percent(event.best[0])} % in round {event.best[1]}")
+        parts.append(f"best {with_unit(event.best[0], track.metric)} in round {event.best[1]}")
     parts.append(_traffic(event))
     parts.append(duration(event.seconds))
     left = track.remaining
@@ -152,11 +153,10 @@ def end_line(track: Track) -> str:
     """What a seed has come to, in one line."""
     event = track.last
     early = " (stopped early)" if event.round < event.rounds else ""
-    best = (
-        ""
-        if event.best is None
-        else f", best validation {track.metric} {percent(event.best[0])} % in round {event.best[1]}"
-    )
+    best = ""
+    if event.best is not None:
+        value = with_unit(event.best[0], track.metric)
+        best = f", best validation {in_sentence(track.metric)} {value} in round {event.best[1]}"
     return f"{seed_name(track)}: done after {_many(event.round, 'round')}{early}{best}, {_traffic(event)}, " + duration(
         event.seconds
     )
@@ -257,7 +257,8 @@ class LiveProgress(Observer):
             self._digits = max(3, len(str(run.rounds)))
             self.console.print(headline(run))
             self.console.print()
-            self.console.print(self._line(_HEADINGS, style="dim"))
+            sign = " %" if metric_of(self.tracks.metric).is_share else ""
+            self.console.print(self._line([text + sign * (text in _SCORES) for text in _HEADINGS], style="dim"))
 
     def on_progress(self, progress: Progress) -> None:
         """Take note; the screen follows by itself."""
@@ -300,14 +301,14 @@ class LiveProgress(Observer):
 
     def _row(self, track: Track) -> Text:
         event = track.last
-        best, at = ("", "") if event.best is None else (percent(event.best[0]), str(event.best[1]))
+        best, at = ("", "") if event.best is None else (metric(event.best[0], track.metric), str(event.best[1]))
         left = track.remaining
         when = short_time(event.seconds) if track.closed else "" if left is None else f"{short_time(left)} left"
         cells = (
             track.name,
             str(event.seed),
             f"{event.round}/{event.rounds}",
-            "" if track.validation is None else percent(track.validation),
+            "" if track.validation is None else metric(track.validation, track.metric),
             best,
             at,
             data_size(event.upload_bytes),
@@ -344,7 +345,8 @@ def choose_progress() -> LiveProgress | PlainProgress:
     return PlainProgress(terminal.to_stderr, is_brief=True)
 
 
-_HEADINGS = ("", "seed", "round", "val %", "best %", "at", "sent", "received", "time")
+_HEADINGS = ("", "seed", "round", "val", "best", "at", "sent", "received", "time")
+_SCORES = ("val", "best")
 _COLUMNS = ("<17.17", ">4", ">7", ">5", ">6", ">4", ">8", ">8", ">9")
 
 

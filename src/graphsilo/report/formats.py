@@ -305,9 +305,9 @@ def bar_width(value: float | None, top: float = 1.0) -> str:
     return "0" if value is None or not top else f"{min(100.0, max(0.0, 100 * value / top)):.1f}"
 
 
-def with_unit(value: Spread | None, name: str) -> str:
-    """Mean ± deviation with the percent sign where it is one."""
-    text = plus_minus(value, name)
+def with_unit(value: Spread | float | None, name: str) -> str:
+    """Mean ± deviation, or one value, with the percent sign where it is one."""
+    text = metric(value, name) if isinstance(value, float) else plus_minus(value, name)
     return f"{text} %" if metric_of(name).is_share and text != MISSING else text
 
 

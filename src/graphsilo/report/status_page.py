@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from graphsilo.errors import ConfigError, RunError
-from graphsilo.evaluate.metrics import list_selecting
+from graphsilo.evaluate.metrics import list_selecting, metric_of
 from graphsilo.report import html
 from graphsilo.report.formats import in_sentence
 
@@ -187,7 +187,8 @@ class _Content:
         from markupsafe import Markup
 
         tree = build_content(self.tree())
-        data = {"status": tree, "scores": {name: in_sentence(name) for name in list_selecting()}, "engines": ENGINES}
+        scores = {name: [in_sentence(name), metric_of(name).is_share] for name in list_selecting()}
+        data = {"status": tree, "scores": scores, "engines": ENGINES}
         return self.template.render(
             title=str(tree.get("federation") or "Federation"),
             style=Markup(self.style),

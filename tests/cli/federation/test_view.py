@@ -31,10 +31,10 @@ def test_the_status_in_a_pipe(tree, capsys):
     assert rows[3] == ["north", "north", "● up", "2 min 05 s", "3.2 s", "13.0 MB", "6.5 MB"]
     assert rows[4][:3] == ["west", "heart, lung", "▶ working"]
     assert rows[5][2] == "✕ lost"
-    assert rows[7] == ["job", "state", "round", "best %", "took", "left", "results"]
+    assert rows[7] == ["job", "state", "round", "best", "took", "left", "results"]
     assert rows[8] == ["0001-local", "✕ failed", "1 min 40 s", "/srv/kit/jobs/0001-local/out"]
     # 10 s a round: 28 rounds of this seed, 40 of the next
-    assert rows[9][:4] == ["0002-fedavg", "▶ running", "12/40 of seed 2/3", "50.0"]
+    assert rows[9][:4] == ["0002-fedavg", "▶ running", "12/40 of seed 2/3", "50.0 %"]
     assert rows[9][5:] == ["11:20", "/srv/kit/jobs/0002-fedavg/out"]
     assert lines[11:] == ["south: no heartbeat for 60 seconds", "0001-local: 3 clients have to take part, 2 do."]
 
@@ -63,7 +63,7 @@ def test_the_status_of_a_coordinator_that_ended(tree, capsys):
     out = capsys.readouterr().out
     assert "hospitals: not serving; what follows is 2 h 00 min old" in out
     assert re.search(r"north +● up +1 s", out)
-    assert re.search(r"▲ interrupted +12/40 of seed 2/3 +50.0 +0 s +/srv", out)
+    assert re.search(r"▲ interrupted +12/40 of seed 2/3 +50.0 % +0 s +/srv", out)
     show_status({"serving": False}, [])
     assert capsys.readouterr().out == "Nobody has served this kit yet: start it with `graphsilo serve`.\n"
     show_status({**tree, "serving": True, "sites": [], "job": None}, [])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphsilo.cli import terminal
 from graphsilo.cli.progress import short_time
 from graphsilo.errors import one_line
-from graphsilo.report.formats import MISSING, data_size, duration, percent
+from graphsilo.report.formats import MISSING, data_size, duration, with_unit
 from graphsilo.report.status_page import ENGINES, time_left
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _sites(sites: Sequence[Mapping[str, Any]], now: float, silos: bool, *, note:
 
 def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, results: bool, seeds: bool) -> Table:
     """A line per job, with its round while it runs."""
-    names = ["job", "state", "round", "best %", "took", "left", *(["results"] if results else [])]
+    names = ["job", "state", "round", "best", "took", "left", *(["results"] if results else [])]
     grid = terminal.table(*names, numbers=range(2, 6))
     for column in grid.columns:
         column.no_wrap = True
@@ -128,7 +128,7 @@ def jobs_table(jobs: Iterable[Job], tree: Mapping[str, Any], now: float, *, resu
             place = f"{current['round']}/{current['rounds']}"
             if seeds and current["seeds"] > 1:
                 place += f" of seed {current['index']}/{current['seeds']}"
-            best = percent(current["best"][0]) if current.get("best") else ""
+            best = with_unit(current["best"][0], current.get("metric", "accuracy")) if current.get("best") else ""
             seconds = None if halted else time_left(tree)
             left = "" if seconds is None else short_time(seconds)
         end = job.finished or (tree.get("at", now) if halted else now)

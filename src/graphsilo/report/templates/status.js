@@ -34,7 +34,12 @@
   };
   const known = (value) => typeof value === "number" && Number.isFinite(value);
 
-  const percent = (value) => (known(value) ? (100 * value).toFixed(1) : MISSING);
+  const isShare = (name) => page.scores[name]?.[1] ?? true;
+  const decimal = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
+  const score = (value, name) => {
+    if (!known(value)) return MISSING;
+    return isShare(name) ? `${(100 * value).toFixed(1)} %` : decimal(value);
+  };
   const size = (count) => {
     if (!known(count)) return MISSING;
     for (const unit of ["B", "kB", "MB", "GB"]) {
@@ -146,12 +151,12 @@
     const rows = tree.rounds ?? [];
     const running = now.state === "running";
     const begun = known(now.round);
-    const metric = page.scores[scoreName(rows, "validation", now)] ?? "score";
+    const metric = scoreName(rows, "validation", now) ?? now.metric;
     set(by("job-title"), running ? "Running job" : "Last job");
-    set(by("best-name"), `Best validation ${metric}`);
+    set(by("best-name"), `Best validation ${page.scores[metric]?.[0] ?? "score"}`);
     const best = by("best");
     if (now.best) {
-      set(best, `${percent(now.best[0])} %`);
+      set(best, score(now.best[0], metric));
       set(by("best-note"), `in round ${now.best[1]}`);
     } else {
       set(best, MISSING);
@@ -209,7 +214,9 @@
     const height = 220;
     const values = lines.flatMap((line) => line.points.map(([, value]) => value));
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((size) => (high - low) / size <= 4) ?? 1;
+    const share = isShare(lines[0].name);
+    const unit = 10 ** Math.floor(Math.log10(Math.max((high - low) / 4, share ? 0.01 : Math.abs(high) * 1e-3 || 1e-3)) + 1e-9);
+    const step = unit * [1, 2, 5, 10].find((size) => (high - low) / (size * unit) <= 4);
     const floor = Math.floor(low / step + 1e-9) * step;
     const ceiling = Math.max(floor + step, Math.ceil(high / step - 1e-9) * step);
     const begin = Math.min(...lines.map((line) => line.points[0][0]));
@@ -220,7 +227,7 @@
     const x = (round) => left + ((width - left - right) * (round - begin)) / (end - begin);
     const y = (value) => top + (height - top - bottom) * (1 - (value - floor) / (ceiling - floor));
 
-    const told = lines.map((line) => `${line.kind} ${percent(line.points.at(-1)[1])} %`).join(", ");
+    const told = lines.map((line) => `${line.kind} ${score(line.points.at(-1)[1], line.name)}`).join(", ");
     const svg = document.createElementNS(NAMESPACE, "svg");
     Object.entries({
       width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
@@ -228,7 +235,7 @@
     }).forEach(([name, value]) => svg.setAttribute(name, value));
     for (let mark = floor; mark < ceiling + step / 2; mark += step) {
       draw(svg, "line", { class: "grid", x1: left, x2: width - right, y1: y(mark), y2: y(mark) });
-      draw(svg, "text", { x: left - 8, y: y(mark) + 4, "text-anchor": "end" }, (100 * mark).toFixed(0));
+      draw(svg, "text", { x: left - 8, y: y(mark) + 4, "text-anchor": "end" }, share ? (100 * mark).toFixed(0) : decimal(mark));
     }
     [begin, Math.round((begin + end) / 2), end].forEach((round, place) => {
       const anchor = ["start", "middle", "end"][place];
@@ -248,11 +255,11 @@
       draw(group, "path", { d: path.join("") });
       const [round, value] = line.points.at(-1);
       draw(group, "circle", { cx: x(round), cy: y(value), r: 3.5 });
-      draw(group, "text", { x: x(round) + 10, y: ends[place] + 4 }, `${line.kind} ${percent(value)}`);
+      draw(group, "text", { x: x(round) + 10, y: ends[place] + 4 }, `${line.kind} ${score(value, line.name)}`);
     });
     holder.replaceChildren(svg);
-    const names = [...new Set(lines.map((line) => page.scores[line.name]))].join(" and ");
-    set(by("curve-caption"), `After each round of seed ${rows.at(-1).seed}: ${names} in percent, all silos together.`);
+    const names = [...new Set(lines.map((line) => page.scores[line.name]?.[0]))].join(" and ");
+    set(by("curve-caption"), `After each round of seed ${rows.at(-1).seed}: ${names}${share ? " in percent" : ""}, all silos together.`);
   };
 
   const jobs = (tree) => {
