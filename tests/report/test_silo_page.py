@@ -51,7 +51,7 @@ def test_fedavg_sends_a_model_in_every_round_and_scores_of_the_silo(explained):
     assert found.verdict == "Under its policy the silo 'north' takes part in this run."
     assert ("length", "7 rounds, 1 seed") in found.run
     steps = sent(found)
-    assert list(steps) == ["scaling", "train", "evaluate"]
+    assert list(steps) == ["counting classes", "scaling features", "train", "evaluate"]
     assert steps["train"].when == "In each round that asks this silo, of 7 rounds"
     assert ("model weights", "weights") in steps["train"].discloses
     assert "could look at this silo's" in steps["train"].seen
@@ -63,7 +63,7 @@ def test_what_is_not_sent_with_these_settings_is_left_out(explained):
     noisy = explained("fedridge", "method.epsilon=2", features={"scale": "none"})
     assert "noisy_statistics" in sent(noisy)
     assert "noisy_statistics" not in sent(own)
-    assert "scaling" not in sent(noisy)
+    assert "scaling features" not in sent(noisy)
     assert not promise(own, "What training sends").holds
     assert promise(noisy, "What training sends").holds
     assert "ε = 2" in promise(noisy, "What training sends").why
@@ -104,7 +104,7 @@ def test_every_reference_row_says_whether_the_silo_takes_part(explained):
     assert "(method majority): what evaluation sends" in constant
     assert "(method fedridge): this silo takes part" in ridge
     refused, *others = (text for name, text in bound.run if name == "afterwards")
-    assert "without this silo. this silo takes part in 3 rounds at most (policy.max_rounds); the run has 100" in refused
+    assert "without this silo: this silo takes part in 3 rounds at most (policy.max_rounds); the run has 100" in refused
     assert others == [constant, ridge]
     assert bound.refusals == []
     (why,) = explained("fedridge", "run.references=[global]").refusals

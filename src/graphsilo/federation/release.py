@@ -157,10 +157,10 @@ class PrivateConfig(MethodConfig):
             )
         return (
             f"Differential privacy of {self.protects}: {who}{more} Not covered are scores and counts of evaluation, "
-            f"the split into training and other nodes, and what silos say of their data before a run. The noise comes "
-            f"from the operating system: no run with it is repeated to the bit. If the run is stopped and resumed "
-            f"in one process, what was sent after its last checkpoint is sent again with new noise, and is as many "
-            f"releases more; between machines silos send again what they sent."
+            f"the split into training and other nodes, and what silos say of their data before round 1, how often each "
+            f"class occurs included. The noise comes from the operating system: no run with it is repeated to the bit. "
+            f"If the run is stopped and resumed in one process, what was sent after its last checkpoint is sent again "
+            f"with new noise, and is as many releases more; between machines silos send again what they sent."
         )
 
     def check_features(self, scaling: Scaling, estimated: Collection[str]) -> None:

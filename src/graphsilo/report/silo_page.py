@@ -36,6 +36,7 @@ from graphsilo.federation.release import PrivateConfig
 from graphsilo.report import html
 from graphsilo.report.formats import MISSING, REFERENCE_MEANINGS
 from graphsilo.report.sections import Block, Page, Section, Table, add_heading, code, warn_of
+from graphsilo.types import CLASS_TASKS
 
 if TYPE_CHECKING:
     from graphsilo.data.silos.own import SiloFile
@@ -207,7 +208,7 @@ def explain(described: SiloFile, held: Silo, config: RunConfig, log: Path | None
         ],
         refusals=list(_refusals(policy, config, described, held, spent)),
         warnings=list(_warnings(policy, method, settings, held, config, damaged)),
-        sent=[*_scaling(described, config, policy), *_list_steps(method, settings, config, policy)],
+        sent=[*_list_sums(described, held, config, policy, method), *_list_steps(method, settings, config, policy)],
         past=None if log is None else _list_past_runs(entries),
         spent=f"Releases with noise came to ε = {noise.epsilon_of(spent, policy.max_delta):.3g} at δ = "
         f"{policy.max_delta:g} so far."
@@ -340,7 +341,7 @@ def _describe_references(
         what = f"for comparison, {REFERENCE_MEANINGS[name]} (method {method.name})"
         refused = list(_refusals(policy, own, described, held, spent))
         if refused:
-            yield f"{what}: without this silo. {refused[0]}"
+            yield f"{what}: without this silo: {refused[0]}"
         elif method.alone:
             more = ", with the standard errors of its differences" if policy.allows("score") else ""
             yield f"{what}: what evaluation sends leaves once more, for each round{more}; not with run.references=[]"
@@ -459,12 +460,21 @@ def _warnings(
 # -- what leaves -------------------------------------------------------------------------------------------------------
 
 
-def _scaling(described: SiloFile, config: RunConfig, policy: DisclosurePolicy) -> Iterator[Sent]:
-    """The sums by which silos agree on the units of their features, where they do."""
-    if described.scaling.is_agreed:
+def _list_sums(
+    described: SiloFile, held: Silo, config: RunConfig, policy: DisclosurePolicy, method: Method
+) -> Iterator[Sent]:
+    """The sums by which silos learn how often classes occur, and agree on the units of features and targets."""
+    seen = _describe_exposure(False, config.run.secure_sums, policy)
+    if held.schema.task in CLASS_TASKS:
+        does = "Add up how many training, validation and test items each class has, to know which are rare."
+        counted = ((f"{KINDS['counts']}, class by class", "classes"),)
+        yield Sent("counting classes", does, "Before round 1", counted, seen)
+    scaled = {"features": described.scaling.is_agreed, "targets": held.schema.task == "regression" and not method.alone}
+    for name in (name for name, is_agreed in scaled.items() if is_agreed):
         what = ((KINDS["counts"], "rows"), (f"{KINDS['statistic']}, column by column", "sums, sums of squares"))
-        does = "Agree with the other silos on the units of features."
-        yield Sent("scaling", does, "Before round 1", what, _describe_exposure(False, config.run.secure_sums, policy))
+        yield Sent(
+            f"scaling {name}", f"Agree with the other silos on the units of {name}.", "Before round 1", what, seen
+        )
 
 
 def _list_steps(method: Method, settings: MethodConfig, config: RunConfig, policy: DisclosurePolicy) -> Iterator[Sent]:

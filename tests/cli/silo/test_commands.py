@@ -241,7 +241,7 @@ def test_explain_prints_and_writes_what_a_run_means_for_a_silo(call, tmp_path):
     assert out.splitlines()[0] == "Under its policy the silo 'north' takes part in this run."
     assert "of 7 rounds" in out
     assert "What nobody promises:" in out
-    assert "how often each class occurs" not in out  # scores tell it
+    assert "counting classes" in out  # how often each class occurs is added up before round 1
     assert "of 7 rounds" in (tmp_path / "p.html").read_text()
 
 

@@ -55,11 +55,11 @@ def check(
     say()
     show(bare_table((f"  {name}", value) for name, value in card_rows(card_of(described, held))))
     say()
-    say(list_private(described, held))
+    say(list_private(described))
     say()
     say(
-        "During a run the method's messages leave as well: `graphsilo explain METHOD` lists them, and the policy of "
-        "this file can refuse kinds of them."
+        "In a run how often each class occurs, and the method's messages, leave as well: `graphsilo explain METHOD` "
+        "lists these, and the policy of this file can refuse kinds of them."
     )
     notes = sum(finding.status == "note" for finding in found)
     say()
@@ -431,13 +431,11 @@ def _card_tables(tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "  added up", "no" if windows is None else f"over all days{days}"
 
 
-def list_private(described: SiloFile, held: Silo, *, of_a_run: bool = False) -> str:
-    """What no card holds, and no message where that is asked."""
+def list_private(described: SiloFile) -> str:
+    """What no card holds, and no message."""
     from graphsilo.data.sources.table_files import Query
 
     kept = ["every row of features and every label", "who is linked to whom"]
-    if not of_a_run:  # what is scored counts it, and many methods do
-        kept.append("how often each class occurs")
     if described.tables is not None:
         columns = dict.fromkeys(f"'{said.id}'" for said in described.tables.nodes.values())
         kept.append(f"the ids in column {', '.join(columns)}")

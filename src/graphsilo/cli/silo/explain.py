@@ -40,7 +40,7 @@ def explain(
         assignments=assignments or [],
     )
     found = silo_page.explain(described, held, config, None if log is None else log.expanduser())
-    before, kept = card_rows(card_of(described, held)), list_private(described, held, of_a_run=True)
+    before, kept = card_rows(card_of(described, held)), list_private(described)
     if out is not None:  # first, as whoever reads the rest may stop to
         silo_page.write(found, before, kept, out.expanduser())
     _print(found, before, kept)
