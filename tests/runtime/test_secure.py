@@ -166,8 +166,10 @@ def test_a_sum_that_cannot_be_opened_fails_whole(gone, reason):
     kinds = {failure.kind for failure in total.failures.values()}
     assert "SecureSumFailed" in kinds
     assert any(reason in failure.reason for failure in total.failures.values())
-    with pytest.raises(FederationError, match="7 clients had to answer, 0 did"):
+    with pytest.raises(FederationError, match="7 clients had to answer, 0 did") as caught:
         total.require()
+    (named,) = re.findall(r"did\. First failure: client (\d)", str(caught.value))
+    assert int(named) in set().union(*gone.values())  # not who only has no sum now
 
 
 def test_who_dropped_out_is_named_and_not_who_refuses_a_sum_without_it(monkeypatch):

@@ -102,6 +102,7 @@ class Failure:
         reason: The error's text.
         trace: The client's traceback, for ``--debug``; stays in this process.
         peer: The other client whose part of a secure sum it refuses; None: there is none.
+        follows: Whether it only follows from another client's, as no secure sum was opened then.
     """
 
     client: ClientId
@@ -110,6 +111,7 @@ class Failure:
     reason: str
     trace: str = ""
     peer: ClientId | None = None
+    follows: bool = False
 
     def __str__(self) -> str:
         return f"client {self.client} failed in '{self.handler}' ({self.kind}: {self.reason})"
@@ -129,10 +131,11 @@ class _Answered:
     def _require(self, minimum: int | None) -> None:
         wanted = len(self.clients) + len(self.failures) if minimum is None else minimum
         if len(self.clients) < wanted:
-            first = next(iter(self.failures.values()), None)
+            # Who only follows is not to blame, whatever its number.
+            first = min(self.failures.values(), key=lambda failure: failure.follows, default=None)
             tail = f" First failure: {first}." if first else ""
             error = FederationError(
-                f"{wanted} clients had to answer, {len(self.clients)} did.{tail} Mend the client"
+                f"{wanted} clients had to answer, {len(self.clients)} did.{tail} Mend that"
                 f"{suggest_fewer(wanted, minimum)}."
             )
             if first and first.trace:

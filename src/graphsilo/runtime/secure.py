@@ -98,7 +98,8 @@ class SecureSums:
                     first = next((str(failure) for failure in failures.values()), "")
                     text = f"{error} First failure: {first}." if first else str(error)
                     for client in left:
-                        failures[client] = Failure(client, handler.name, type(error).__name__, text)
+                        name = type(error).__name__
+                        failures[client] = Failure(client, handler.name, name, text, follows=bool(first))
                     break
                 again = dict.fromkeys(left, encode(Again()))
                 offers = {}

@@ -13,6 +13,7 @@ import yaml
 
 from graphsilo.errors import FederationError, RunError, UnsupportedError
 from graphsilo.experiments.observer import Observer, Progress
+from graphsilo.experiments.participants import add_names
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.coordinator import Coordinator
 from graphsilo.experiments.service.jobs import Jobs
@@ -36,6 +37,11 @@ def config_file(sites: Any, folder: Path, **overrides: Any) -> Path:
 def coordinator_of(sites: Any, kit: Path) -> Coordinator:
     status = Status(kit, "test", dict(enumerate(sites.clients)), "none", sites.clients)
     return Coordinator(kit, "test", sites.clients, sites.transport, status)
+
+
+def test_errors_name_the_silos():
+    text = "client 1 failed in 'train' (Gone); client 10 refuses"
+    assert add_names(text, {1: "er"}) == "client 1 ('er') failed in 'train' (Gone); client 10 refuses"
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ STATES = {
 }
 """Sign and colour of each state of a site or a job. The word stands beside them: neither is needed to understand."""
 TROUBLE = ("late", "lost", "gone")
-LONGEST_TEXT = 500
+LONGEST_TEXT = 2000
 _LEAST_NAME = 8
 _LEAST_NOTE = 24
 _BETWEEN = 4

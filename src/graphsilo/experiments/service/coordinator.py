@@ -16,6 +16,7 @@ from graphsilo.errors import GraphsiloError, RunError, without_secrets
 from graphsilo.evaluate.metrics import METRICS, find_leading
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, Progress, RunStarted, Several, Working
+from graphsilo.experiments.participants import add_names
 from graphsilo.experiments.service.jobs import Job, Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.experiments.service.watch import Status
@@ -93,7 +94,7 @@ class Coordinator:
         names: Mapping[ClientId, str] | None = None,
         check: Callable[[], None] = lambda: None,
     ):
-        self.jobs = Jobs(kit)
+        self.jobs, self.names = Jobs(kit), names or {}
         self.transport, self.status, self.check = transport, status, check
         self._run_over = partial(
             run_over, name=name, clients=clients, report=report, max_items=max_items, names=names,
@@ -147,8 +148,9 @@ class Coordinator:
             job = replace(job, state="stopped", finished=time.time())
             self.status.say(f"job {job.id}: {error}")
         except GraphsiloError as error:
-            job = replace(job, state="failed", finished=time.time(), error=str(error))
-            self.status.say(f"job {job.id} failed: {error}")
+            text = add_names(str(error), self.names)
+            job = replace(job, state="failed", finished=time.time(), error=text)
+            self.status.say(f"job {job.id} failed: {text}")
         except Exception as error:  # whatever it is, the jobs behind it are carried out
             text = f"an error that graphsilo does not know ({type(error).__name__}: {error})"
             job = replace(job, state="failed", finished=time.time(), error=text)
