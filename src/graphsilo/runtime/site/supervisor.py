@@ -26,7 +26,7 @@ from typing import Any
 
 from graphsilo import loading
 from graphsilo.__about__ import __version__
-from graphsilo.errors import FederationError, one_line
+from graphsilo.errors import DisclosureError, FederationError, one_line
 from graphsilo.runtime import pipe
 from graphsilo.runtime.lost import describe_end
 from graphsilo.runtime.machine import LARGE_PAGES
@@ -79,6 +79,7 @@ class SiteSupervisor:
         self._answers: OrderedDict[str, Future[Body]] = OrderedDict()
         self._newest = ""
         self._reported: list[tuple[str, ClientId, str]] = []
+        self._failed: set[tuple[ClientId, str]] = set()
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -217,8 +218,7 @@ class SiteSupervisor:
                         f"opens it here again, and all go on from their last checkpoints"
                     )
                 else:
-                    log = self.folder / "run" / "worker.log"
-                    self.say(f"'{packet.header.get('do')}' failed with {header.get('kind')}; see {log}")
+                    self.say(f"'{packet.header.get('do')}' failed ({header.get('kind')}): {header.get('text')}")
                 return answer
             return pack_error(packet.id, "WorkerDied", f"the worker process of site '{self.name}' {why}.")
 
@@ -231,8 +231,14 @@ class SiteSupervisor:
                 self.say(f"client {client} takes no part in run {run}: {why}")
         if header["do"] == "open":
             self._reported = refused
+            self._failed.clear()
             if len(refused) == len(header["models"]):
                 return
+        for one in answer.get("answers", ()):
+            if (found := one.get("failure")) and (one["client"], found[0]) not in self._failed:
+                self._failed.add((one["client"], found[0]))  # who asks again and again is noted in the silo's log alone
+                does = "refuses" if found[0] == DisclosureError.__name__ else "failed in"
+                self.say(f"client {one['client']} {does} '{header['handler']}' of run {header['run']}: {found[1]}")
         before = header.get("agreeing") or header.get("counting")
         if header["do"] == "open" and not before:  # the same run opens again to train
             self.say(f"run {header['run']} begins: {header['method']}, seed {header['seed']}")
