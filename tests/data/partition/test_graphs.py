@@ -41,6 +41,13 @@ def test_features_gives_segments_of_the_mean_feature() -> None:
     assert [part.tolist() for part in found.nodes] == [[2, 3, 4], [0, 1]]
 
 
+@pytest.mark.parametrize(("rule", "what"), [("features", "mean feature value"), ("topology", "mean degree")])
+def test_graphs_that_are_all_alike_are_not_sorted(rule: str, what: str) -> None:
+    """As one-hot features are: the order of the file would decide, by which PROTEINS has its classes apart."""
+    with pytest.raises(PartitionError, match=f"sorted by their {what}, and it is .* for all 4 graphs of paths"):
+        partition_graphs(make_paths([3] * 4, [0, 0, 1, 1], value=0.0), rule, clients=2)
+
+
 @pytest.mark.parametrize("rule", ["random", "dirichlet", "topology", "features"])
 def test_every_graph_has_one_owner_and_one_split(rule: str) -> None:
     paths = make_paths([2 + i % 5 for i in range(60)], [i % 3 for i in range(60)])

@@ -69,6 +69,20 @@ def segments(values: NDArray[np.float64], clients: int) -> list[NodeIds]:
     return [np.sort(part) for part in np.array_split(np.argsort(values, kind="stable"), clients)]
 
 
+def _cut_sorted(collection: GraphCollection, values: NDArray[np.float64], what: str, clients: int) -> Cut:
+    """Segments by a graph's value.
+
+    Raises:
+        PartitionError: It is the same for all graphs, so that their order in the file, often by class, would decide.
+    """
+    if np.allclose(values, values[0], rtol=1e-9, atol=0):
+        raise PartitionError(
+            f"graphs were to be sorted by their {what}, and it is {values[0]:.3g} for all {len(values)} graphs of "
+            f"{collection.name} (features that are one of several kinds always have one mean). Use another rule."
+        )
+    return Cut(tuple(segments(values, clients)))
+
+
 def _cut_dirichlet(given: Sequence[GraphCollection], clients: int, seed: int, options: GraphDirichletOptions) -> Cut:
     alpha, least = options.alpha, options.min_nodes
     return Cut(tuple(share_out(given[0].labels, clients, alpha=alpha, min_items=least, seed=seed, what="graphs")))
@@ -98,11 +112,11 @@ _GRAPH_RULES = (
     ),
     Rule(
         "topology", "graphs sorted by mean degree, cut into equal segments", GraphOptions,
-        lambda given, clients, *_: Cut(tuple(segments(mean_degrees(given[0]), clients))),
+        lambda given, clients, *_: _cut_sorted(given[0], mean_degrees(given[0]), "mean degree", clients),
     ),
     Rule(
         "features", "graphs sorted by mean feature value, cut into equal segments", GraphOptions,
-        lambda given, clients, *_: Cut(tuple(segments(mean_features(given[0]), clients))),
+        lambda given, clients, *_: _cut_sorted(given[0], mean_features(given[0]), "mean feature value", clients),
     ),
     Rule(
         "natural", "the institutions that the data names, each with its own graphs", GraphOptions,
