@@ -56,6 +56,27 @@ def item_errors(confusion: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
     return {name: np.where(empty, np.nan, error) for name, error in found.items()}
 
 
+def mean_errors(
+    off: NDArray[np.float64], items: NDArray[np.float64], squared: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Standard errors of mean absolute errors over which items are tested: the deviation of |z - y| over √n.
+
+    Args:
+        off: [clients] mean absolute errors.
+        items: [clients] of how many items each.
+        squared: [clients] roots of mean squared errors of the same items.
+    Returns:
+        [clients]; NaN without items.
+
+    Example:
+        >>> mean_errors(np.array([2.0]), np.array([4.0]), np.array([np.sqrt(5)])).round(4).tolist()  # 1, 1, 3, 3
+        [0.5]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: NDArray[np.float64] = np.sqrt(np.maximum(squared**2 - off**2, 0) / np.where(items > 0, items, np.nan))
+    return found
+
+
 def paired_errors(
     labels: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64], num_classes: int
 ) -> dict[str, float]:

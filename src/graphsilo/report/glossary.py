@@ -60,8 +60,8 @@ TERMS = {
         "95 % interval",
         "Where the mean difference may lie, judged by how much seeds differ (Student's t) and by how many items are "
         "tested, which are the same in every seed and for both models: only what they answer differently counts. "
-        "Without saved models their errors are taken as unrelated, which is rather too wide than too narrow; of a "
-        "ranking such as AUC it is over seeds alone.",
+        "Without saved models, and of an MAE, their errors are taken as unrelated, which is rather too wide than too "
+        "narrow; of a ranking such as AUC it is over seeds alone.",
     ),
     "own": (
         "Clients' own models",

@@ -275,7 +275,8 @@ class ClientScores(Record, kw_only=True):
         best_round, mode: If it has its own.
         rare_items: How many of its test items are of the one of two classes that is looked for, where there are two.
         test: Its scores.
-        errors: Their standard errors over which items are tested, of those that are made of counts.
+        errors: Their standard errors over which items are tested, of those that are made of counts, and of the MAE of a
+            single target.
         paired: In a reference row, standard errors of the differences to the run that it stands beside, whose models
             answer on the same items.
     """

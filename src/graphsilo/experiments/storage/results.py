@@ -14,7 +14,7 @@ import torch
 
 from graphsilo.__about__ import __version__
 from graphsilo.evaluate.metrics import find_leading, score_clients
-from graphsilo.evaluate.spread import item_errors, summarise_seeds
+from graphsilo.evaluate.spread import item_errors, mean_errors, summarise_seeds
 from graphsilo.experiments.config import Mode, RunConfig
 from graphsilo.experiments.evaluation import SetScores, fold_targets
 from graphsilo.experiments.outcome import (
@@ -217,6 +217,11 @@ def _clients(reported: Reported, simulation: Participants) -> list[ClientScores]
             for client, value in zip(scores.clients, pairs[:, 0].tolist(), strict=True):
                 paired.setdefault(client, {})[metric] = None if value != value else value
     errors: dict[int, dict[str, float | None]] = {}
+    if simulation.task == "regression" and simulation.schema.num_classes == 1 and "test/mae" in scores.scores:
+        off, squared = scores.scores["test/mae"], scores.scores["test/rmse"]
+        found_errors = mean_errors(off[:, 0], off[:, 1], squared[:, 0]).tolist()
+        for client, value in zip(scores.clients, found_errors, strict=True):
+            errors[client] = {"mae": None if value != value else value}
     rare: dict[int, int] = {}
     if scores.counts is not None:
         tables = scores.of("test").sum(axis=1)
