@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from graphsilo.data.sources import catalog
 from graphsilo.data.sources.files import save_graph
 from graphsilo.errors import ConfigError, DataError, RunError
 from graphsilo.experiments.config import load_config
-from graphsilo.experiments.predict import predict
+from graphsilo.experiments.export.card import model_card
+from graphsilo.experiments.predict import open_member, predict
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.simulation import prepare
 from kit import silo_tree
@@ -490,8 +492,8 @@ def test_what_is_said_of_names_is_true(tmp_path):
     own, wide = write_tables(tmp_path, "own"), write_tables(tmp_path, "wide", features=("a", "c"))
     run(load_config(overrides={"data.name": own, "partition.clients": 1, "method.rounds": 1}), out=tmp_path / "run")
     made = predict(tmp_path / "run", client=0, graph=own)
-    assert made.on == "own, given"
-    with pytest.raises(ConfigError, match=r"node x is not on own, given, which holds 30 nodes"):
+    assert made.on == "the given graph 'own'"
+    with pytest.raises(ConfigError, match=r"node x is not on the given graph 'own', which holds 30 nodes"):
         made.places(["x"])
     with pytest.raises(DataError, match=r"feature 2 is 'b' at the model and 'c' at wide"):
         predict(tmp_path / "run", client=0, graph=wide)
@@ -570,3 +572,31 @@ def test_either_model_of_a_silo_alone_is_of_its_own_best_round(small, tmp_path, 
             assert score(made, silo) == pytest.approx(row["test"]["accuracy"], abs=1e-12)
     half = len(differ) // 2
     assert differ[:half] != differ[half:]
+
+
+def test_a_silo_that_never_saw_a_class_says_so_of_its_own_model(tmp_path):
+    """The second silo has nothing of class 2."""
+    labels = np.array([0, 1, 2] * 12 + [0, 1] * 12)
+    features = np.eye(3, dtype=np.float32)[labels]
+    graph = graphsilo.Graph(features, np.array([np.arange(59), np.arange(1, 60)]), labels, 3)
+    cut = np.repeat([0, 1], [36, 24])
+    graphsilo.run(data=graph, partition=cut, method="fedridge", out=tmp_path / "run", report=False)
+    with warnings.catch_warnings(record=True) as heard:
+        for client, model in ((1, "own"), (1, "common"), (0, "own")):
+            predict(tmp_path / "run", client=client, model=model)
+    (said,) = [str(each.message) for each in heard]
+    assert said.startswith("client 1 trained on no node of class 2, ")
+    assert "common model may" in said
+    assert "trained on no node of class 2" in model_card(open_member(tmp_path / "run", client=1, model="own"))
+
+
+def test_how_far_other_items_move_an_mae_is_the_deviation_of_errors(tmp_path):
+    graph = graphsilo.load("citation-sbm", nodes=160, classes=3, features=24)
+    graph = graphsilo.data.with_targets(graph, graph.labels * 10.0, ["age"])
+    found = graphsilo.run(
+        data=graph, partition="random", clients=2, method="fedridge", out=tmp_path / "run", report=False
+    )
+    for row in found.record.seeds[0].clients:
+        made = predict(tmp_path / "run", client=row.client)
+        off = np.abs(made.values - made.truth)[made.splits == "test", 0]
+        assert row.errors == {"mae": pytest.approx(off.std() / np.sqrt(len(off)), rel=1e-4)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -233,6 +234,22 @@ class Member:
         agreed = config.threshold_by == "federation" and kept is not None and decision == Decision.of(kept)
         return describe_decision(decision, word, str(config.threshold), "all silos'" if agreed else "the silo's")
 
+    @property
+    def gap(self) -> str:
+        """Which classes a silo's own model had no example of, and what to ask of them; empty where there is none."""
+        schema, silo = self.silo.schema, self.silo
+        if self.whose != "own" or schema.task not in ("node", "graph"):
+            return ""
+        lacking = sorted(set(range(schema.num_classes)) - set(silo.seen.graph.labels[silo.train].tolist()))
+        if not lacking:
+            return ""
+        words = several([class_word(label, schema) for label in lacking], 5)
+        modes = [mode for row in self.result.seeds for mode in getattr(row, "modes", ())]
+        common = (
+            "; the common model may (--model common)" if any(mode.startswith("aggregate") for mode in modes) else ""
+        )
+        return f"{self.owner} trained on no {schema.task} of class {words}, which its own model hardly knows{common}."
+
     def refuse_other_data(self) -> None:
         """Raise if the data is not what it was.
 
@@ -308,6 +325,8 @@ def predict(
 ) -> Prediction:
     """As ``graphsilo.predict``; the folder may also be that of a silo's own results, which have one client only."""
     opened = open_member(run_dir, client=client, seed=seed, checkpoint=checkpoint, model=model)
+    if opened.gap:
+        warnings.warn(opened.gap, stacklevel=3)
     asked, silo = opened.asked, opened.silo
     member, owner, whose, reported = opened.client, opened.owner, opened.whose, opened.reported
     target: Graph | GraphCollection
@@ -316,7 +335,7 @@ def predict(
         target, on = silo.seen.graph, f"{owner}'s own graph"
     else:
         target, remark = opened.preparation.read(graph, asked.root)
-        on = f"{target.name}, given{remark}"
+        on = f"the given graph '{target.name}'{remark}"
     with torch.no_grad():
         output = member.predict(member.tensors(target), _VIEWS[whose])
     types = target.union.types

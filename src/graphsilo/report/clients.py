@@ -24,6 +24,7 @@ from graphsilo.report.plot import present
 from graphsilo.report.record import Context, Run
 from graphsilo.report.sections import Block
 
+_MISSED = " A silo's own model hardly knows a class that the silo misses, and no test item there shows it."
 FIRST_ROWS = 20
 """Rows shown before the reader asks for all."""
 SIGNS = {"gains": ("▲", "gains"), "loses": ("▼", "loses"), "same": ("=", "the same")}
@@ -204,7 +205,8 @@ def table(run: Run, rows: Sequence[Context]) -> Context | None:
         "sorted_up": sign == 1,
         "rows": table,
         "first": FIRST_ROWS if len(table) > 2 * FIRST_ROWS else len(table),
-        "note": _note(len(rows), len(table), main if main in names else None, describe_share(run.result)),
+        "note": _note(len(rows), len(table), main if main in names else None, describe_share(run.result))
+        + (_MISSED if any(row["missing_classes"] for row in rows) else ""),
         "spread": _spread(scores, main),
     }
 

@@ -63,6 +63,7 @@ def model_card(
         "filling in the columns were not tested unless the run's split says so.",
         "- A score is no proof. `graphsilo why` says what columns and neighbours it is made of; these are reasons of "
         "the model, not causes in the world.",
+        *([f"- {asked.gap}"] if asked.gap else []),
         "- What a model learned of training items can in part be read from it: `graphsilo attack` measures that.",
         *(["- Of the silo's own items the run knows more than tables say (classes around them, or what other silos "
            "added), so that its scores of these are others."] if knows_more else []),
