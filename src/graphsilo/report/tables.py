@@ -209,7 +209,7 @@ def _marks(tables: Sequence[Comparison], of_column: str) -> list[str]:
         rows = max(len(table.rows) for table in tables)
         # The least p of n seeds is 2^(1 - n).
         needed, chosen = (1 + math.ceil(math.log2(count / ALPHA)) for count in (most, rows - 1))
-        fewer = "" if is_fixed or rows < 3 else f" ({chosen} with a baseline chosen beforehand)"
+        fewer = "" if is_fixed or chosen == needed else f" ({chosen} with a baseline chosen beforehand)"
         return [
             f"Too few common seeds for any difference to be significant: {rows} runs{of_column} need {needed} seeds"
             f"{fewer}."
