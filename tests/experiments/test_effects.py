@@ -346,3 +346,5 @@ def test_a_threshold_of_all_silos_is_of_two_classes(classes: int) -> None:
     if classes != 2:
         with pytest.raises(ConfigError, match=r"evaluation\.threshold_by would have no effect"):
             drop_idle(load_config(assignments=["evaluation.threshold_by=federation"]), task="node", classes=classes)
+        with pytest.raises(ConfigError, match=r"evaluation\.budget would have no effect: budget, threshold"):
+            drop_idle(load_config(assignments=["evaluation.budget=10"]), task="node", classes=classes)

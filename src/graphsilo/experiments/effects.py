@@ -452,8 +452,10 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
         _where(lambda run, value: value and not run.out and not run.remote,
                "there is no folder to write to; name one as out"),
     ),
-    "evaluation.threshold_by": (_where(lambda run, value: value != "silo" and run.classes not in (None, 2),
-               "thresholds and calibration are of one of two classes, and this data has not two"),),
+    **dict.fromkeys(("evaluation.threshold", "evaluation.threshold_by", "evaluation.budget"), (_where(
+        lambda run, value: value not in (None, "f1", "silo") and run.classes not in (None, 2),
+        "budget, threshold and calibration are of one of two classes, and this data has not two"),
+    )),
     "run.device": (_on_the_cpu,),
     "run.early_stopping": (_one_round,),
     "run.deadline": (_between,),

@@ -78,10 +78,11 @@ def reference_title(key: str, method: str) -> str:
     """What a reference row beside a method of this title is called.
 
     Example:
-        >>> reference_title("alone", "FedRidge")
-        'FedRidge alone'
+        >>> reference_title("alone", "FedRidge"), reference_title("fedavg", "FedAvg")
+        ('FedRidge alone', 'FedAvg (reference)')
     """
-    return f"{method} alone" if key == "alone" else REFERENCES[key]
+    title = f"{method} alone" if key == "alone" else REFERENCES[key]
+    return f"{title} (reference)" if title == method else title
 
 
 def explain_references(keys: Iterable[str]) -> str:
@@ -89,7 +90,7 @@ def explain_references(keys: Iterable[str]) -> str:
 
     Example:
         >>> explain_references(["local"])
-        'Local only: every silo trains alone.'
+        'Local only: every silo trains the backbone by itself.'
     """
     texts = [f"{REFERENCES[key]}: {REFERENCE_MEANINGS[key]}" for key in REFERENCES if key in set(keys)]
     return f"{'; '.join(texts)}." if texts else ""
