@@ -91,6 +91,10 @@ def test_check_without_labels_and_links(call, tmp_path, small_tables):
     assert "!  links     there is none" in out
     assert "!  labels    none of the nodes has one: this silo can receive a model, not teach it" in out
     assert "  classes   unknown here: no node has a label" in out
+    (tmp_path / "e.csv").write_text("a,b\np0,p1\n")
+    out = call("silo", "check", write(tmp_path, **small_tables))[1]
+    assert "!  labels    no column of them is named: to predict links none is needed" in out
+    assert "without a training item" not in out
 
 
 @pytest.mark.parametrize(

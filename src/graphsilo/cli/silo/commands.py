@@ -257,7 +257,12 @@ def _labels(described: SiloFile, held: Silo) -> Iterator[Finding]:
     what = "graphs" if held.schema.task == "graph" else "nodes"
     if types is not None:
         labels, what = labels[types.targets], f"nodes of type {types.names[types.target]}"
-    known = int((labels >= 0).sum())
+    known, tables = int((labels >= 0).sum()), described.tables
+    named = tables is None or tables.labels is not None or tables.classified.label is not None or held.has_targets
+    if not known and not named and held.graph.union.num_edges and held.graph.union.links is None:
+        text = "no column of them is named: to predict links none is needed, all else this silo can receive, not teach"
+        yield Finding("note", "labels", text)
+        return
     if held.has_targets and known:
         called = ", ".join(held.schema.class_names or ())
         yield Finding("ok", "targets", f"known of {count(known)} of {count(len(labels))} {what}: {called}")
