@@ -414,7 +414,7 @@ def _find_number(client: ClientId | str, count: int, names: Mapping[ClientId, st
     """
     if isinstance(client, bool) or not isinstance(client, int | str):
         raise unusable("predict", "a client by number or by name", client)
-    return client_number(client, count, names, "predict (--client)")
+    return client_number(client, count, names, "--client")
 
 
 def _of_run(

@@ -111,6 +111,8 @@ def test_without_labels(folder: Path) -> None:
         ("nodes.csv", "p2,50", "p2,,50", r"nodes.csv: row 2 \(line 3\) has too many cells, 9 where .* 8: 'p2,,50"),
         ("nodes.csv", "p2,50", 'p2,"50,5"', r"'age' .* decimal comma: row 2 \(line 3\): '50,5'.*nodes.decimal"),
         ("edges.csv", "p2,p3,1", "p2,p3", r"edges.csv: row 2 \(line 3\) has too few cells, 2 where .* 3"),
+        ("edges.csv", "p2,p3", "p2,p3.0", r"Without '\.0' behind them, .* all of these occur there"),
+        ("edges.csv", "p2,p3", "p2,P3", r"In lower case, all of these occur there"),
         ("edges.csv", "p2,p3", "p2,p9", r"edges.csv: column 'dst' .* unknown node: row 2 \(line 3\): 'p9'.*nodes.csv"),
         ("edges.csv", "p2,p3", ",p3", r"'src' .* end of an edge is empty: row 2 \(line 3\)"),
         ("edges.csv", "dst", "to", r"edges.csv has no column 'dst' \(edges.target\)"),

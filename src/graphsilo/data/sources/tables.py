@@ -20,7 +20,7 @@ the silo and its model, so that rows of a later table are filled alike
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -365,6 +365,25 @@ def _read_ids(nodes: Table, name: str, key: str) -> Any:
     return ids
 
 
+_SPELLINGS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("Without '.0' behind them, which numbers get beside empty cells", lambda words: _drop(words, r"\.0+$")),
+    ("Without leading zeros, which spreadsheets drop", lambda words: _drop(words, "^0+")),
+    ("In lower case", pc.utf8_lower),
+)
+
+
+def _drop(words: Any, pattern: str) -> Any:
+    return pc.replace_substring_regex(words, pattern, "")
+
+
+def _spell(words: Any, ids: Any) -> str:
+    """How these words would be ids, if there is one such way."""
+    for how, change in _SPELLINGS:
+        if pc.all(pc.is_in(change(words), value_set=change(ids))).as_py():
+            return f" {how}, all of these occur there: write both tables alike."
+    return ""
+
+
 def _read_edges(edges: Table, key: str, said: EdgeTable, nodes: Sequence[_Nodes | None]) -> NDArray[np.int64]:
     """[2, r] node numbers of both ends of every row, within their types; without these, only whether ends are there."""
     ends = []
@@ -377,6 +396,8 @@ def _read_edges(edges: Table, key: str, said: EdgeTable, nodes: Sequence[_Nodes 
                 place = pc.index_in(words, value_set=kind.ids)
                 strange = mask(pc.is_null(place)) & ~empty
                 todo = f"Ends must occur in column '{kind.id}' of {kind.table.short}; remove the edge or add the node."
+                if strange.any():
+                    todo += _spell(words.filter(strange), kind.ids)
                 edges.refuse(name, strange, "the edge names an unknown node", values=words, todo=todo)
                 ends.append(np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64))
     return np.stack(ends) if len(ends) == 2 else np.zeros((2, 0), dtype=np.int64)
