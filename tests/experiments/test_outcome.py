@@ -103,6 +103,15 @@ def test_who_failed_is_told_once(setup: list[str], rounds: list[list[str]], when
     ]
 
 
+def test_who_keeps_its_scores_did_train():
+    row = {**COSTS, "failures": ["client 1 failed in 'evaluate' (DisclosureError: too few items)"]}
+    (text,) = said([seed_tree(setup=dict(COSTS), rounds=[round_tree(1, **row), round_tree(2, **row)])])
+    assert text == (
+        "client 'south' sent no scores in 2 of 2 rounds, and those of the run are of the others; first in 'evaluate' "
+        "(DisclosureError: too few items)"
+    )
+
+
 def bank(*trained: int, task: Any = "node") -> Participants:
     """Two silos with so many training items of each class."""
     rows = [{"client": 0}, {"client": 1}]

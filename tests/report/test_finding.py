@@ -168,6 +168,11 @@ def test_that_a_part_of_the_silos_is_scored_is_said(tmp_path: Path) -> None:
     assert finding(run).certainty == "Not all of the 4 silos were scored (evaluation.share=0.5)."
     page = Page(report.write(tmp_path / "gain").read_text(encoding="utf-8")).words
     assert "scored: the clients' own models at some of the silos." in page
+    kept = run_of(tmp_path / "kept", [[0.5, 0.7]])
+    kept.seeds[0].clients[1].test.metrics.clear()  # its policy keeps its scores in
+    assert finding(kept).certainty == "1 of 2 silos was scored (the warnings say why)."
+    kept.seeds[0].clients[1].test_items = 0
+    assert finding(kept).certainty == ""
     assert "Worst scored client, accuracy 50.0 %" in page
     assert "All silos'" not in page
 

@@ -46,7 +46,6 @@ def test_missing_values_do_not_stop_the_page(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps(content))
     page = Page(report.write(tmp_path).read_text())
     assert "New client" in page.words
-    assert "1 client steps failed" in page.words
     again = tmp_path / "again"
     again.mkdir()
     (again / "result.json").write_text(json.dumps(content))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 from graphsilo.cli.terminal import Sheet
-from graphsilo.errors import several
 from graphsilo.evaluate.metrics import METRICS, metric_of, select_main
 from graphsilo.experiments.storage.records import Means, MeanStd, RunRecord, Spent
 from graphsilo.report.finding import are_seeds_alike, choice, say_same
@@ -105,18 +103,10 @@ def describe_scoring(record: RunRecord) -> str:
 
 
 def remarks(record: RunRecord) -> list[str]:
-    """What a person should know before believing the table: warnings of the cut, and answers that never came."""
+    """What a person should know before believing the table."""
     found = list(record.warnings)
     if next(iter(record.gap_closed.values()), 0.0) is None:
         found.append("the centralised model is no better than local ones here, so there is no gap to close.")
-    failures: dict[str, list[int]] = defaultdict(list)
-    for seed in record.seeds:
-        for row in seed.rounds:
-            for failure in row.failures or ():
-                failures[failure].append(row.round)
-    for text, rounds in failures.items():
-        when = f"round{'' if len(rounds) == 1 else 's'} {several(rounds, 6)}"
-        found.append(f"{text}, in {when}; the method went on without it.")
     return found
 
 

@@ -73,6 +73,7 @@ def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, p
 def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
     """Says which clients a run went on without, where ``method.min_clients`` let it."""
     steps: dict[int, set[tuple[int, int]]] = {}
+    trained: set[int] = set()  # who failed in more than evaluation
     reasons: dict[int, str] = {}
     for place, seed in enumerate(seeds):
         for number, row in enumerate((seed.setup, *seed.rounds)):
@@ -80,6 +81,8 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
                 found = _FAILURE.match(text)
                 if found:
                     client = int(found[1])
+                    if not found[2].startswith("'evaluate"):
+                        trained.add(client)
                     steps.setdefault(client, set()).add((place, number))
                     reasons.setdefault(client, found[2])
     rounds = sum(len(seed.rounds) for seed in seeds)
@@ -88,10 +91,12 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
         failed = sum(number > 0 for _, number in steps[client])
         when = [f"{failed} of {rounds} rounds"] if failed else []
         when += ["set-up"] if failed < len(steps[client]) else []
-        found_so_far.append(
-            f"{participants.name_clients([client])} failed in {' and in '.join(when)}, which went on without it; first "
-            f"in {one_line(reasons[client], _LONGEST_REASON)}"
-        )
+        who, where = participants.name_clients([client]), " and in ".join(when)
+        first = f"first in {one_line(reasons[client], _LONGEST_REASON)}"
+        if client in trained:
+            found_so_far.append(f"{who} failed in {where}, which went on without it; {first}")
+        else:
+            found_so_far.append(f"{who} sent no scores in {where}, and those of the run are of the others; {first}")
     if len(steps) > _MAX:
         found_so_far.append(f"{len(steps) - _MAX} more clients failed; see failures in result.json.")
     return found_so_far

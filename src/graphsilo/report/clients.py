@@ -103,8 +103,8 @@ def _local(run: Run, client: int, name: str) -> float | None:
 
 
 def _gain_note(found: Sequence[Gain], name: str) -> str:
-    text = "The largest gain first. Ring: alone; arrow head: together. ▲ gains, ▼ loses, = differs by less than 0.1"
-    text += f"{' points' if metric_of(name).is_share else ''}."
+    same = "differs by less than 0.1 points" if metric_of(name).is_share else "the same"
+    text = f"The largest gain first. Ring: alone; arrow head: together. ▲ gains, ▼ loses, = {same}."
     spans = [gain for gain in found if gain.span is not None]
     if spans:
         what = "seeds and test items" if all(gain.error is not None for gain in spans) else "seeds"

@@ -257,19 +257,23 @@ def absent_clients(partition: PartitionFacts) -> str:
 
 
 def describe_share(record: RunRecord) -> str:
-    """How many silos were scored, where ``evaluation.share`` asks for a part of them: "2 of 4 silos were scored
-    (evaluation.share=0.5)"; empty where all were."""
+    """How many silos were scored, where ``evaluation.share`` asks for a part of them or scores of some never came:
+    "2 of 4 silos were scored (evaluation.share=0.5)"; empty where all were."""
     share = record.config.get("evaluation", {}).get("share", 1.0)
     total = record.partition.clients - len(record.partition.without)
-    if share >= 1 or total < 2 or record.method.pooled:
+    if total < 2 or record.method.pooled:
         return ""
     scored = [tuple(row.client for row in seed.clients if row.test.metrics) for seed in record.seeds]
     fewest, most = min(map(len, scored)), max(map(len, scored))
+    tested = [tuple(row.client for row in seed.clients if row.test_items or row.test.metrics) for seed in record.seeds]
+    if share >= 1 and (most == 0 or scored == tested):
+        return ""
+    why = f"evaluation.share={share:g}" if share < 1 else "the warnings say why"
     if most == 0:  # the federation's sums alone are known
-        text = f"Not all of the {total} silos were scored (evaluation.share={share:g})"
+        text = f"Not all of the {total} silos were scored ({why})"
     else:
         count = str(most) if fewest == most else f"{fewest} to {most}"
-        text = f"{count} of {total} silos {'was' if most == 1 else 'were'} scored (evaluation.share={share:g})"
+        text = f"{count} of {total} silos {'was' if most == 1 else 'were'} scored ({why})"
         if len(set(scored)) > 1:
             text += ", not the same in every seed"
     central = [REFERENCES[key] for key in POOLED if key in record.reference_rows]

@@ -176,10 +176,6 @@ def _with_article(name: str) -> str:
 
 def _warnings(run: Run) -> list[str]:
     found = [*run.result.warnings, *run.problems]
-    if failed := sum(seed.failures for seed in run.seeds):
-        found.append(
-            f"{integer(failed)} client steps failed over all rounds and seeds; the method went on without them."
-        )
     if len(run.seeds) == 1:
         found.append("One seed: the score is a number without a spread, and no claim can rest on it.")
     return found

@@ -384,11 +384,6 @@ class Seed(Record, kw_only=True):
         wanted = mode or self.mode
         return row.curve(group, None if wanted == next(iter(self.modes), "") else wanted)
 
-    @property
-    def failures(self) -> int:
-        """How many client steps failed in its rounds."""
-        return sum(len(row.failures or ()) for row in self.rounds)
-
 
 # -- the run -------------------------------------------------------------------------------------------------------
 
