@@ -69,9 +69,9 @@ class Account:
             return None
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise DisclosureError(
-                f"the silo's account {self.path} cannot be read ({type(error).__name__}), so that nobody knows what "
-                f"has left the silo in all, and nothing leaves that counts. Its owner may have it made again from the "
-                f"log: graphsilo silo log LOG --repair SILO.yaml"
+                f"the silo's account {self.path.name} cannot be read ({type(error).__name__}), so that nobody knows "
+                f"what has left the silo in all, and nothing leaves that counts. Its owner may have it made again from "
+                f"the log: graphsilo silo log LOG --repair SILO.yaml"
             ) from None
         return found
 
@@ -107,6 +107,6 @@ class Account:
 
     def _make_error(self, error: OSError) -> DisclosureError:
         return DisclosureError(
-            f"the silo's account {self.path} cannot be written ({error.strerror}), and nothing is sent that is not "
-            f"counted. Its owner must make room for it, or mend its folder; then the run can go on."
+            f"the silo's account {self.path.name} cannot be written ({error.strerror}), and nothing is sent that is "
+            f"not counted. Its owner must make room for it, or mend its folder; then the run can go on."
         )

@@ -171,7 +171,8 @@ class PrivateConfig(MethodConfig):
                 f"method.epsilon stands on how far one node can move what is sent, and what other nodes decide "
                 f"({several(sorted(estimated), 3)}) moves with every node. Fill empty cells with a number of your own, "
                 f"fixed before looking at the data (data.missing, in a silo.yaml `features: {{missing: {{COLUMN: "
-                f"60}}}}`), and set data.degree_features, data.largest_component and data.sums to false."
+                f"60}}}}`), and set data.degree_features, data.largest_component and data.sums to false (in a "
+                f"description of tables `sums: false`)."
             )
         if scaling.has_columns:
             raise ConfigError(

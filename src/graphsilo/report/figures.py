@@ -137,12 +137,15 @@ def confusion(
     )
 
 
-def per_class(values: Sequence[Any], class_names: Sequence[str] | None = None) -> Figure | None:
+def per_class(
+    values: Sequence[Any], class_names: Sequence[str] | None = None, *, as_one_set: bool = False
+) -> Figure | None:
     """F1 of each class.
 
     Args:
         values: One Spread per class, None where the class was never scored.
         class_names: Their names, if known.
+        as_one_set: Of all silos' items together, where nobody sees a silo's own scores.
     """
     known = [(place, value) for place, value in enumerate(values) if value is not None]
     if not known:
@@ -163,7 +166,9 @@ def per_class(values: Sequence[Any], class_names: Sequence[str] | None = None) -
     wide = ", and one standard deviation over seeds to each side" if any(widths) else ""
     return Figure(
         "per-class",
-        f"F1 of each class: its mean over clients and seeds{wide}. A "
+        f"F1 of each class, of all silos' items as one set, mean over seeds{wide}."
+        if as_one_set
+        else f"F1 of each class: its mean over clients and seeds{wide}. A "
         "client that has few of a class and misses them counts here as much as one that has many, so this can be far "
         "below the diagonal of the confusion, which counts items.",
         f"F1 for {len(values)} classes",

@@ -250,12 +250,14 @@ def _classes(run: Run, over: str) -> list[Block]:
         rows.append((title, meaning, with_bar(text, bar_width(None if score is None else score.mean)), pooled))
     columns = [("Group", ""), ("Which items", "text wrap"), ("F1", ""), ("Pooled", "")]
     shown = len(columns) if any(row[-1] != MISSING for row in rows) else len(columns) - 1
-    caption = f"Macro-F1 per group of test items, in percent: node-weighted mean over clients{over}."
+    as_one_set = not any(row.test.metrics for seed in run.seeds for row in seed.clients)  # only sums are known
+    how = "all silos' items as one set" if as_one_set else "node-weighted mean over clients"
+    caption = f"Macro-F1 per group of test items, in percent: {how}{over}."
     groups = Table(caption, columns[:shown], [row[:shown] for row in rows], False) if len(rows) > 1 else None
     decided = run.spread("threshold_recall") is not None
     confusion = figures.confusion(_sum_confusions(run), names, when_scored(run.seeds), decided=decided)
     return [
-        ("wide", present(confusion, figures.per_class(f1_of_classes(run), names))),
+        ("wide", present(confusion, figures.per_class(f1_of_classes(run), names, as_one_set=as_one_set))),
         *add_heading("Group fairness", [("table", groups)]),
     ]
 

@@ -46,7 +46,7 @@ def init(
             "" if (kit / "key.pem").exists() else "   (without a key: `graphsilo federation complete` adds it there)"
         )
         terminal.say(f"  {kit}{needs}")
-    terminal.say(f"The root key in {out} signs new kits: keep it, and show it to nobody.")
+    terminal.say(f"The root key, {out}/root/key.pem, signs new kits: keep it, and show it to nobody.")
     if sealed:
         import secrets
 

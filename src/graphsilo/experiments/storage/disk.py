@@ -28,7 +28,8 @@ class BusyError(RunError):
 
 
 MAKE_ROOM = (
-    "free some space, then continue with --resume. On another disk, copy the folder there first and name it with --out."
+    "free some space, then continue (`graphsilo run --resume`, a federation's job by `graphsilo federation submit "
+    "--continue`). On another disk, copy the folder there first and name it with --out."
 )
 """What to do where a run's folder could not be written."""
 

@@ -58,7 +58,7 @@ class SiteState:
                 file.write(data.data)
         except OSError as error:
             raise RunError(
-                f"the site's checkpoint {path} could not be written ({error.strerror}): free some space."
+                f"the site's checkpoint {path.name} could not be written ({error.strerror}): free some space there."
             ) from error
         seed = mark.partition("-")[0]
         old = sorted(self.folder.glob(f"{seed}-*.ckpt"), key=lambda item: (item.stat().st_mtime_ns, item.name))
@@ -82,16 +82,16 @@ class SiteState:
                 f"{', '.join(held) or 'none at all'}. Begin the run again with another --out."
             ) from None
         except OSError as error:
-            raise RunError(f"the site's checkpoint {path} cannot be read ({error.strerror}).") from None
+            raise RunError(f"the site's checkpoint {path.name} cannot be read ({error.strerror}).") from None
         if len(raw) < 32 or not hmac.compare_digest(self._tag(mark, raw[32:].data), raw[:32].tobytes()):
             raise RunError(
-                f"the site's checkpoint {path} is damaged, or was written by somebody else. Begin the run again with "
-                f"another --out."
+                f"the site's checkpoint {path.name} is damaged, or was written by somebody else. Begin the run again "
+                f"with another --out."
             )
         try:
             return dict(decode_tree(raw[32:].tobytes()))
         except MessageError as error:
-            raise RunError(f"the site's checkpoint {path} cannot be read: {error}") from None
+            raise RunError(f"the site's checkpoint {path.name} cannot be read: {error}") from None
 
     def note_opened(self, data: Mapping[int, str], singles: Iterable[str] | None) -> None:
         """Keep which clients a run was opened for, the hash of the data that each has, and what was agreed on.
@@ -110,7 +110,7 @@ class SiteState:
             with atomic_file(self.folder / _OPENED) as file:
                 file.write(json.dumps(noted).encode())
         except OSError as error:
-            raise RunError(f"{self.folder / _OPENED} could not be written at the site ({error.strerror}).") from error
+            raise RunError(f"{_OPENED} could not be written at the site ({error.strerror}).") from error
 
     def read_clients(self) -> dict[int, str]:
         """Clients that this run was opened for, each with the hash of its data; none where it never was, or is over."""

@@ -659,7 +659,7 @@ def _write(path: Path, data: bytes) -> None:
         with atomic_file(path) as file:
             file.write(data)
     except OSError as error:
-        raise RunError(f"{path} could not be written at the site ({error.strerror}).") from error
+        raise RunError(f"{path.name} could not be written at the site ({error.strerror}).") from error
 
 
 def members_of(

@@ -17,6 +17,10 @@ from graphsilo.runtime.engines.nvflare.workspace import SEEN, socket_path
 
 _UP_SECONDS = 20.0
 _LOOK_SECONDS = 5.0
+_NOT_GREETED = (
+    "the connection is good, but the coordinator does not greet this site: it may have to be started again with this "
+    "site in its kit, or another process is connected with a copy of this one"
+)
 _PROBE_TIMEOUT = 10.0
 
 log = logging.getLogger(__name__)
@@ -86,7 +90,7 @@ class NvflareSite:
                 reported, patient = "", True
                 continue
             found = probe(self._kit)
-            self._problem = found or "the connection is good; the coordinator has not greeted this site yet"
+            self._problem = found or _NOT_GREETED
             if not found and patient:  # a greeting takes a moment, and is worth a word only when that lasts
                 patient = False
             elif self._problem != reported:
