@@ -76,6 +76,9 @@ def test_numbers_below_the_homophily_of_many_clients_reach_its_ends() -> None:
 
 def test_a_class_nobody_has_leaves_a_gap() -> None:
     figure = figures.per_class([Spread(0.5, None, 1), None, Spread(0.25, 0.05, 3)])
+    together = figures.per_class([Spread(0.5, None, 1)], as_one_set=True)
+    assert together is not None
+    assert "mean over clients" not in together.caption
     assert figure is not None
     [dots] = figure.plots["f1"].marks
     assert isinstance(dots, Dots)
