@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import graphsilo
 from graphsilo import models
 from graphsilo.attacks import findings
 from graphsilo.data.partition import rules
@@ -195,3 +198,16 @@ def test_every_field_of_a_result_is_explained(reference: ModuleType, name: str) 
     made = reference.record(name)
     keys = {key.strip("`") for row in made.splitlines()[2:] for key in row.split("|")[1].strip().split(", ")}
     assert keys == set(getattr(records, name).__struct_fields__)
+
+
+@pytest.mark.slow
+def test_examples_in_docstrings_give_what_they_say() -> None:
+    package = Path(graphsilo.__file__).parent
+    tried = 0
+    for path in sorted(package.rglob("*.py")):
+        if ">>> " in path.read_text():
+            name = ".".join([package.name, *path.relative_to(package).with_suffix("").parts])
+            outcome = doctest.testmod(importlib.import_module(name.removesuffix(".__init__")))
+            assert not outcome.failed, name
+            tried += outcome.attempted
+    assert tried > 100

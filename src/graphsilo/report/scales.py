@@ -109,7 +109,7 @@ def apart(wanted: Sequence[float], least: float, low: float, high: float) -> lis
 
     Example:
         >>> apart([10, 11, 40], 8, 0, 100)
-        [6.5, 14.5, 40]
+        [6.5, 14.5, 40.0]
     """
     groups: list[list[float]] = []  # of each: sum of wanted places less their offsets, and how many
     for at in sorted(wanted):

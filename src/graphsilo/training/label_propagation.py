@@ -54,7 +54,7 @@ def propagate_labels(
     Example:
         >>> path = sp.csr_matrix(np.array([[0.0, 1.0], [1.0, 0.0]]))
         >>> start = one_hot_rows(np.array([0, 1]), np.array([0]), 2)
-        >>> propagate_labels(path, start, seed_rows=np.array([0]), steps=1, alpha=0.9).tolist()
+        >>> propagate_labels(path, start, seed_rows=np.array([0]), steps=1, alpha=0.9).round(6).tolist()
         [[0.1, 0.0], [0.9, 0.0]]
     """
     start = np.array(initial, dtype=np.float64)
