@@ -138,7 +138,7 @@ def test_a_client_is_named_by_number_or_by_name(finished, tmp_path):
     named, numbered = (predict(tmp_path / "run", client=who) for who in ("icu", 1))
     assert named.by == numbered.by
     assert np.array_equal(named.probabilities, numbered.probabilities)
-    with pytest.raises(ConfigError, match=r"predict \(--client\) names 'icus', which is no client; did you mean 'icu'"):
+    with pytest.raises(ConfigError, match=r"^--client names 'icus', which is no client; did you mean 'icu'"):
         predict(tmp_path / "run", client="icus")
 
 
