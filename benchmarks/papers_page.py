@@ -16,6 +16,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,6 +33,8 @@ from graphsilo.report.html import environment, read_asset
 from graphsilo.report.plot import Axis, Dots, Figure, Plot, palette
 
 NUMBERS = ROOT / "benchmarks" / "papers" / "results" / "tables.csv"
+LEFT = ROOT / "benchmarks" / "papers" / "results" / "left.csv"
+"""Why lines have no number: rows, methods, and what became of the last try. Kept by hand."""
 OF_SEEDS = ("ours", "other view", "seeds", "CPU s")
 """Numbers of the method as it comes, to which ``seeds`` belongs."""
 KEPT = ("published", "ours", "tuned", "other view", "seeds", "CPU s")
@@ -285,7 +288,13 @@ def _stands(cell: reproduced.Cell, sections: Mapping[str, Section]) -> list[str]
         return ["measured", f"within {WITHIN:g} points" if abs(gap) <= WITHIN else "above" if gap > 0 else "below"]
     if description.is_large(cell.printed.data):
         return ["no data"]
-    return [ON_ITS_PAGE.get(cell.printed.paper) or "not run, or diverged"]
+    return [ON_ITS_PAGE.get(cell.printed.paper) or _reasons().get((cell.row, cell.label), "not run yet")]
+
+
+@cache
+def _reasons() -> dict[tuple[str, str], str]:
+    with LEFT.open(encoding="utf-8", newline="") as file:
+        return {(line["row"], line["method"]): line["why"] for line in csv.DictReader(file)}
 
 
 def number(text: str) -> tuple[float, float]:

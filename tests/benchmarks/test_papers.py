@@ -376,7 +376,7 @@ def test_coverage_counts_every_printed_score_once() -> None:
         ("78.1 ± 9.0", ["measured", "below"]),
         ("84.2", ["measured", "above"]),
         ("83.9", ["measured", "within 3 points"]),
-        ("", ["not run, or diverged"]),
+        ("", ["not run yet"]),
     ],
 )
 def test_a_cell_stands_above_or_below_beyond_three_points(ours: str, stands: list[str]) -> None:
