@@ -16,11 +16,13 @@ def check_remote(config: RunConfig) -> None:
         ConfigError: Settings do not go with machines apart.
     """
     _refuse_own(config)
-    pooled = [name for name in config.run.references if registry.load(reference_method(config, name)).pooled]
+    pooled = ["run.pooled"] if config.run.pooled else []
+    for name in config.run.references:
+        if name == "pooled" or registry.load(reference_method(config, name)).pooled:
+            pooled.append(f"the reference '{name}'")
     if pooled:
         raise UnsupportedError(
-            f"the reference '{pooled[0]}' trains on all data in one place, which silos at other machines do not allow. "
-            f"Leave it out."
+            f"{pooled[0]} trains on all data in one place, which silos at other machines do not allow. Leave it out."
         )
     if any(mode.endswith("_global") for mode in config.evaluation.modes or []):
         raise UnsupportedError("nobody holds the pooled graph between machines: evaluation modes end in _local there.")

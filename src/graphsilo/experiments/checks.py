@@ -117,7 +117,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     if method.pooled and (config.run.alone or "alone" in config.run.references):
         raise UnsupportedError(
             f"{method.title} has all data in one place, so that no silo can carry it out by itself. Leave out "
-            f"run.alone and the reference `alone`; `local` is the backbone at every silo by itself."
+            f"run.alone and the reference `alone`{'' if config.run.pooled else '; `local` is the backbone at every silo by itself'}."
         )
     clients = len(simulation.clients)
     asked = method_config.count_asked(clients)

@@ -75,6 +75,8 @@ class Case:
     @property
     def pooled(self) -> str | None:
         """Why there is nothing between silos, where all data is in one place."""
+        if self.config.run.pooled:
+            return "with run.pooled all data is in one place"
         return f"{self.method.title} has all data in one place" if self.method.pooled else None
 
     @property
@@ -304,7 +306,7 @@ def _sends_no_model(run: Case, value: Any) -> str | None:
     from graphsilo.federation.compressing import compressible
     from graphsilo.federation.interface import handlers_of
 
-    if run.method.pooled:
+    if run.pooled:
         return f"{run.pooled}, and no silo sends anything"
     if any(compressible(*step.types()) for step in handlers_of(run.method.client).values()):
         return None
@@ -388,12 +390,12 @@ def _no_outvoting(run: Case, value: Any) -> str | None:
 def _no_sums(run: Case, value: Any) -> str | None:
     """Masks hide what is summed: of silos by themselves scores alone, and between machines the counts of classes."""
     summed = run.remote or run.config.evaluation.report == "federation"
-    return run.apart if value and (run.method.pooled or not summed) and not run.config.run.references else None
+    return run.apart if value and (run.pooled or not summed) and not run.config.run.references else None
 
 
 def _row_twice(run: Case, value: Any) -> str | None:
     """By itself every silo is in the run already."""
-    if "alone" not in value or run.method.pooled or not (run.config.run.alone or run.method.alone):
+    if "alone" not in value or run.pooled or not (run.config.run.alone or run.method.alone):
         return None
     what = "with run.alone" if run.config.run.alone else f"with {run.method.title}"
     return f"{what} every silo is by itself in the run already, and the row would repeat it"
@@ -401,7 +403,7 @@ def _row_twice(run: Case, value: Any) -> str | None:
 
 def _bounds(usual: float) -> Rule:
     """A bound is about what silos send in training, also the one that holds all data."""
-    return lambda run, value: None if value == usual or run.method.pooled or run.config.run.references else run.apart
+    return lambda run, value: None if value == usual or run.pooled or run.config.run.references else run.apart
 
 
 def _where(condition: Rule, words: str) -> Rule:

@@ -1,11 +1,13 @@
 """Reference rows under the run's data, cut, model, seeds and schedule: silos alone, all data together, a constant.
 
 ``alone`` is the run's own method and settings with every silo in a federation of one: what joining brings is the
-difference to it. ``local`` trains the backbone by itself, whatever the method.
+difference to it. ``pooled`` is the same with all data in one silo: what a federation could reach. ``local`` trains the backbone by itself, whatever the method.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from graphsilo.data.silos.silo import Schema
@@ -15,6 +17,7 @@ from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.simulation import method_of, reference_method
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
+from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig, OneRoundConfig
 
 _SCHEDULE = {"rounds", "min_clients"}
@@ -22,6 +25,8 @@ _SCHEDULE = {"rounds", "min_clients"}
 _TRAINING = {"local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
 """Those that methods of local epochs, round by round, share if somebody said them. Elsewhere the name means something
 else, such as what a tree's leaves are multiplied by, and a default is a method's own."""
+ENDS = (("alone", "pooled"), ("local", "global"))
+"""Rows from which and to which a gap is: of the same method, or of the backbone."""
 SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
 """Settings that are about several rounds."""
 
@@ -45,16 +50,16 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         name: A method, ``alone``, or ``global_cut``: all data in one place without the edges between silos.
     """
     method = registry.load(reference_method(config, name))
-    kind = method.config
+    is_pooled, kind = method.pooled or name == "pooled", method.config
     own = config.method_config()
     both_train = _trains_by_rounds(kind) and _trains_by_rounds(type(own))
     said = {key for key in _TRAINING if both_train and config.is_given(f"method.{key}")}
     options = {
         key: value for key, value in own.model_dump(include=_SCHEDULE | said).items() if key in kind.model_fields
     }
-    if method.pooled:
+    if is_pooled:
         options.pop("min_clients", None)
-    if name == "alone":
+    if name in ("alone", "pooled"):
         # What does not leave needs no noise, and a silo by itself is always there.
         among_others = _among_others()
         options = {key: value for key, value in config.method.options.items() if key not in among_others}
@@ -70,6 +75,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         "run.references": [],
         "run.seeds": config.run.seeds[:1] if method.seedless else config.run.seeds,
         "run.alone": is_alone,
+        "run.pooled": name == "pooled",
         # Others send no model, or all that they know in one answer.
         "run.compression": config.run.compression if is_alone else "none",
         # And so few that there is nobody to outvote.
@@ -79,7 +85,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     }
     if not is_alone:
         changes |= {"evaluation.modes": None, "evaluation.model": "run"}
-    if method.pooled:  # data in one place has no sums over silos
+    if is_pooled:  # data in one place has no sums over silos
         changes |= {"evaluation.report": "silos", "run.secure_sums": False}
     given = [
         name
@@ -90,6 +96,13 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     ]
     # Remarks stand beside the run's own.
     return config.with_settings(changes).model_copy(update={"remarks": [], "given": given}).with_explicit(())
+
+
+def make_pooled(method: Method) -> Method:
+    """The method on all silos' data in one place; of name and settings it is the same one."""
+    views = ("own",) if "own" in method.evaluates else method.evaluates
+    about = f"{method.title} pooled" + (method.about or "").removeprefix(method.title)
+    return replace(method, about=about, pooled=True, alone=False, evaluates=views)
 
 
 def with_alone(config: RunConfig) -> RunConfig:
@@ -116,11 +129,14 @@ def with_trees_alone(config: RunConfig, schema: Schema) -> RunConfig:
     return config.with_settings({"run.references": [row.name]})
 
 
-def measure_gaps_closed(test: Means, local: Means, central: Means) -> dict[str, float | None]:
-    """Per metric, how far from local to global training a run gets."""
+def measure_gaps_closed(test: Means, rows: Mapping[str, Means]) -> dict[str, float | None] | None:
+    """Per metric, how far from silos alone to all data in one place a run gets; None without rows of both."""
+    ends = next((pair for pair in ENDS if rows.keys() >= set(pair)), None)
+    if ends is None:
+        return None
     closed = {}
     for metric in test.metrics:
-        means = [found.mean for part in (test, local, central) if (found := part.metrics.get(metric)) is not None]
+        means = [found.mean for part in (test, *map(rows.__getitem__, ends)) if (found := part.metrics.get(metric)) is not None]
         known = [mean for mean in means if mean is not None]
         if len(known) == 3:
             closed[metric] = gap_closed(*map(metric_of(metric).goodness, known))

@@ -269,16 +269,15 @@ class _Run:
             for text in warnings:
                 observer.on_warning(text)
             missing += warnings
-        has_both = "local" in rows and "global" in rows
-        gaps = measure_gaps_closed(record.summary.test, rows["local"], rows["global"]) if has_both else None
+        gaps = measure_gaps_closed(record.summary.test, rows)
         return replace(record, references=References.of(rows, gaps), warnings=[*record.warnings, *missing])
 
     def _reference(self, name: RunReference, config: RunConfig, observer: Observer) -> Result:
         at_silos = name in ("local", "alone")
         # All rows are chosen by one metric, also where one silo alone would have taken another.
         by = selection_metric(self.config.evaluation, self.simulation).name
-        same = at_silos or registry.load(config.method.name).alone
-        reuse = self.simulation if same and not registry.load(self.config.method.name).pooled else None
+        same = at_silos or (name != "pooled" and registry.load(config.method.name).alone)
+        reuse = self.simulation if same and not method_of(self.config).pooled else None
         # Of silos apart no more is known than their cards; and a row without a backbone has no precision of one.
         if self.elsewhere is not None or (reuse is not None and not at_silos):
             models = model_specs(config, list(self.simulation.clients))

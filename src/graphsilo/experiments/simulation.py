@@ -21,7 +21,7 @@ from graphsilo.data.scales import Scaling
 from graphsilo.data.silos.parts import detach
 from graphsilo.data.silos.scaling import find_far_apart, find_lost_values
 from graphsilo.data.silos.scenarios import build_silos, partition_for_scenario
-from graphsilo.data.silos.silo import Silo
+from graphsilo.data.silos.silo import CutLinks, Silo
 from graphsilo.data.sources import catalog
 from graphsilo.data.sources.classes import settle_classes, signed_note
 from graphsilo.data.sources.faults import Faults, check_finite
@@ -135,8 +135,13 @@ def _load_each(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientI
 
 
 def method_of(config: RunConfig) -> Method:
-    """What a configuration runs: a method, or with ``run.alone`` what every silo makes of it by itself."""
+    """What a configuration runs: a method; with ``run.alone`` what every silo makes of it by itself, and with
+    ``run.pooled`` what one makes of all data."""
     method = registry.load(config.method.name)
+    if config.run.pooled and not method.pooled:
+        from graphsilo.experiments.references import make_pooled
+
+        return make_pooled(method)
     if not config.run.alone or method.alone or method.pooled:
         return method
     from graphsilo.runtime.alone import make_alone  # with torch, which a configuration is looked at without
@@ -146,7 +151,7 @@ def method_of(config: RunConfig) -> Method:
 
 def reference_method(config: RunConfig, name: RunReference) -> str:
     """The method that makes a reference row."""
-    return config.method.name if name == "alone" else "global" if name == "global_cut" else name
+    return config.method.name if name in ("alone", "pooled") else "global" if name == "global_cut" else name
 
 
 def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:
@@ -264,6 +269,8 @@ def _prepare_graph(
         from graphsilo.data.silos.pooling import pooled_silo
 
         pooled = pooled_silo(graph, partition, cross_edges=cross, spoil=spoil, **asked)
+        if method.cut_links:  # there are none
+            pooled = replace(pooled, cut=CutLinks(np.arange(graph.num_nodes), *np.zeros((2, 0), dtype=np.int64)))
         silos = [pooled if sizes else replace(pooled, **found[0])]
     else:
         silos = build_silos(graph, partition, **asked)

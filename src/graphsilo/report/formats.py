@@ -31,11 +31,11 @@ MODES = {
 REFERENCES = {
     "majority": "Majority class", "local": "Local only", "alone": "Alone", "trees_alone": "Trees alone",
     "fedavg": "FedAvg",
-    "fedridge": "FedRidge", "auto": "Auto",
+    "fedridge": "FedRidge", "auto": "Auto", "pooled": "Pooled",
     "global_cut": "Centralised (cut)", "global": "Centralised",
 }  # fmt: skip
 """Names of the reference rows, in the order they are shown."""
-POOLED = ("global_cut", "global")
+POOLED = ("pooled", "global_cut", "global")
 """Those of one place that holds everything, and is scored on everything."""
 REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
@@ -45,6 +45,7 @@ REFERENCE_MEANINGS = {
     "fedavg": "the mean of all silos' models each round, untuned",
     "fedridge": "one exact round of sums, then a correction at every silo",
     "auto": "FedRidge, FedTrees or the mean of both, as validation says",
+    "pooled": "the same method with the same settings, in one place that holds everything",
     "global_cut": "one place holds everything but the edges between silos, its backbone untuned",
     "global": "one place holds everything, its backbone untuned",
 }
@@ -81,7 +82,8 @@ def reference_title(key: str, method: str) -> str:
         >>> reference_title("alone", "FedRidge"), reference_title("fedavg", "FedAvg")
         ('FedRidge alone', 'FedAvg (reference)')
     """
-    title = f"{method} alone" if key == "alone" else REFERENCES[key]
+    own = {"alone": "alone", "one_place": "in one place"}
+    title = f"{method} {own[key]}" if key in own else REFERENCES[key]
     return f"{title} (reference)" if title == method else title
 
 

@@ -495,7 +495,7 @@ class Summary(Record, kw_only=True):
 
 
 class References(Record):
-    """Test scores of the reference rows, and how far from ``local`` to ``global`` the run gets, by metric."""
+    """Test scores of the reference rows, and how far from silos alone to all data in one place the run gets, by metric."""
 
     majority: Means | None = None
     local: Means | None = None
@@ -504,6 +504,7 @@ class References(Record):
     fedavg: Means | None = None
     fedridge: Means | None = None
     auto: Means | None = None
+    pooled: Means | None = None
     global_cut: Means | None = None
     global_: Means | None = msgspec.field(default=None, name="global")
     gap_closed: dict[str, Share] | None = None
