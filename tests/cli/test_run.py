@@ -211,8 +211,8 @@ def test_lists_of_numbers():
 def test_references():
     assert references(None) is None
     assert references(["local,global"]) == ["local", "global"]
-    every = ["local", "alone", "trees_alone", "fedavg", "fedridge", "auto", "global", "global_cut", "majority"]
-    assert references(["all"]) == every
+    every = "local, alone, trees_alone, fedavg, fedridge, auto, pooled, global, global_cut, majority"
+    assert references(["all"]) == every.split(", ")
 
 
 @pytest.mark.parametrize(

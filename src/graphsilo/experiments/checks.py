@@ -115,9 +115,10 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     """
     check_reported(config, method)
     if method.pooled and (config.run.alone or "alone" in config.run.references):
+        instead = "" if config.run.pooled else "; `local` is the backbone at every silo by itself"
         raise UnsupportedError(
             f"{method.title} has all data in one place, so that no silo can carry it out by itself. Leave out "
-            f"run.alone and the reference `alone`{'' if config.run.pooled else '; `local` is the backbone at every silo by itself'}."
+            f"run.alone and the reference `alone`{instead}."
         )
     clients = len(simulation.clients)
     asked = method_config.count_asked(clients)

@@ -1,7 +1,8 @@
 """Reference rows under the run's data, cut, model, seeds and schedule: silos alone, all data together, a constant.
 
 ``alone`` is the run's own method and settings with every silo in a federation of one: what joining brings is the
-difference to it. ``pooled`` is the same with all data in one silo: what a federation could reach. ``local`` trains the backbone by itself, whatever the method.
+difference to it. ``pooled`` is the same with all data in one silo: what a federation could reach. ``local`` and
+``global`` train the backbone so, whatever the method.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     options = {
         key: value for key, value in own.model_dump(include=_SCHEDULE | said).items() if key in kind.model_fields
     }
-    if is_pooled:
-        options.pop("min_clients", None)
     if name in ("alone", "pooled"):
         # What does not leave needs no noise, and a silo by itself is always there.
         among_others = _among_others()
         options = {key: value for key, value in config.method.options.items() if key not in among_others}
+    if is_pooled:
+        options.pop("min_clients", None)
     if name == "global_cut":
         options["cross_edges"] = False
     if config.evaluation.report == "federation" and "best_round" in kind.model_fields:
@@ -136,7 +137,11 @@ def measure_gaps_closed(test: Means, rows: Mapping[str, Means]) -> dict[str, flo
         return None
     closed = {}
     for metric in test.metrics:
-        means = [found.mean for part in (test, *map(rows.__getitem__, ends)) if (found := part.metrics.get(metric)) is not None]
+        means = [
+            found.mean
+            for part in (test, *map(rows.__getitem__, ends))
+            if (found := part.metrics.get(metric)) is not None
+        ]
         known = [mean for mean in means if mean is not None]
         if len(known) == 3:
             closed[metric] = gap_closed(*map(metric_of(metric).goodness, known))

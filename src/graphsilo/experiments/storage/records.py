@@ -495,7 +495,7 @@ class Summary(Record, kw_only=True):
 
 
 class References(Record):
-    """Test scores of the reference rows, and how far from silos alone to all data in one place the run gets, by metric."""
+    """Test scores of the reference rows, and how far from silos alone to all data in one place it gets, by metric."""
 
     majority: Means | None = None
     local: Means | None = None
