@@ -299,7 +299,7 @@ def run(
         rounds: Communication rounds.
         seeds: Seeds of training as a list or range, one result each.
         references: Rows to add: ``alone``, ``local``, ``trees_alone`` (on tables, where nothing is said), ``fedavg``,
-            ``fedridge``, ``auto``, ``pooled``, ``global``, ``global_cut``, ``majority``; an empty list for none.
+            ``fedridge``, ``auto``, ``one_place``, ``global``, ``global_cut``, ``majority``; an empty list for none.
         without: Clients that are left out, by number or name, as if they had never been there.
         workers: Processes that share the clients.
         device: ``cpu`` or ``cuda``.

@@ -211,7 +211,7 @@ def test_lists_of_numbers():
 def test_references():
     assert references(None) is None
     assert references(["local,global"]) == ["local", "global"]
-    every = "local, alone, trees_alone, fedavg, fedridge, auto, pooled, global, global_cut, majority"
+    every = "local, alone, trees_alone, fedavg, fedridge, auto, one_place, global, global_cut, majority"
     assert references(["all"]) == every.split(", ")
 
 

@@ -42,7 +42,7 @@ def test_every_section_is_there(page: Page, runs: dict[str, Path]) -> None:
     assert "class prototypes: one average embedding per class" in words
     # Evaluation: 196 bytes from each of ten clients
     assert "Of this, 2.0 kB and 0 B served evaluation alone" in words
-    assert "Of the gap between local and global (untuned), this run closes" in words
+    assert "Of the way from silos alone to all data in one place it goes" in words
     assert "method.weight_decay" in words
     assert run.result.fingerprint in words
 

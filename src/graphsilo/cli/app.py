@@ -106,8 +106,8 @@ def _run_settings(
     reference: list[str] | None = _what(
         "ROW",
         "Also run alone (every silo this method by itself), local (its backbone by itself), fedavg, fedridge, "
-        "auto, pooled (this method on all data in one place), global (its backbone so), global_cut (without the edges "
-        "between clients), majority (the commonest class), "
+        "auto, one_place (this method on all data in one place), global (its backbone so), global_cut (without "
+        "cross-client edges), majority (the commonest class), "
         "trees_alone (boosted trees on its own tables by itself; of tables the default), all, or none; repeatable.",
         complete.references,
     ),

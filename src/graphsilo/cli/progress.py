@@ -49,7 +49,7 @@ def headline(run: RunStarted) -> str:
 
 def title(run: RunStarted) -> str:
     """The name of a run among those that belong together; reference rows have their own."""
-    return run.title if run.label in ("alone", "pooled") else REFERENCES.get(run.label, run.label) or run.title
+    return run.title if run.label in ("alone", "one_place") else REFERENCES.get(run.label, run.label) or run.title
 
 
 def _many(number: int, word: str) -> str:

@@ -16,9 +16,9 @@ def check_remote(config: RunConfig) -> None:
         ConfigError: Settings do not go with machines apart.
     """
     _refuse_own(config)
-    pooled = ["run.pooled"] if config.run.pooled else []
+    pooled = ["run.one_place"] if config.run.one_place else []
     for name in config.run.references:
-        if name == "pooled" or registry.load(reference_method(config, name)).pooled:
+        if name == "one_place" or registry.load(reference_method(config, name)).pooled:
             pooled.append(f"the reference '{name}'")
     if pooled:
         raise UnsupportedError(

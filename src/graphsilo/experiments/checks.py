@@ -115,7 +115,7 @@ def check_support(config: RunConfig, method: Method, method_config: MethodConfig
     """
     check_reported(config, method)
     if method.pooled and (config.run.alone or "alone" in config.run.references):
-        instead = "" if config.run.pooled else "; `local` is the backbone at every silo by itself"
+        instead = "" if config.run.one_place else "; `local` is the backbone at every silo by itself"
         raise UnsupportedError(
             f"{method.title} has all data in one place, so that no silo can carry it out by itself. Leave out "
             f"run.alone and the reference `alone`{instead}."

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
     SelectBy = Literal[tuple(list_selecting())]
 RunReference = Literal[
-    "local", "alone", "trees_alone", "fedavg", "fedridge", "auto", "pooled", "global", "global_cut", "majority"
+    "local", "alone", "trees_alone", "fedavg", "fedridge", "auto", "one_place", "global", "global_cut", "majority"
 ]
 REFERENCES: tuple[RunReference, ...] = get_args(RunReference)
 WITHOUT_EFFECT = frozenset({"workers", "resident_clients", "checkpoint_every", "references", "deadline", "patience"})
@@ -293,12 +293,12 @@ class RunSection(Settings):
     alone: bool = setting(
         False, "every client runs the method by itself, in a federation of one: nothing of training leaves it"
     )
-    pooled: bool = setting(False, "the method runs on all silos' data in one place: what a federation could reach")
+    one_place: bool = setting(False, "the method runs on all silos' data in one place: what a federation could reach")
     references: list[RunReference] = setting(
         [],
         "reference rows to add, or none; data of tables has trees_alone where nothing is said. local (every silo "
         "trains its backbone by itself), alone (every silo runs this method by itself, as with run.alone), "
-        "trees_alone, fedavg, fedridge, auto, pooled (this method on all data in one place, as with run.pooled), "
+        "trees_alone, fedavg, fedridge, auto, one_place (this method on all data there, as with run.one_place), "
         "global (so the backbone), global_cut, majority",
     )
 

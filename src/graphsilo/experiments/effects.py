@@ -75,8 +75,8 @@ class Case:
     @property
     def pooled(self) -> str | None:
         """Why there is nothing between silos, where all data is in one place."""
-        if self.config.run.pooled:
-            return "with run.pooled all data is in one place"
+        if self.config.run.one_place:
+            return "with run.one_place all data is in one place"
         return f"{self.method.title} has all data in one place" if self.method.pooled else None
 
     @property

@@ -1,14 +1,13 @@
 """Reference rows under the run's data, cut, model, seeds and schedule: silos alone, all data together, a constant.
 
 ``alone`` is the run's own method and settings with every silo in a federation of one: what joining brings is the
-difference to it. ``pooled`` is the same with all data in one silo: what a federation could reach. ``local`` and
+difference to it. ``one_place`` is the same with all data in one silo: what a federation could reach. ``local`` and
 ``global`` train the backbone so, whatever the method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from graphsilo.data.silos.silo import Schema
@@ -18,7 +17,6 @@ from graphsilo.experiments.config import RunConfig, RunReference
 from graphsilo.experiments.simulation import method_of, reference_method
 from graphsilo.experiments.storage.records import Means
 from graphsilo.federation import registry
-from graphsilo.federation.registry import Method
 from graphsilo.federation.settings import LocalTrainingConfig, MethodConfig, OneRoundConfig
 
 _SCHEDULE = {"rounds", "min_clients"}
@@ -26,7 +24,7 @@ _SCHEDULE = {"rounds", "min_clients"}
 _TRAINING = {"local_epochs", "batch_size", "optimizer", "lr", "weight_decay", "momentum"}
 """Those that methods of local epochs, round by round, share if somebody said them. Elsewhere the name means something
 else, such as what a tree's leaves are multiplied by, and a default is a method's own."""
-ENDS = (("alone", "pooled"), ("local", "global"))
+ENDS = (("alone", "one_place"), ("local", "global"))
 """Rows from which and to which a gap is: of the same method, or of the backbone."""
 SEVERAL_ROUNDS = ("method.rounds", "evaluation.every", "run.early_stopping")
 """Settings that are about several rounds."""
@@ -51,14 +49,14 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         name: A method, ``alone``, or ``global_cut``: all data in one place without the edges between silos.
     """
     method = registry.load(reference_method(config, name))
-    is_pooled, kind = method.pooled or name == "pooled", method.config
+    is_pooled, kind = method.pooled or name == "one_place", method.config
     own = config.method_config()
     both_train = _trains_by_rounds(kind) and _trains_by_rounds(type(own))
     said = {key for key in _TRAINING if both_train and config.is_given(f"method.{key}")}
     options = {
         key: value for key, value in own.model_dump(include=_SCHEDULE | said).items() if key in kind.model_fields
     }
-    if name in ("alone", "pooled"):
+    if name in ("alone", "one_place"):
         # What does not leave needs no noise, and a silo by itself is always there.
         among_others = _among_others()
         options = {key: value for key, value in config.method.options.items() if key not in among_others}
@@ -76,7 +74,7 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
         "run.references": [],
         "run.seeds": config.run.seeds[:1] if method.seedless else config.run.seeds,
         "run.alone": is_alone,
-        "run.pooled": name == "pooled",
+        "run.one_place": name == "one_place",
         # Others send no model, or all that they know in one answer.
         "run.compression": config.run.compression if is_alone else "none",
         # And so few that there is nobody to outvote.
@@ -97,13 +95,6 @@ def reference_config(config: RunConfig, name: RunReference) -> RunConfig:
     ]
     # Remarks stand beside the run's own.
     return config.with_settings(changes).model_copy(update={"remarks": [], "given": given}).with_explicit(())
-
-
-def make_pooled(method: Method) -> Method:
-    """The method on all silos' data in one place; of name and settings it is the same one."""
-    views = ("own",) if "own" in method.evaluates else method.evaluates
-    about = f"{method.title} pooled" + (method.about or "").removeprefix(method.title)
-    return replace(method, about=about, pooled=True, alone=False, evaluates=views)
 
 
 def with_alone(config: RunConfig) -> RunConfig:

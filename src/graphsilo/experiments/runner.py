@@ -276,7 +276,7 @@ class _Run:
         at_silos = name in ("local", "alone")
         # All rows are chosen by one metric, also where one silo alone would have taken another.
         by = selection_metric(self.config.evaluation, self.simulation).name
-        same = at_silos or (name != "pooled" and registry.load(config.method.name).alone)
+        same = at_silos or (name != "one_place" and registry.load(config.method.name).alone)
         reuse = self.simulation if same and not method_of(self.config).pooled else None
         # Of silos apart no more is known than their cards; and a row without a backbone has no precision of one.
         if self.elsewhere is not None or (reuse is not None and not at_silos):

@@ -136,22 +136,18 @@ def _load_each(config: RunConfig, names: Mapping[ClientId, str]) -> dict[ClientI
 
 def method_of(config: RunConfig) -> Method:
     """What a configuration runs: a method; with ``run.alone`` what every silo makes of it by itself, and with
-    ``run.pooled`` what one makes of all data."""
+    ``run.one_place`` what one makes of all data."""
     method = registry.load(config.method.name)
-    if config.run.pooled and not method.pooled:
-        from graphsilo.experiments.references import make_pooled
-
-        return make_pooled(method)
-    if not config.run.alone or method.alone or method.pooled:
+    if method.pooled or not (config.run.one_place or (config.run.alone and not method.alone)):
         return method
-    from graphsilo.runtime.alone import make_alone  # with torch, which a configuration is looked at without
+    from graphsilo.runtime import alone  # with torch, which a configuration is looked at without
 
-    return make_alone(method)
+    return alone.put_in_one_place(method) if config.run.one_place else alone.make_alone(method)
 
 
 def reference_method(config: RunConfig, name: RunReference) -> str:
     """The method that makes a reference row."""
-    return config.method.name if name in ("alone", "pooled") else "global" if name == "global_cut" else name
+    return config.method.name if name in ("alone", "one_place") else "global" if name == "global_cut" else name
 
 
 def task_of(config: RunConfig, graph: Graph | GraphCollection) -> Task:

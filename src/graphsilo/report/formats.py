@@ -31,11 +31,11 @@ MODES = {
 REFERENCES = {
     "majority": "Majority class", "local": "Local only", "alone": "Alone", "trees_alone": "Trees alone",
     "fedavg": "FedAvg",
-    "fedridge": "FedRidge", "auto": "Auto", "pooled": "Pooled",
+    "fedridge": "FedRidge", "auto": "Auto", "one_place": "All data in one place",
     "global_cut": "Centralised (cut)", "global": "Centralised",
 }  # fmt: skip
 """Names of the reference rows, in the order they are shown."""
-POOLED = ("pooled", "global_cut", "global")
+POOLED = ("one_place", "global_cut", "global")
 """Those of one place that holds everything, and is scored on everything."""
 REFERENCE_MEANINGS = {
     "majority": "every silo answers with the commonest class of its training items",
@@ -45,7 +45,7 @@ REFERENCE_MEANINGS = {
     "fedavg": "the mean of all silos' models each round, untuned",
     "fedridge": "one exact round of sums, then a correction at every silo",
     "auto": "FedRidge, FedTrees or the mean of both, as validation says",
-    "pooled": "the same method with the same settings, in one place that holds everything",
+    "one_place": "one place holds everything, with the same method and settings",
     "global_cut": "one place holds everything but the edges between silos, its backbone untuned",
     "global": "one place holds everything, its backbone untuned",
 }

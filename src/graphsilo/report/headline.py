@@ -146,7 +146,7 @@ def _reference_table(run: Run) -> Context | None:
             "CPU",
         ],
         "rows": lines,
-        "gap_sentence": f"Of the gap between local and global (untuned), this run closes {join_words(texts)}."
+        "gap_sentence": f"Of the way from silos alone to all data in one place it goes {join_words(texts)}."
         if texts
         else None,
         "explained": explain_references(found),

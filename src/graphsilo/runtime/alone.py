@@ -1,4 +1,5 @@
-"""A method in a federation of one: what each silo reaches by itself with the same method and the same settings.
+"""A method in a federation of one: what each silo reaches by itself with the same method and the same settings. And one
+with all data in one place.
 
 Every client holds a server of its own, and its messages stay with it: they are encoded and decoded as in any other
 federation, so that the numbers are those of a run with this one client, bit for bit, and nothing of them leaves.
@@ -224,3 +225,10 @@ def make_alone(method: Method) -> Method:
         server=AloneServer,
         alone=True,
     )
+
+
+def put_in_one_place(method: Method) -> Method:
+    """The method on all silos' data in one place; of name and settings it is the same one."""
+    views = ("own",) if "own" in method.evaluates else method.evaluates
+    about = f"{method.title} in one place" + (method.about or "").removeprefix(method.title)
+    return replace(method, about=about, pooled=True, alone=False, evaluates=views)

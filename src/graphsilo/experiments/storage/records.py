@@ -504,7 +504,7 @@ class References(Record):
     fedavg: Means | None = None
     fedridge: Means | None = None
     auto: Means | None = None
-    pooled: Means | None = None
+    one_place: Means | None = None
     global_cut: Means | None = None
     global_: Means | None = msgspec.field(default=None, name="global")
     gap_closed: dict[str, Share] | None = None

@@ -1,4 +1,4 @@
-"""The reference `pooled`: the run's own method and settings, with all silos' data in one place."""
+"""The reference `one_place`: the run's own method and settings, with all silos' data in one place."""
 
 from __future__ import annotations
 
@@ -31,33 +31,40 @@ def quick(name):
 
 
 def test_fedavg_on_all_data_is_centralised_training_to_the_bit(small):
-    pooled, central = (only(run(small(**more))) for more in ({"run__pooled": True}, {"method__name": "global"}))
+    pooled, central = (only(run(small(**more))) for more in ({"run__one_place": True}, {"method__name": "global"}))
     assert pooled["test"] == central["test"]
     assert [row["test"] for row in pooled["clients"]] == [row["test"] for row in central["clients"]]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_it_and_nothing_is_sent(small, name):
-    found = run(small(**quick(name), run__pooled=True))
+    found = run(small(**quick(name), run__one_place=True))
     assert (found.tree["method"]["name"], found.tree["method"]["pooled"]) == (name, True)
     assert [row["client"] for row in only(found)["clients"]] == [0, 1, 2]
     assert found.record.spent.upload_bytes is None
 
 
 def test_the_gap_is_of_the_same_method_where_both_ends_are_there(small):
-    tree = run(small(method__name="fedridge", run__references=["local", "global", "alone", "pooled"])).tree
+    tree = run(small(method__name="fedridge", run__references=["local", "global", "alone", "one_place"])).tree
     means = [
         place["accuracy"]["mean"]
-        for place in (tree["summary"]["test"], tree["references"]["alone"], tree["references"]["pooled"])
+        for place in (tree["summary"]["test"], tree["references"]["alone"], tree["references"]["one_place"])
     ]
     assert tree["references"]["gap_closed"]["accuracy"] == gap_closed(*means)
 
 
 def test_the_row_has_the_settings_of_the_method_but_those_of_a_federation():
     said = {"method.name": "fedridge", "method.epsilon": 4.0, "method.dim": 64, "method.min_clients": 2}
-    row = reference_config(load_config({**said, "run.secure_sums": True, "evaluation.report": "federation"}), "pooled")
+    row = reference_config(
+        load_config({**said, "run.secure_sums": True, "evaluation.report": "federation"}), "one_place"
+    )
     assert row.method.options == {"dim": 64}
-    assert (row.run.pooled, row.run.alone, row.run.secure_sums, row.evaluation.report) == (True, False, False, "silos")
+    assert (row.run.one_place, row.run.alone, row.run.secure_sums, row.evaluation.report) == (
+        True,
+        False,
+        False,
+        "silos",
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,22 +72,22 @@ def test_the_row_has_the_settings_of_the_method_but_those_of_a_federation():
     [
         ({"run__alone": True}, UnsupportedError, "has all data in one place, so that no silo can carry it out by"),
         ({"evaluation__report": "federation"}, ConfigError, "there is nothing to sum"),
-        ({"run__secure_sums": True}, ConfigError, "no effect: with run.pooled all data is in one place"),
+        ({"run__secure_sums": True}, ConfigError, "no effect: with run.one_place all data is in one place"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(small, more, kind, text):
     with pytest.raises(kind, match=text):
-        run(small(run__pooled=True, **more))
+        run(small(run__one_place=True, **more))
 
 
-@pytest.mark.parametrize("said", [{"run.pooled": True}, {"run.references": ["pooled"]}])
+@pytest.mark.parametrize("said", [{"run.one_place": True}, {"run.references": ["one_place"]}])
 def test_between_machines_there_is_no_such_place(said):
     with pytest.raises(UnsupportedError, match="on all data in one place, which silos at other machines do not allow"):
         check_remote(load_config(said))
 
 
 def test_stopped_and_resumed(small, tmp_path):
-    settings = {"method__name": "auto", "method__rounds": 6, "run__pooled": True, "run__checkpoint_every": 1}
+    settings = {"method__name": "auto", "method__rounds": 6, "run__one_place": True, "run__checkpoint_every": 1}
     whole = run(small(**settings)).tree
     with pytest.raises(Stop):
         run(small(**settings), out=tmp_path / "run", observer=StopAfter(0, 3))
