@@ -33,7 +33,7 @@ def test_reprs_are_one_short_line(run):
         (graphsilo.compare(run.out), "Comparison(citation-sbm (random, 3 clients, 2 seeds): FedAvg "),
         (graphsilo.predict(run, 1), "Prediction(items="),
         (RunConfig.of({"method": "fedprox"}), "RunConfig(fedprox on citation-sbm; auto, 10 clients; gcn; seeds [0])"),
-        (run, "Result(FedAvg on citation-sbm: "),
+        (run, "Result(FedAvg on citation-sbm: accuracy "),
     ]
     for thing, start in everything:
         assert repr(thing).startswith(start)

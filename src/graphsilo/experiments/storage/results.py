@@ -65,8 +65,8 @@ class Result:
     out: Path | None
 
     def __repr__(self) -> str:
-        score = self.accuracy()
-        shown = "no score" if score is None else f"{score:.3f}"
+        score, name = self.accuracy(), find_leading(self.record.summary.test.metrics)
+        shown = "no score" if name is None or score is None else f"{name} {score:.3f}"
         return f"Result({self.record.method.title} on {self.record.data.name}: {shown}, out={self.out})"
 
     @property
@@ -91,7 +91,7 @@ class Result:
         return found
 
     def accuracy(self) -> float | None:
-        """Mean test accuracy at the best validation round (link prediction: AUC)."""
+        """Mean test accuracy at the best validation round (links, several labels: AUC; numbers: MAE)."""
         test = self.record.summary.test.metrics
         name = find_leading(test)
         return None if name is None else test[name].mean
