@@ -32,7 +32,8 @@ def sheet(record: RunRecord) -> Sheet:
     """The run and its reference rows, in percent."""
     test = record.summary.test
     chosen = record.config.get("evaluation", {}).get("select_by", "accuracy")
-    names = select_main(METRICS.keys() & test.metrics.keys(), chosen)
+    held = METRICS.keys() & test.metrics.keys()
+    names = select_main({name for name in held if test.metrics[name].mean is not None} or held, chosen)
     scenarios = [name for name in SCENARIOS if name in (record.summary.scenarios or {})]
     worst = test.beside.worst_client is not None and "accuracy" in names
     gap = record.gap_closed or None

@@ -83,7 +83,7 @@ def node_groups(graph: Graph | GraphCollection, part: NDArray[np.int64] | None =
     counts. With one class, or with classes of equal size, every node is therefore in the minority.
     Hete: nodes with a label are ranked by :func:`homophily`, descending, ties by global id; the first
     ``floor(labelled / 2)`` are homophilous, the rest heterophilous. Nodes without a labelled neighbour come last
-    and are heterophilous even where they would reach the upper half.
+    and are heterophilous even where they would reach the upper half; where a client has no other, nothing is.
 
     Args:
         graph: The client's graph. In a collection the items are whole graphs: they have no neighbours, so nothing
@@ -124,7 +124,8 @@ def node_groups(graph: Graph | GraphCollection, part: NDArray[np.int64] | None =
         place = np.empty(len(who), dtype=np.int64)
         place[order] = np.arange(len(who))
         place -= (np.cumsum(sizes) - sizes)[owner[who]]
-        hete[who] = (place >= (sizes // 2)[owner[who]]) | np.isnan(share)
+        compared = np.bincount(owner[who], weights=~np.isnan(share), minlength=parts) > 0
+        hete[who] = ((place >= (sizes // 2)[owner[who]]) | np.isnan(share)) & compared[owner[who]]
     return Groups(minority, hete)
 
 
