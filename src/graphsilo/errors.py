@@ -21,7 +21,7 @@ import re
 import reprlib
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 PRIVATE = "Private :: Do Not Upload"
@@ -187,6 +187,17 @@ def several(words: Iterable[object], limit: int) -> str:
     """
     texts = [str(word) for word in words]
     return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
+
+
+def add_names(text: str, names: Mapping[int, str]) -> str:
+    """A text with the names of clients behind their numbers.
+
+    Example:
+        >>> add_names("client 3 refuses", {3: "er"})
+        "client 3 ('er') refuses"
+    """
+    known = {str(client): f" ('{name}')" for client, name in names.items()}
+    return re.sub(r"\bclient (\d+)\b", lambda found: found[0] + known.get(found[1], ""), text)
 
 
 def one_line(text: object, limit: int = 1000) -> str:

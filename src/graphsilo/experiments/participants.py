@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,12 +151,6 @@ def client_words(clients: Sequence[ClientId], names: Mapping[ClientId, str | Non
     known = names or {}
     shown = several((f"'{known[client]}'" if known.get(client) else client for client in clients), _MAX)
     return f"client{'' if len(clients) == 1 else 's'} {shown}"
-
-
-def add_names(text: str, names: Mapping[ClientId, str]) -> str:
-    """The text of an error with the names of clients behind their numbers: ``client 3 ('er')``."""
-    known = {str(client): f" ('{name}')" for client, name in names.items()}
-    return re.sub(r"\bclient (\d+)\b", lambda found: found[0] + known.get(found[1], ""), text)
 
 
 def class_word(label: int, schema: Schema) -> str:

@@ -54,7 +54,7 @@ def test_every_message_and_the_sums(call, log):
     assert ["model", "weights", "4", "148", "B"] in sums
     assert ["counts", "4", "32", "B"] in sums
     assert sums[-2][:2] == ["all", "4"]
-    assert lines(out)[-1] == "1 message was not sent, because the silo's policy does not allow it."
+    assert lines(out)[-1] == "1 message was not sent, because the silo refused; its lines say why."
 
 
 def test_part_of_it(call, log):
@@ -76,7 +76,7 @@ def test_nothing_but_refusals(call, tmp_path):
     assert "\x1b" not in out
     assert lines(out)[-3:] == [
         "Nothing has left the silo.",
-        "2 messages were not sent, because the silo's policy does not allow it.",
+        "2 messages were not sent, because the silo refused; its lines say why.",
         "1 line of the log cannot be read, as after a loss of power.",
     ]
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from graphsilo.errors import FederationError, RunError, UnsupportedError
+from graphsilo.errors import FederationError, RunError, UnsupportedError, add_names
 from graphsilo.experiments.observer import Observer, Progress
-from graphsilo.experiments.participants import add_names
 from graphsilo.experiments.runner import run
 from graphsilo.experiments.service.coordinator import Coordinator
 from graphsilo.experiments.service.jobs import Jobs

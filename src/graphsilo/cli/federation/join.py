@@ -14,7 +14,7 @@ from graphsilo.cli.values import (
     option,
     switch,
 )
-from graphsilo.errors import ConfigError, nearest, one_line
+from graphsilo.errors import ConfigError, add_names, nearest, one_line
 
 
 def join(
@@ -47,8 +47,10 @@ def join(
         raise ConfigError(f"site '{own.party}' also holds silo '{missing[0]}': give its file with --silo, too.")
     allowed = {number: each.may_send for number, each in enumerate(own.federation.silos) if each.may_send is not None}
 
+    names = {client: name for name, client in own.silos.items()}
+
     def say(text: str) -> None:
-        line = terminal.add_timestamp(one_line(text, 4000))  # some of it a coordinator's words
+        line = terminal.add_timestamp(one_line(add_names(text, names), 4000))  # some of it a coordinator's words
         with contextlib.suppress(OSError), (own.run / "site.log").open("a", encoding="utf-8") as log:
             log.write(line + "\n")
         if not quiet:

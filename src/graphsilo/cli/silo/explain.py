@@ -79,7 +79,7 @@ def _print(found: Explained, before: list[tuple[str, str]], kept: str) -> None:
         say("What has left so far:" if found.past else "Nothing has left so far.")
         if found.past:
             say()
-            grid = table("run", "method", "first (UTC)", "last", "messages", "bytes", "of these", numbers=(4, 5))
+            grid = table("run", "method", "first (UTC)", "last (UTC)", "messages", "bytes", "of these", numbers=(4, 5))
             for run in found.past:
                 grid.add_row(
                     run.run, run.method, run.first, run.last, count(run.messages), format_size(run.bytes), run.kinds

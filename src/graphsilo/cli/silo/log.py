@@ -96,7 +96,7 @@ def _sums(found: JournalSummary) -> None:
         say("Nothing has left the silo.")
     if found.refused:
         messages = "message was" if found.refused == 1 else "messages were"
-        say(f"{found.refused} {messages} not sent, because the silo's policy does not allow it.")
+        say(f"{found.refused} {messages} not sent, because the silo refused; its lines say why.")
     if found.damaged:
         lines = "line" if found.damaged == 1 else "lines"
         say(f"{found.damaged} {lines} of the log cannot be read, as after a loss of power.")

@@ -12,11 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from graphsilo.errors import GraphsiloError, RunError, without_secrets
+from graphsilo.errors import GraphsiloError, RunError, add_names, without_secrets
 from graphsilo.evaluate.metrics import METRICS, find_leading
 from graphsilo.experiments.config import RunConfig, load_config
 from graphsilo.experiments.observer import Observer, Progress, RunStarted, Several, Working
-from graphsilo.experiments.participants import add_names
 from graphsilo.experiments.service.jobs import Job, Jobs
 from graphsilo.experiments.service.run_over import run_over
 from graphsilo.experiments.service.watch import Status

@@ -112,7 +112,7 @@ class Pinned:
         if known != public:
             raise DisclosureError(
                 f"client {client} signs with another key than before: it was set up again, or somebody poses as it. If "
-                f"its owner says so, remove what is known of it and begin again.",
+                f"its owner says so, take entry {client} out of sums/{self.path.name} in the kit and begin again.",
                 peer=client,
             )
         self._keep()
