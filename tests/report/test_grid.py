@@ -78,6 +78,21 @@ def test_data_sets_are_columns_and_each_has_a_best(tmp_path: Path) -> None:
     assert any(text.startswith("No difference of ranks is significant (Friedman's test") for text in table.legend)
 
 
+def test_a_rule_is_named_without_what_it_alone_has(tmp_path: Path) -> None:
+    cuts = [
+        {"rule": "louvain", "resolution": 1.0},
+        {"rule": "files", "path": "/far/away/owners.csv"},
+        {"rule": "metis"},
+    ]
+    paths = [
+        run(tmp_path, "FedAvg", "Cora", [0.8], config={"partition": cut, "data": {"scale": "standard"} if place else {}},
+            partition={"rule": cut["rule"], "hash": cut["rule"]})
+        for place, cut in enumerate(cuts)
+    ]  # fmt: skip
+    titles = [each.title for each in grid(comparison(paths)).tables]
+    assert titles == ["Cora, louvain", "Cora, files, scale standard", "Cora, metis, scale standard"]
+
+
 def test_a_method_is_the_baseline_of_every_data_set(tmp_path: Path) -> None:
     table = grid(comparison(folders(tmp_path), baseline="fedavg"))
     assert [each.against["accuracy"] for each in table.tables] == [0, 0, 0]

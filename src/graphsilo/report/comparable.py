@@ -60,7 +60,9 @@ def question_titles(runs: Sequence[Run]) -> list[str]:
     titles = []
     for name, own in zip(names, facts, strict=True):
         alike = [other for other, title in zip(facts, names, strict=True) if title == name]
-        telling = [key for key in own if len({other.get(key) for other in alike}) > 1]
+        telling = [  # what one rule alone has, the rule's name says already
+            key for key in own if len({o.get(key) for o in alike if key in o or key.startswith("data.")}) > 1
+        ]
         titles.append(", ".join([name, *(own[key] for key in telling[:3])]))
     for what in ("partition", "data"):
         hashes: dict[str, set[str]] = {}
