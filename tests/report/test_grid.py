@@ -85,8 +85,8 @@ def test_a_rule_is_named_without_what_it_alone_has(tmp_path: Path) -> None:
         {"rule": "metis"},
     ]
     paths = [
-        run(tmp_path, "FedAvg", "Cora", [0.8], config={"partition": cut, "data": {"scale": "standard"} if place else {}},
-            partition={"rule": cut["rule"], "hash": cut["rule"]})
+        run(tmp_path, "FedAvg", "Cora", [0.8], partition={"rule": cut["rule"], "hash": cut["rule"]},
+            config={"partition": cut, "data": {"scale": "standard"} if place else {}})
         for place, cut in enumerate(cuts)
     ]  # fmt: skip
     titles = [each.title for each in grid(comparison(paths)).tables]
