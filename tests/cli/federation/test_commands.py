@@ -53,6 +53,20 @@ def test_the_command(tmp_path, monkeypatch, call):
     assert federation_live.SHOWN_EVENTS == 5
 
 
+@pytest.mark.slow
+def test_a_sealed_key_lies_nowhere_else(tmp_path, call):
+    from graphsilo.runtime.engines.nvflare.sealing import open_sealed
+
+    file = tmp_path / "federation.yaml"
+    file.write_text("name: f\ncoordinator: {host: 127.0.0.1}\nsilos: [er]\n")
+    code, out, err = call("federation", "init", file, "--out", tmp_path / "kits", "--sealed")
+    assert (code, err) == (0, "")
+    assert not (tmp_path / "kits" / "er" / "key.pem").exists()
+    assert (tmp_path / "kits" / "coordinator" / "key.pem").exists()
+    (words,) = re.findall(r"er\.kit +([0-9a-f-]+)", out)
+    assert (open_sealed(tmp_path / "kits" / "er.kit", words, tmp_path / "there") / "key.pem").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -50,11 +50,12 @@ def init(
     if sealed:
         import secrets
 
-        terminal.say("Sealed kits, and the passphrase of each, which travels another way than the file:")
+        terminal.say("Sealed kits, which alone hold the sites' keys now, and passphrases, which travel another way:")
         for kit in kits:
             if kit.name != "coordinator" and (kit / "key.pem").exists():
                 passphrase = "-".join(secrets.token_hex(3) for _ in range(4))
                 terminal.say(f"  {sealing.seal(kit, passphrase)}   {passphrase}")
+                (kit / "key.pem").unlink()  # or it would lie open beside the sealed one
 
 
 @federation.command()
