@@ -208,6 +208,8 @@ def test_a_ranking_needs_no_caution_and_dates_are_what_to_change(tmp_path: Path)
     )
     run.result.config["partition"] = {"split": "auto"}
     assert "Run other cuts and splits (partition.seed); seeds change" in finding(run).certainty
+    run.result.partition.rule = "silos"
+    assert "Run other splits in every silo.yaml (split.seed, or its dates); seeds" in finding(run).certainty
 
 
 def test_scores_that_nobody_sees_silo_by_silo(tmp_path: Path) -> None:

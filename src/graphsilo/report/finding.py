@@ -355,6 +355,8 @@ def say_same(record: RunRecord) -> str:
 
 def _redraw(record: RunRecord) -> str:
     """What says how much is chance where training draws nothing."""
+    if record.partition.rule == "silos":  # which the coordinator does not cut
+        return "other splits in every silo.yaml (split.seed, or its dates)"
     dated = record.config.get("partition", {}).get("split") == "time"
     return "other dates (partition.train_until)" if dated else "other cuts and splits (partition.seed)"
 
