@@ -28,3 +28,5 @@ def test_what_a_silo_refuses_is_said_once(tmp_path: Path) -> None:
     site._print(begin, {"refused": []})
     site._print(call, {"answers": [refused]})
     assert said[2:] == ["run a begins: fedavg, seed 0", said[0]]
+    site._print(Packet({**begin.header, "mark": "seed0-round1"}), {"refused": []})
+    assert said[-1] == "run a goes on: fedavg, seed 0"

@@ -241,7 +241,8 @@ class SiteSupervisor:
                 self.say(f"client {one['client']} {does} '{header['handler']}' of run {header['run']}: {found[1]}")
         before = header.get("agreeing") or header.get("counting")
         if header["do"] == "open" and not before:  # the same run opens again to train
-            self.say(f"run {header['run']} begins: {header['method']}, seed {header['seed']}")
+            begins = "goes on" if header.get("mark") else "begins"
+            self.say(f"run {header['run']} {begins}: {header['method']}, seed {header['seed']}")
         elif header["do"] == "result" and header["results"]:
             self.say(f"run {header['run']} is done; scores and models are in {self.folder}/results/{header['run']}")
 
