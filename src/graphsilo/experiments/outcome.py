@@ -149,7 +149,7 @@ def _one_class_warnings(
     if ranks and found and selection_metric(config.evaluation, participants).ranking is not None:
         return []  # what is wanted is a ranking, and decisions are made at the threshold of validation items
     if area is None:
-        text += ". Whether items are ranked better than that, no score says here; with evaluation.auc=true one does. "
+        text += ". evaluation.auc=true measures whether items are ranked better than that. "
     elif ranks:
         text += f". Yet items are ranked better than by chance (AUC {100 * area:.1f}): something was learned, but no "
         text += "item comes over the line to another class. "
