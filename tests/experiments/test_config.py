@@ -256,3 +256,5 @@ def test_settings_are_got_and_changed_by_dotted_name():
     left = other.unset(names[:3])
     assert (left.method.options, left.run.seeds, left.run.alone, left.perturb) == ({}, [0], True, {})
     assert left.given == ["method.name"]
+    whole = load_config(overrides={"model": {"name": "sage", "unit_rows": True}})
+    assert whole.unset(["model.name"]).model.options == {}  # another model has no such setting

@@ -438,8 +438,9 @@ class RunConfig(Settings):
             found = update.get(section, getattr(self, section))
             said = found if isinstance(found, dict) else found.model_dump(exclude_unset=True)
             said = {other: value for other, value in said.items() if other != key}
-            if "options" in said:
-                said["options"] = {other: value for other, value in said["options"].items() if other != key}
+            if "options" in said:  # they belong to what the name names
+                rest = {} if key in ("name", "rule") else said["options"]
+                said["options"] = {other: value for other, value in rest.items() if other != key}
             update[section] = said if isinstance(found, dict) else type(found)(**said)
         return self.model_copy(update={**update, "given": [name for name in self.given if name not in set(names)]})
 
