@@ -103,6 +103,12 @@ def test_who_failed_is_told_once(setup: list[str], rounds: list[list[str]], when
     ]
 
 
+def test_who_refuses_has_not_failed():
+    row = {**COSTS, "failures": ["client 1 failed in 'train' (DisclosureError: not this method)"]}
+    (text,) = said([seed_tree(setup=dict(COSTS), rounds=[round_tree(1, **row), round_tree(2, **COSTS)])])
+    assert text.startswith("client 'south' refused in 1 of 2 rounds, which went on without it; first in 'train'")
+
+
 def test_who_keeps_its_scores_did_train():
     row = {**COSTS, "failures": ["client 1 failed in 'evaluate' (DisclosureError: too few items)"]}
     (text,) = said([seed_tree(setup=dict(COSTS), rounds=[round_tree(1, **row), round_tree(2, **row)])])

@@ -73,7 +73,8 @@ def outcome_warnings(config: RunConfig, seeds: Sequence[Seed], method: Method, p
 def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[str]:
     """Says which clients a run went on without, where ``method.min_clients`` let it."""
     steps: dict[int, set[tuple[int, int]]] = {}
-    trained: set[int] = set()  # who failed in more than evaluation
+    trained: set[int] = set()  # who has no answer to more than evaluation
+    failed_at: set[int] = set()  # whose policy was not all that kept an answer in
     reasons: dict[int, str] = {}
     for place, seed in enumerate(seeds):
         for number, row in enumerate((seed.setup, *seed.rounds)):
@@ -83,6 +84,8 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
                     client = int(found[1])
                     if not found[2].startswith("'evaluate"):
                         trained.add(client)
+                    if "(DisclosureError: " not in text:
+                        failed_at.add(client)
                     steps.setdefault(client, set()).add((place, number))
                     reasons.setdefault(client, found[2])
     rounds = sum(len(seed.rounds) for seed in seeds)
@@ -94,7 +97,8 @@ def failure_warnings(seeds: Sequence[Seed], participants: Participants) -> list[
         who, where = participants.name_clients([client]), " and in ".join(when)
         first = f"first in {one_line(reasons[client], _LONGEST_REASON)}"
         if client in trained:
-            found_so_far.append(f"{who} failed in {where}, which went on without it; {first}")
+            does = "failed" if client in failed_at else "refused"
+            found_so_far.append(f"{who} {does} in {where}, which went on without it; {first}")
         else:
             found_so_far.append(f"{who} sent no scores in {where}, and those of the run are of the others; {first}")
     if len(steps) > _MAX:
