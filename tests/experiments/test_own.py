@@ -478,7 +478,7 @@ def fractions(graph, clients, seed):
         (OWNERS[:7], r"the partition that was given names a client for 7 nodes, but citation-sbm has 90"),
         (OWNERS - 5, r"names client -5, but clients are numbered from 0 \(-1 for none\)"),
         (np.full(90, -1), r"gives no client a node"),
-        (OWNERS * 2, r"gives client 1, 3, 5 of 7 no node: number the clients from 0 without a gap"),
+        (OWNERS * 2, r"gives clients 1, 3, 5 of 7 no node: number the clients from 0 without a gap"),
         (OWNERS / 2, r"should be a list or array \[n\] of whole numbers; got shape \(90,\) of float64"),
         (OWNERS > 2, r"got shape \(90,\) of bool"),
         (["a"] * 90, r"should be a list or array \[n\] of whole numbers"),

@@ -95,8 +95,9 @@ def cut_by_owner(
     there = np.bincount(owners[owners >= 0], minlength=count)
     empty = np.flatnonzero(there == 0)
     if len(empty):
+        who = "client" if len(empty) == 1 else "clients"
         raise PartitionError(
-            f"{what} gives client {several(empty, 3)} of {count} no node: number the clients from 0 without a gap"
+            f"{what} gives {who} {several(empty, 3)} of {count} no node: number the clients from 0 without a gap"
             f"{'.' if clients is None else ', or ask for as many clients as there are.'}"
         )
     order = np.argsort(owners, kind="stable")
